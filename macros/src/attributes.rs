@@ -1,6 +1,8 @@
 //! Reads `#[gin(...)]` attributes and doc comments.
 
-use syn::{Attribute, Expr, ExprLit, Ident, Lit, LitStr, Result};
+use syn::meta::ParseNestedMeta;
+use syn::punctuated::Punctuated;
+use syn::{Attribute, Expr, ExprLit, Ident, Lit, LitStr, Result, Token, bracketed};
 
 /// `#[gin(...)]` on a struct.
 #[derive(Default)]
@@ -47,8 +49,10 @@ impl SpecAttributes {
 pub struct FieldAttributes {
     /// The value when nothing is bound; without it the parameter is required.
     pub default: Option<Expr>,
-    /// The field is a method's own configurable, read in the scope of its object.
+    /// The field is a configurable that the spec runs by itself, such as a method of its object.
     pub method: bool,
+    /// How the spec calls it, or a bare reference in the field.
+    pub call: Option<CallAttributes>,
     /// The field holds the scope in which the spec was evaluated; it is no parameter.
     pub scope: bool,
 }
@@ -67,12 +71,48 @@ impl FieldAttributes {
                     out.method = true;
                 } else if meta.path.is_ident("scope") {
                     out.scope = true;
+                } else if meta.path.is_ident("call") {
+                    out.call = Some(CallAttributes::read(&meta)?);
                 } else {
-                    return Err(meta.error("expected `default`, `method` or `scope`"));
+                    return Err(meta.error("expected `default`, `method`, `call` or `scope`"));
                 }
                 Ok(())
             })?;
         }
+        Ok(out)
+    }
+}
+
+/// `call(...)` in `#[gin(...)]` on a field.
+#[derive(Default)]
+pub struct CallAttributes {
+    /// Scope that the caller enters: `a`, or `a/b`.
+    pub scope: Option<LitStr>,
+    /// Arguments that the caller supplies.
+    pub supplies: Vec<LitStr>,
+    /// The call happens while the spec's own function runs, within its scope.
+    pub inherits: bool,
+}
+
+impl CallAttributes {
+    fn read(meta: &ParseNestedMeta<'_>) -> Result<Self> {
+        let mut out = Self::default();
+        meta.parse_nested_meta(|entry| {
+            if entry.path.is_ident("scope") {
+                out.scope = Some(entry.value()?.parse()?);
+            } else if entry.path.is_ident("supplies") {
+                let value = entry.value()?;
+                let names;
+                bracketed!(names in value);
+                let names = Punctuated::<LitStr, Token![,]>::parse_terminated(&names)?;
+                out.supplies.extend(names);
+            } else if entry.path.is_ident("inherits") {
+                out.inherits = true;
+            } else {
+                return Err(entry.error("expected `scope`, `supplies` or `inherits`"));
+            }
+            Ok(())
+        })?;
         Ok(out)
     }
 }

@@ -13,6 +13,18 @@
 //!     pub decay_rate: f64,
 //! }
 //! ```
+//!
+//! A field of type `Ref`, or a list of them, holds configurables that somebody calls after
+//! configuration. `call` says how: in which scope, below the root or (`inherits`) below the scope of
+//! the struct, and with which arguments. A field with `method` holds a configurable that the struct
+//! runs by itself, always below its own scope.
+//!
+//! ```text
+//! #[gin(call(scope = "encoder", supplies = ["mesh", "step"]))]
+//! pub layers: Vec<Ref<Layer>>,
+//! #[gin(method, call(scope = "encoder"))]
+//! pub layer_stack: MakeLayerStack,
+//! ```
 
 mod attributes;
 mod choice;

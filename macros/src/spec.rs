@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
 use syn::{DataStruct, DeriveInput, Error, Field, Fields, Result};
 
-use crate::attributes::{FieldAttributes, SpecAttributes, documentation};
+use crate::attributes::{CallAttributes, FieldAttributes, SpecAttributes, documentation};
 
 pub fn derive(input: &DeriveInput, data: &DataStruct) -> Result<TokenStream> {
     let attributes = SpecAttributes::read(&input.attrs)?;
@@ -19,7 +19,11 @@ pub fn derive(input: &DeriveInput, data: &DataStruct) -> Result<TokenStream> {
             return Err(Error::new_spanned(&input.ident, "parameters need names"));
         }
     };
-    let parts: Vec<FieldParts> = fields.into_iter().map(FieldParts::new).collect::<Result<_>>()?;
+    let mut parts: Vec<FieldParts> = Vec::new();
+    for field in fields {
+        let num_calls = parts.iter().filter(|part| part.call.is_some()).count();
+        parts.push(FieldParts::new(field, num_calls)?);
+    }
     let ident = &input.ident;
     let doc = documentation(&input.attrs);
     let (aliases, open) = (&attributes.aliases, attributes.open);
@@ -91,7 +95,8 @@ struct FieldParts {
 }
 
 impl FieldParts {
-    fn new(field: &Field) -> Result<Self> {
+    /// Reads a field that comes after those of `num_calls` methods.
+    fn new(field: &Field, num_calls: usize) -> Result<Self> {
         let attributes = FieldAttributes::read(&field.attrs)?;
         let ident = field.ident.clone().expect("fields are named");
         let ty = &field.ty;
@@ -104,11 +109,12 @@ impl FieldParts {
         }
         if attributes.method {
             let registration = quote! { <#ty as ::gimlet_gin::Slot>::register_slot(registry); };
-            let read = quote! { let #ident = <#ty as ::gimlet_gin::Configurable>::evaluate(cx); };
+            let read = quote! { let #ident = cx.own::<#ty>(&schema.calls[#num_calls]); };
+            let site = call_site(&attributes.call.unwrap_or_default(), true);
             let call = quote! {
                 ::gimlet_gin::Call {
                     target: <#ty as ::gimlet_gin::Configurable>::schema().name.to_string(),
-                    site: ::core::default::Default::default(),
+                    site: #site,
                 }
             };
             let registration = Some(registration);
@@ -124,8 +130,12 @@ impl FieldParts {
             }
             None => (quote! { None }, quote! { None }),
         };
+        let called = attributes.call.map(|call| {
+            let site = call_site(&call, call.inherits);
+            quote! { .called(#site) }
+        });
         Ok(Self {
-            param: Some(quote! { ::gimlet_gin::Param::of::<#ty>(#name, #doc, #declared) }),
+            param: Some(quote! { ::gimlet_gin::Param::of::<#ty>(#name, #doc, #declared) #called }),
             call: None,
             registration: Some(quote! { <#ty as ::gimlet_gin::FromGin>::register(registry); }),
             read: quote! {
@@ -134,5 +144,19 @@ impl FieldParts {
             },
             ident,
         })
+    }
+}
+
+/// The declared way of a call; one that inherits the scope of its consumer happens while that runs.
+fn call_site(call: &CallAttributes, inherits: bool) -> TokenStream {
+    let scope = call.scope.as_ref().map(syn::LitStr::value).unwrap_or_default();
+    let enters = scope.split('/').filter(|part| !part.is_empty());
+    let (supplies, later) = (&call.supplies, !inherits);
+    quote! {
+        ::gimlet_gin::CallSite {
+            enters: ::std::vec![#(#enters.to_string()),*],
+            supplies: ::std::vec![#(#supplies.to_string()),*],
+            later: #later,
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::diagnostic::Reported;
 use super::evaluate::Evaluator;
-use super::schema::{CallSite, Registry, Schema};
+use super::schema::{Registry, Schema};
 use super::value::{Value, ValueKind};
 
 /// A type that a gin value can become.
@@ -16,9 +16,10 @@ pub trait FromGin: Sized + 'static {
     /// Adds the configurables that can be named inside such a value.
     fn register(_registry: &mut Registry) {}
 
-    /// How bare references in such a value are called: a spec runs them when it is built.
-    fn call_site() -> CallSite {
-        CallSite::later()
+    /// Returns what stands for an argument that the caller supplies when the run calls it; `None`
+    /// if nothing can.
+    fn supplied() -> Option<Self> {
+        None
     }
 
     /// Returns the value as gin writes it; `None` for a value that only a reference can express.

@@ -9,17 +9,13 @@ use num_traits::ToPrimitive;
 use super::configurable::FromGin;
 use super::diagnostic::{Diagnostic, Reported};
 use super::evaluate::Evaluator;
-use super::schema::{CallSite, Registry};
+use super::schema::Registry;
 use super::suggest::did_you_mean;
 use super::value::{Value, ValueKind};
 
 impl<T: FromGin> FromGin for Box<T> {
     fn expected() -> String {
         T::expected()
-    }
-
-    fn call_site() -> CallSite {
-        T::call_site()
     }
 
     fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
@@ -70,10 +66,6 @@ impl<T: FromGin> FromGin for Option<T> {
         format!("{} or None", T::expected())
     }
 
-    fn call_site() -> CallSite {
-        T::call_site()
-    }
-
     fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
         match value.kind {
             ValueKind::None => Ok(None),
@@ -92,16 +84,16 @@ impl<T: FromGin> FromGin for Option<T> {
     fn names_module() -> bool {
         T::names_module()
     }
+
+    fn supplied() -> Option<Self> {
+        Some(None)
+    }
 }
 
 /// A list or a tuple; gin users write either.
 impl<T: FromGin> FromGin for Vec<T> {
     fn expected() -> String {
         format!("a list, each item {}", T::expected())
-    }
-
-    fn call_site() -> CallSite {
-        T::call_site()
     }
 
     fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {

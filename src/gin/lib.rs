@@ -74,7 +74,7 @@ pub use scan::Line;
 pub use schema::{Call, CallSite, Fallback, Modules, Param, REQUIRED, Registry, Schema};
 pub use schema_file::{registry_of, registry_to_json};
 pub use selectors::{Selector, selectors};
-pub use slots::{FnRef, Ref};
+pub use slots::{Ref, Suppliable};
 pub use source::{FileId, Source, SourceFile, SourceMap, Span};
 pub use suggest::{did_you_mean, nearest};
 pub use tree::tree;

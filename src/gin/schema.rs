@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use serde::{Deserialize, Serialize};
+
 use super::configurable::{FromGin, Function};
 use super::diagnostic::Reported;
 use super::evaluate::Evaluator;
@@ -44,7 +46,8 @@ pub struct Call {
 }
 
 /// The way in which code calls a configurable that it was given.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct CallSite {
     /// Scopes that the caller enters before the call, outermost first.
     pub enters: Vec<String>,
@@ -67,8 +70,8 @@ impl CallSite {
     }
 
     /// A call after configuration, in no scope and with nothing supplied.
-    pub fn later() -> Self {
-        Self { later: true, ..Self::default() }
+    pub const fn later() -> Self {
+        Self { enters: Vec::new(), supplies: Vec::new(), later: true }
     }
 }
 
@@ -177,11 +180,16 @@ impl Param {
             expected: T::expected(),
             default,
             ignored: false,
-            call: Some(T::call_site()),
+            call: Some(CallSite::later()),
             declares_macros: T::declares_macros(),
             names_module: T::names_module(),
             check: Some(check),
         }
+    }
+
+    /// Declares the way in which bare references bound to the parameter are called.
+    pub fn called(self, site: CallSite) -> Self {
+        Self { call: Some(site), ..self }
     }
 
     /// A parameter that is accepted and has no effect here.

@@ -48,15 +48,7 @@ struct Parameter {
     /// Absent if the parameter has none; null for Python's None.
     #[serde(default, deserialize_with = "present")]
     default: Option<Json>,
-    call: Option<Site>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields, default)]
-struct Site {
-    enters: Vec<String>,
-    supplies: Vec<String>,
-    later: bool,
+    call: Option<CallSite>,
 }
 
 /// A site and the called configurable; `deny_unknown_fields` does not work with `flatten`.
@@ -138,14 +130,12 @@ fn param(parameter: Parameter) -> Result<Param, String> {
             Err(text) => Fallback::Opaque(text),
         },
     };
-    let site =
-        |site: Site| CallSite { enters: site.enters, supplies: site.supplies, later: site.later };
     Ok(Param {
         name: leaked(parameter.name),
         doc: leaked(parameter.doc),
         expected: "any value".to_string(),
         default,
-        call: parameter.call.map(site),
+        call: parameter.call,
         ..Param::default()
     })
 }
@@ -183,8 +173,7 @@ fn param_to_json(param: &Param) -> Json {
         out["default"] = default;
     }
     if let Some(site) = &param.call {
-        out["call"] =
-            json!({"enters": site.enters, "supplies": site.supplies, "later": site.later});
+        out["call"] = json!(site);
     }
     out
 }

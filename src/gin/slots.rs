@@ -5,7 +5,7 @@ use std::ops::Deref;
 use super::configurable::{FromGin, Slot, expected_slot};
 use super::diagnostic::Reported;
 use super::evaluate::Evaluator;
-use super::schema::{CallSite, Registry, Schema};
+use super::schema::{Registry, Schema};
 use super::value::{Reference, Value, ValueKind};
 
 /// Implements [`FromGin`] for a type that references stand for. Written by the derive.
@@ -30,8 +30,9 @@ macro_rules! read_slot {
     };
 }
 
-/// A bare `@f`: the configurable itself, for a caller that runs it in the reference's own scope,
-/// else in the root scope, and supplies the arguments that are not in its schema.
+/// A bare `@f`: the configurable for a call after configuration. It is evaluated in the scope of that
+/// call, which the field declares: `#[gin(call(scope = "encoder", supplies = ["mesh"]))]`. Without the
+/// attribute the caller enters no scope and supplies nothing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ref<T>(
     /// The configurable for the call.
@@ -67,37 +68,40 @@ impl<T: Slot> FromGin for Ref<T> {
     }
 }
 
-/// A bare `@f` that a function gets and calls while it runs: in the reference's own scope, else in
-/// the scope of the function.
+/// A parameter whose value some callers supply; `None` where the caller of this spec does.
 #[derive(Clone, Debug, PartialEq)]
-pub struct FnRef<T>(
-    /// The configurable for the call.
-    pub T,
+pub struct Suppliable<T>(
+    /// The bound value.
+    pub Option<T>,
 );
 
-impl<T> Deref for FnRef<T> {
+impl<T> Deref for Suppliable<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        &self.0
+        self.0.as_ref().expect("a caller does not read the arguments that it supplies")
     }
 }
 
-impl<T: Slot> FromGin for FnRef<T> {
+impl<T: FromGin> FromGin for Suppliable<T> {
     fn expected() -> String {
-        Ref::<T>::expected()
+        T::expected()
     }
 
     fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
-        cx.passed::<T>(value).map(Self)
+        T::from_gin(value, cx).map(Some).map(Self)
+    }
+
+    fn to_gin(&self) -> Option<ValueKind> {
+        self.0.as_ref()?.to_gin()
     }
 
     fn register(registry: &mut Registry) {
-        T::register_slot(registry);
+        T::register(registry);
     }
 
-    fn call_site() -> CallSite {
-        CallSite::default()
+    fn supplied() -> Option<Self> {
+        Some(Self(None))
     }
 }
 

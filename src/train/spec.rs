@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::checkpoint::CheckpointConfig;
 use crate::data::DatasetConfig;
 use crate::evaluation::Evaluator;
-use crate::gin::{Configurable, Ref};
+use crate::gin::{Configurable, Ref, Suppliable};
 use crate::models::Model;
 use crate::nn::TransformerEngineConfig;
 use crate::partition::Partitioner;
@@ -98,7 +98,7 @@ pub struct Trainer {
     /// batch.
     pub num_microbatches: Option<usize>,
     /// Learning rate by step.
-    pub learning_rate_fn: Schedule,
+    pub learning_rate_fn: Suppliable<Schedule>,
     /// Measures each parameter at every step; with None only `weight_gradient_norm`, that of all
     /// gradients, is logged.
     #[gin(default = None)]

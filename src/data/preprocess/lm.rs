@@ -10,7 +10,7 @@ use super::tokens::AppendEos;
 use super::trim::TrimAndPadDataset;
 use super::{Context, Preprocess, Preprocessor, Step};
 use crate::error::DataError;
-use gimlet_gin::{CallSite, Configurable, Evaluator, FromGin, Registry, Reported, Slot, Value};
+use gimlet_gin::{Configurable, Evaluator, FromGin, Registry, Reported, Slot, Value};
 
 /// Makes a random prefix of each piece of text the inputs, and the rest the targets. Source: t5
 /// `preprocessors.py`.
@@ -76,7 +76,7 @@ pub struct TargetsForPrefixLmObjective {
 #[gin(name = "t5.data.preprocessors.unsupervised", open)]
 pub struct Unsupervised {
     /// The preprocessors, each a reference without parentheses; None does nothing.
-    #[gin(default = None)]
+    #[gin(default = None, call(inherits))]
     pub preprocessors: Option<Vec<TokenPreprocessor>>,
 }
 
@@ -94,16 +94,11 @@ impl FromGin for TokenPreprocessor {
     }
 
     fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
-        cx.passed::<Box<Preprocessor>>(value).map(Self)
+        cx.referenced::<Box<Preprocessor>>(value).map(Self)
     }
 
     fn register(registry: &mut Registry) {
         Preprocessor::register_slot(registry);
-    }
-
-    /// In the scope of `unsupervised`.
-    fn call_site() -> CallSite {
-        CallSite::default()
     }
 }
 

@@ -1,14 +1,22 @@
 //! Evaluates references and macros, each in the scope that gin gives it.
 
-use super::{Evaluator, SINGLETON};
+use super::{Evaluator, Frame, SINGLETON};
 use crate::config::scope_components;
-use crate::configurable::{Slot, expected_slot};
+use crate::configurable::{Configurable, Slot, expected_slot};
 use crate::diagnostic::{Diagnostic, Reported};
 use crate::reach::{MAX_CALLS, TOO_DEEP};
-use crate::schema::{REQUIRED, Schema};
+use crate::schema::{Call, CallSite, REQUIRED, Schema};
 use crate::source::Span;
 use crate::suggest::did_you_mean;
 use crate::value::{MacroUse, Reference, Value, ValueKind};
+
+impl Frame {
+    /// A call that the program makes in a scope, with nothing supplied.
+    pub(super) fn in_scope<T: Configurable>(scope: &str) -> Self {
+        let scope = scope_components(scope);
+        Self { schema: T::schema(), scope, supplied: &[], place: None }
+    }
+}
 
 impl Evaluator<'_> {
     /// Evaluates `@f()` to the spec that it names.
@@ -26,18 +34,24 @@ impl Evaluator<'_> {
         self.in_reference(&reference, schema, value.span, |cx| T::evaluate_as(schema, cx))
     }
 
-    /// Evaluates a bare `@f` for a caller that enters no scope: in the reference's own, else the
-    /// root.
+    /// Evaluates a bare `@f` as it will be called: the parameter that is being read declares how.
     pub fn referenced<T: Slot>(&mut self, value: &Value) -> Result<T, Reported> {
+        static LATER: CallSite = CallSite::later();
         let (reference, schema) = self.bare::<T>(value)?;
-        let scope = Some(reference.scope.clone());
-        self.in_call(schema, scope, Some(value.span), |cx| T::evaluate_as(schema, cx))
+        let parameter = self.parameter.and_then(|(consumer, name)| consumer.param(name));
+        let site = parameter.and_then(|parameter| parameter.call.as_ref()).unwrap_or(&LATER);
+        // Within a macro, another scope is active than that of the consumer.
+        let consumer = self.calls.last().map_or(&[][..], |call| &call.scope);
+        let scope = site.scope_of(&reference.scope, consumer);
+        let call = Frame { schema, scope, supplied: &site.supplies, place: Some(value.span) };
+        self.in_call(call, |cx| T::evaluate_as(schema, cx))
     }
 
-    /// Evaluates a bare `@f` for a running caller: in the reference's own scope, else the active one.
-    pub fn passed<T: Slot>(&mut self, value: &Value) -> Result<T, Reported> {
-        let (reference, schema) = self.bare::<T>(value)?;
-        self.in_reference(&reference, schema, value.span, |cx| T::evaluate_as(schema, cx))
+    /// Evaluates a configurable that the one under way runs by itself.
+    pub fn own<T: Configurable>(&mut self, call: &'static Call) -> Result<T, Reported> {
+        let scope = call.site.scope_from(&self.scope);
+        let supplied = &call.site.supplies;
+        self.in_call(Frame { schema: T::schema(), scope, supplied, place: None }, T::evaluate)
     }
 
     /// Returns the reference in `value`, which must not be called.
@@ -109,40 +123,34 @@ impl Evaluator<'_> {
         body: impl FnOnce(&mut Self) -> Result<R, Reported>,
     ) -> Result<R, Reported> {
         // A scope on the reference replaces the active one; without it the consumer's is kept.
-        let scope = (!reference.scope.is_empty()).then(|| reference.scope.clone());
-        self.in_call(schema, scope, Some(span), body)
+        let own = &reference.scope;
+        let scope = if own.is_empty() { &self.scope } else { own }.clone();
+        self.in_call(Frame { schema, scope, supplied: &[], place: Some(span) }, body)
     }
 
     pub(super) fn in_call<R>(
         &mut self,
-        schema: &'static Schema,
-        scope: Option<Vec<String>>,
-        place: Option<Span>,
+        call: Frame,
         body: impl FnOnce(&mut Self) -> Result<R, Reported>,
     ) -> Result<R, Reported> {
         if self.without_calls {
             return Err(Reported);
         }
-        self.check_depth(place)?;
-        let outer = scope.map(|scope| std::mem::replace(&mut self.scope, scope));
-        let call = (schema.name, self.scope_path());
-        let result =
-            if self.calls.iter().any(|(name, scope, _)| (*name, scope) == (call.0, &call.1)) {
-                let message = format!("`{}` is configured by itself", schema.short_name());
-                let diagnostic = match place {
-                    Some(span) => Diagnostic::error(span, message),
-                    None => Diagnostic::nowhere(message),
-                };
-                Err(self.report(diagnostic.help("break the cycle of references")))
-            } else {
-                self.calls.push((call.0, call.1, place));
-                let result = body(self);
-                self.calls.pop();
-                result
+        self.check_depth(call.place)?;
+        let name = call.schema.name;
+        if self.calls.iter().any(|outer| outer.schema.name == name && outer.scope == call.scope) {
+            let message = format!("`{}` is configured by itself", call.schema.short_name());
+            let diagnostic = match call.place {
+                Some(span) => Diagnostic::error(span, message),
+                None => Diagnostic::nowhere(message),
             };
-        if let Some(outer) = outer {
-            self.scope = outer;
+            return Err(self.report(diagnostic.help("break the cycle of references")));
         }
+        let outer = std::mem::replace(&mut self.scope, call.scope.clone());
+        self.calls.push(call);
+        let result = body(self);
+        self.calls.pop();
+        self.scope = outer;
         result
     }
 

@@ -32,6 +32,17 @@ impl From<String> for NotComputed {
     }
 }
 
+/// A call of a configurable.
+struct Frame {
+    schema: &'static Schema,
+    /// The scope that it runs in.
+    scope: Vec<String>,
+    /// Arguments that the caller supplies.
+    supplied: &'static [String],
+    /// The place of the reference; `None` for a configurable that the program runs by itself.
+    place: Option<Span>,
+}
+
 /// Evaluates configurables against a configuration.
 pub struct Evaluator<'a> {
     config: &'a Config,
@@ -41,8 +52,8 @@ pub struct Evaluator<'a> {
     bound_in: &'a Config,
     registry: &'a Registry,
     scope: Vec<String>,
-    /// `(name, scope, place)` of the calls under way, outermost first.
-    calls: Vec<(&'static str, String, Option<Span>)>,
+    /// Calls under way, outermost first.
+    calls: Vec<Frame>,
     macros: Vec<String>,
     /// The parameter whose value is being read.
     parameter: Option<(&'static Schema, &'static str)>,
@@ -90,9 +101,8 @@ impl<'a> Evaluator<'a> {
         name: &'static str,
         default: Option<fn() -> V>,
     ) -> Result<V, Reported> {
-        let schema = T::schema();
-        let scope = Some(scope_components(scope));
-        self.in_call(schema, scope, None, |cx| cx.param::<V>(schema, name, default))
+        let call = Frame::in_scope::<T>(scope);
+        self.in_call(call, |cx| cx.param::<V>(T::schema(), name, default))
     }
 
     /// Limits the evaluator to checks of types: references are looked at and never run.
@@ -155,8 +165,7 @@ impl<'a> Evaluator<'a> {
 
     /// Evaluates `T` in the given scope; an empty path is the root.
     pub fn evaluate_in<T: Configurable>(&mut self, scope: &str) -> Result<T, Reported> {
-        let schema = T::schema();
-        self.in_call(schema, Some(scope_components(scope)), None, T::evaluate)
+        self.in_call(Frame::in_scope::<T>(scope), T::evaluate)
     }
 
     /// Returns the mistakes found since the last call.
@@ -197,13 +206,18 @@ impl<'a> Evaluator<'a> {
         self.report(Diagnostic::error(value.span, message).label(format!("expected {expected}")))
     }
 
-    /// Returns the value of a parameter: the innermost binding, else the default.
+    /// Returns the value of a parameter: the innermost binding, else the default. As in gin-config, an
+    /// argument that the caller supplies hides both.
     pub fn param<T: FromGin>(
         &mut self,
         schema: &'static Schema,
         name: &'static str,
         default: Option<fn() -> T>,
     ) -> Result<T, Reported> {
+        if self.calls.last().is_some_and(|call| call.supplied.iter().any(|given| given == name)) {
+            let given = T::supplied().or_else(|| default.map(|default| default()));
+            return Ok(given.expect("an argument that a caller supplies is `Suppliable`"));
+        }
         if let Some((value, bound_in)) = self.bound(schema, name) {
             let outer = self.parameter.replace((schema, name));
             let outer_config = std::mem::replace(&mut self.bound_in, bound_in);
@@ -276,7 +290,7 @@ impl<'a> Evaluator<'a> {
 
     fn missing(&mut self, schema: &'static Schema, name: &str) -> Reported {
         let param = schema.param(name).expect("the derive asks for declared parameters");
-        let place = self.calls.iter().rev().find_map(|(_, _, place)| *place);
+        let place = self.calls.iter().rev().find_map(|call| call.place);
         let diagnostic = no_value(schema, param, &self.scope, place.unwrap_or(Span::NOWHERE));
         self.report(diagnostic)
     }

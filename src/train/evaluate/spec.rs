@@ -3,10 +3,10 @@
 use crate::checkpoint::RestoreCheckpointConfig;
 use crate::data::DatasetConfig;
 use crate::evaluation::Evaluator;
-use crate::gin::{self, CallSite, Configurable, FromGin, Ref, Registry, Reported, Schema, Slot};
+use crate::gin::{Configurable, Ref};
 use crate::models::Model;
 use crate::partition::Partitioner;
-use crate::train::spec::{SummarizeConfig, SummarizeGinConfig, Trainer, TrainerClass};
+use crate::train::spec::{SummarizeConfig, SummarizeGinConfig, TrainerClass};
 
 /// Measures checkpoints on held-out examples, without training. Source: T5X `eval.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
@@ -32,8 +32,8 @@ pub struct Evaluate {
     #[gin(default = Some(Ref(Evaluator::default())))]
     pub inference_evaluator_cls: Option<Ref<Evaluator>>,
     /// Whether the training loss of the examples is measured too: `@trainer.Trainer`.
-    #[gin(default = None)]
-    pub training_evaluator_cls: Option<TrainingEvaluator>,
+    #[gin(default = None, call(supplies = ["learning_rate_fn", "num_microbatches"]))]
+    pub training_evaluator_cls: Option<Ref<TrainerClass>>,
     /// Method of writing the configuration.
     #[gin(default = Ref(SummarizeConfig::Gin(SummarizeGinConfig {})))]
     pub summarize_config_fn: Ref<SummarizeConfig>,
@@ -70,45 +70,4 @@ pub struct GetTrainingEvalDatasets {
     /// Batches of each task. `train` supplies it, `evaluate` does not.
     #[gin(default = None)]
     pub eval_steps: Option<u64>,
-}
-
-/// A trainer that only measures. Only its class matters: `evaluate` supplies the arguments of a trainer.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TrainingEvaluator;
-
-impl Slot for TrainingEvaluator {
-    fn schemas() -> Vec<&'static Schema> {
-        TrainerClass::schemas()
-    }
-
-    fn schema_of(&self) -> &'static Schema {
-        Trainer::schema()
-    }
-
-    fn evaluate_as(_: &'static Schema, _: &mut gin::Evaluator<'_>) -> Result<Self, Reported> {
-        Ok(Self)
-    }
-
-    fn register_slot(registry: &mut Registry) {
-        TrainerClass::register_slot(registry);
-    }
-}
-
-impl FromGin for TrainingEvaluator {
-    fn expected() -> String {
-        Ref::<TrainerClass>::expected()
-    }
-
-    fn from_gin(value: &gin::Value, cx: &mut gin::Evaluator<'_>) -> Result<Self, Reported> {
-        cx.referenced(value)
-    }
-
-    fn register(registry: &mut Registry) {
-        Self::register_slot(registry);
-    }
-
-    fn call_site() -> CallSite {
-        let supplies = ["learning_rate_fn", "num_microbatches"].map(str::to_string).to_vec();
-        CallSite { supplies, ..CallSite::later() }
-    }
 }

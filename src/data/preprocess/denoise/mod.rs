@@ -10,7 +10,7 @@ mod tests;
 use super::{Context, MapStep, Place, Preprocess, Step, ids_of};
 use crate::error::DataError;
 use crate::example::{Example, Key, Value};
-use gimlet_gin::{Configurable, FnRef};
+use gimlet_gin::{Configurable, Ref};
 
 use replace::Noisy;
 
@@ -32,12 +32,14 @@ pub struct Denoise {
     /// Share of tokens that are noise; masks may deviate from it.
     pub noise_density: f64,
     /// Chooses the noise.
-    pub noise_mask_fn: FnRef<NoiseMaskFn>,
+    #[gin(call(inherits))]
+    pub noise_mask_fn: Ref<NoiseMaskFn>,
     /// Makes the inputs.
-    pub inputs_fn: FnRef<NoiseFn>,
+    #[gin(call(inherits))]
+    pub inputs_fn: Ref<NoiseFn>,
     /// Makes the targets; they have all tokens if None.
-    #[gin(default = None)]
-    pub targets_fn: Option<FnRef<NoiseFn>>,
+    #[gin(default = None, call(inherits))]
+    pub targets_fn: Option<Ref<NoiseFn>>,
     /// Features that are kept unchanged; all others are dropped.
     #[gin(default = None)]
     pub passthrough_feature_keys: Option<Vec<String>>,
@@ -56,9 +58,9 @@ impl Denoise {
     ) -> Self {
         Self {
             noise_density,
-            noise_mask_fn: FnRef(noise_mask_fn),
-            inputs_fn: FnRef(inputs_fn),
-            targets_fn: Some(FnRef(targets_fn)),
+            noise_mask_fn: Ref(noise_mask_fn),
+            inputs_fn: Ref(inputs_fn),
+            targets_fn: Some(Ref(targets_fn)),
             passthrough_feature_keys: None,
             input_feature_key: "inputs".to_string(),
         }
