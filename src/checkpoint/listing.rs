@@ -11,7 +11,7 @@ use super::open::{ORBAX_BEGINNING, is_marked, open, recognize};
 use super::retention::PINNED_FILE;
 use super::steps::{step_of, step_of_bundle};
 use super::unfinished;
-use gimlet_storage::{Entry, Path};
+use gimlet_storage::{FolderEntry, Path};
 
 /// Marks in the names of unfinished checkpoints: T5X's and Gimlet's, and Orbax's.
 const TEMPORARY_MARKS: [&str; 2] = [".tmp-", ".orbax-checkpoint-tmp"];
@@ -70,7 +70,7 @@ pub fn list(path: &Path) -> Result<Vec<Listed>, CheckpointError> {
         return Ok(vec![listed(path, path.file_name())?]);
     }
     let mut found = Vec::new();
-    for Entry { path: entry, .. } in path.entries()? {
+    for FolderEntry { path: entry, .. } in path.entries()? {
         let name = entry.file_name();
         if let Some(prefix) =
             name.strip_suffix(".index").filter(|prefix| step_of_bundle(prefix).is_some())

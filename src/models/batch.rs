@@ -20,13 +20,13 @@ pub struct Batch {
     pub packing: Option<Packing>,
     /// The layout of examples in the rows, once the batch is on a CUDA device; [`Batch::to_device`]
     /// computes it.
-    pub layout: Option<Layout>,
+    pub layout: Option<RowFacts>,
 }
 
 /// Facts about rows that the host computes before it sends them to a device, which it could ask
 /// only by waiting.
 #[derive(Clone, Debug)]
-pub struct Layout {
+pub struct RowFacts {
     /// Whether the inputs of every row are one example without padding.
     pub full_inputs: bool,
     /// Whether the targets of every row are one example without padding.
@@ -87,7 +87,7 @@ impl Batch {
     pub fn to_device(&self, device: Device) -> Self {
         let layout = match (self.encoder_input_tokens.device(), device) {
             (here, there) if here == there => self.layout.clone(),
-            (Device::Cpu, Device::Cuda(_)) => Some(Layout::of(self, device)),
+            (Device::Cpu, Device::Cuda(_)) => Some(RowFacts::of(self, device)),
             _ => None,
         };
         Self { layout, ..self.map(|tensor| tensor.to_device(device)) }
@@ -113,7 +113,7 @@ impl Batch {
     }
 }
 
-impl Layout {
+impl RowFacts {
     /// Computes the layout of a batch on the CPU, with its runs on `device`.
     fn of(batch: &Batch, device: Device) -> Self {
         let ids = |tokens: &Tensor, segment_ids: Option<&Tensor>| {
@@ -152,7 +152,7 @@ mod tests {
 
     /// Checks whether inputs and targets are full, and the starts of runs of inputs.
     fn check(batch: Batch, full: (bool, bool), expected: Option<&[i32]>) {
-        let layout = Layout::of(&batch, Device::Cpu);
+        let layout = RowFacts::of(&batch, Device::Cpu);
         assert_eq!((layout.full_inputs, layout.full_targets), full);
         let starts = layout.cross.expect("examples lie in order");
         let starts = starts.starts().map(|starts| Vec::<i32>::try_from(&starts[1]).unwrap());

@@ -17,4 +17,4 @@ mod batch;
 pub use spec::{DecoderParams, EncoderDecoderModel, Model, Module, PredictBatchWithAux};
 
 #[cfg(feature = "torch")]
-pub use batch::{Batch, Layout, Packing};
+pub use batch::{Batch, Packing, RowFacts};

@@ -7,7 +7,7 @@ use super::fused::fused_attention;
 use super::joined::Joined;
 use super::masks::AttentionBias;
 use super::params::Params;
-use super::profiler::{Part, part};
+use super::profiler::{Activity, part};
 use super::projection::{Projection, Projections};
 
 /// The number and width of heads, and the precision of their scores.
@@ -75,7 +75,7 @@ impl Attention {
 
     /// Computes the same with all scores in memory: `[batch, q_length, embed]`.
     fn attend(&self, heads: &Heads, factors: Option<&Tensor>, bias: &AttentionBias) -> Tensor {
-        let _part = part(Part::Attention);
+        let _part = part(Activity::Attention);
         let [query, key, value] = heads.split();
         let value = factors.map_or_else(|| value.shallow_clone(), |factors| &value * factors);
         let kind = query.kind();

@@ -2,7 +2,7 @@
 
 use tch::Tensor;
 
-use super::profiler::{Part, part};
+use super::profiler::{Activity, part};
 
 /// A dropout rate, or none. Masks come from torch's generator, which the caller seeds for each step.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -30,7 +30,7 @@ impl Dropout {
 
     /// Returns `inputs` with a mask of their own shape.
     pub fn apply(self, inputs: Tensor) -> Tensor {
-        let _part = part(Part::Elementwise);
+        let _part = part(Activity::Elementwise);
         match self.mask(&inputs, &inputs.size()) {
             Some(mask) => inputs * mask,
             None => inputs,
@@ -40,7 +40,7 @@ impl Dropout {
     /// Returns `inputs` with one mask for all positions of the last axis but one: the length, or
     /// the query positions of attention weights.
     pub fn apply_along_length(self, inputs: Tensor) -> Tensor {
-        let _part = part(Part::Elementwise);
+        let _part = part(Activity::Elementwise);
         match self.mask_along_length(&inputs) {
             Some(mask) => inputs * mask,
             None => inputs,
@@ -50,7 +50,7 @@ impl Dropout {
     /// Returns `residual` plus `branch`, with dropout on the latter as by
     /// [`Dropout::apply_along_length`].
     pub fn add_along_length(self, residual: &Tensor, branch: &Tensor) -> Tensor {
-        let _part = part(Part::Elementwise);
+        let _part = part(Activity::Elementwise);
         match self.mask_along_length(branch) {
             Some(mask) => residual.addcmul(branch, &mask),
             None => residual + branch,
@@ -70,7 +70,7 @@ impl Dropout {
     /// weights need no mask of their own. The queries share the mask of weights, so it is one
     /// number for each key, `[batch, num_heads, kv_length, 1]`, if anything is dropped.
     pub fn mask_of_keys(self, value: &Tensor) -> Option<Tensor> {
-        let _part = part(Part::Attention);
+        let _part = part(Activity::Attention);
         let (batch, num_heads, length, _) = value.size4().expect("values have four axes");
         self.mask(value, &[batch, num_heads, length, 1])
     }

@@ -13,7 +13,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::autograd::custom_function;
 use super::fused::kernels;
-use super::profiler::{Part, part};
+use super::profiler::{Activity, part};
 use super::spec::{Fp8Format, TransformerEngineConfig};
 
 /// The largest finite magnitudes.
@@ -183,7 +183,7 @@ impl Fp8Product {
         });
         let (own, kernel_kind) = (self.clone(), kernel.kind());
         let gradients = move |of: Vec<Tensor>| {
-            let _part = part(Part::Products);
+            let _part = part(Activity::Products);
             let gradient = own.cast(Role::Gradient, &of[0], true);
             let [inputs, kernel] = &factors;
             let unscale = [&gradient.unscale, &kernel.unscale];

@@ -5,7 +5,7 @@ use tch::{Kind, Tensor};
 use super::dropout::Dropout;
 use super::fused::gated_gelu;
 use super::params::Params;
-use super::profiler::{Part, part};
+use super::profiler::{Activity, part};
 use super::projection::{Projection, Projections};
 use super::spec::{Activation, Dtype};
 
@@ -19,14 +19,14 @@ pub fn kind(dtype: Dtype) -> Kind {
 
 /// Rows of `embedding` `[vocab, embed]` for int64 `tokens` of any shape, in `kind`.
 pub fn embed(embedding: &Tensor, tokens: &Tensor, kind: Kind) -> Tensor {
-    let _part = part(Part::Embeddings);
+    let _part = part(Activity::Embeddings);
     // Rows are cast after the lookup, with the same result as a cast of the whole table.
     Tensor::embedding(embedding, tokens, -1, false, false).to_kind(kind)
 }
 
 /// Applies the activation, elementwise.
 fn activate(activation: Activation, inputs: &Tensor) -> Tensor {
-    let _part = part(Part::Elementwise);
+    let _part = part(Activity::Elementwise);
     match activation {
         Activation::Relu => inputs.relu(),
         Activation::Gelu => inputs.gelu("tanh"),

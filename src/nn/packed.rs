@@ -34,12 +34,12 @@ unsafe extern "C" {
 pub struct PackedKernel {
     kernel: Tensor,
     out: i64, // columns of a product
-    layout: Layout,
+    layout: KernelLayout,
     gated: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Layout {
+enum KernelLayout {
     /// `[in, out]`; gate and linear side by side.
     Plain,
     /// `[panels, in, 32]`; half of each panel belongs to the gate.
@@ -84,34 +84,34 @@ impl PackedKernel {
         Self::gated_laid_out(kernels, layout(kernels[0], rows))
     }
 
-    fn laid_out(kernel: &Tensor, layout: Layout) -> Self {
+    fn laid_out(kernel: &Tensor, layout: KernelLayout) -> Self {
         let (kernel, out) = (kernel.detach(), kernel.size()[1]);
         match layout {
-            Layout::Plain => Self { kernel, out, layout: Layout::Plain, gated: false },
-            Layout::Panels => {
+            KernelLayout::Plain => Self { kernel, out, layout: KernelLayout::Plain, gated: false },
+            KernelLayout::Panels => {
                 let half = PANEL_COLUMNS / 2;
                 let filled = filled(&kernel, PANEL_COLUMNS);
                 let halves = filled.view([filled.size()[0], -1, 2, half]);
-                Self { kernel: panels(&halves), out, layout: Layout::Panels, gated: false }
+                Self { kernel: panels(&halves), out, layout: KernelLayout::Panels, gated: false }
             }
         }
     }
 
-    fn gated_laid_out([gate, linear]: [&Tensor; 2], layout: Layout) -> Self {
+    fn gated_laid_out([gate, linear]: [&Tensor; 2], layout: KernelLayout) -> Self {
         let (gate, linear, out) = (gate.detach(), linear.detach(), gate.size()[1]);
         match layout {
-            Layout::Plain => {
+            KernelLayout::Plain => {
                 let kernel = Tensor::cat(&[gate, linear], 1);
-                Self { kernel, out, layout: Layout::Plain, gated: true }
+                Self { kernel, out, layout: KernelLayout::Plain, gated: true }
             }
-            Layout::Panels => {
+            KernelLayout::Panels => {
                 let half = PANEL_COLUMNS / 2;
                 let halves = [gate, linear].map(|part| {
                     let part = filled(&part, half);
                     part.view([part.size()[0], -1, half])
                 });
                 let halves = Tensor::stack(&halves, 2); // [in, panels, 2, 16]
-                Self { kernel: panels(&halves), out, layout: Layout::Panels, gated: true }
+                Self { kernel: panels(&halves), out, layout: KernelLayout::Panels, gated: true }
             }
         }
     }
@@ -136,7 +136,7 @@ impl PackedKernel {
     pub fn apply_by_head(&self, inputs: &Tensor, width: i64) -> Tensor {
         let (batch, length, columns) = inputs.size3().expect("sequences have three axes");
         let inputs = inputs.reshape([-1, columns]);
-        if self.layout == Layout::Plain || width % (PANEL_COLUMNS / 2) != 0 {
+        if self.layout == KernelLayout::Plain || width % (PANEL_COLUMNS / 2) != 0 {
             return self
                 .apply(&inputs)
                 .view([batch, length, -1, width])
@@ -150,8 +150,8 @@ impl PackedKernel {
 
     fn product(&self, inputs: &Tensor, extras: &Extras) -> Tensor {
         match self.layout {
-            Layout::Plain => self.plain_product(inputs, extras),
-            Layout::Panels => self.packed_product(inputs, extras),
+            KernelLayout::Plain => self.plain_product(inputs, extras),
+            KernelLayout::Panels => self.packed_product(inputs, extras),
         }
     }
 
@@ -190,10 +190,10 @@ impl PackedKernel {
     }
 }
 
-fn layout(kernel: &Tensor, rows: i64) -> Layout {
+fn layout(kernel: &Tensor, rows: i64) -> KernelLayout {
     match PackedKernel::packs(kernel.kind(), kernel.device(), rows) {
-        true => Layout::Panels,
-        false => Layout::Plain,
+        true => KernelLayout::Panels,
+        false => KernelLayout::Plain,
     }
 }
 
@@ -231,8 +231,8 @@ mod tests {
         let (kernel, gate, given) =
             (draw(&[inputs, out]), draw(&[inputs, out]), draw(&[rows, inputs]));
         let (scale, residual) = (draw(&[inputs]), draw(&[rows, out]));
-        let packed = PackedKernel::laid_out(&kernel, Layout::Panels);
-        let gated = PackedKernel::gated_laid_out([&gate, &kernel], Layout::Panels);
+        let packed = PackedKernel::laid_out(&kernel, KernelLayout::Panels);
+        let gated = PackedKernel::gated_laid_out([&gate, &kernel], KernelLayout::Panels);
         let product = |inputs: &Tensor| wide(inputs).matmul(&wide(&kernel));
         let normal = rms_norm(&given, &scale);
         let gate = wide(&normal).matmul(&wide(&gate)).gelu("tanh");
@@ -265,7 +265,7 @@ mod tests {
         let draw = |size: &[i64]| Tensor::randn(size, (Kind::Float, Device::Cpu));
         for (length, heads, width) in [(3, 4, 16), (90, 3, 48), (5, 3, 24)] {
             let (kernel, given) = (draw(&[20, heads * width]), draw(&[2, length, 20]));
-            let packed = PackedKernel::laid_out(&kernel, Layout::Panels);
+            let packed = PackedKernel::laid_out(&kernel, KernelLayout::Panels);
             let found = packed.apply_by_head(&given, width);
             let expected = given.matmul(&kernel).view([2, length, heads, width]).transpose(1, 2);
             assert!(found.allclose(&expected, 1e-5, 1e-5, false), "{length}, {heads}, {width}");
@@ -276,7 +276,7 @@ mod tests {
     #[should_panic(expected = "inputs are not [rows, 7]")]
     fn inputs_of_another_width_are_refused() {
         let ones = |size: [i64; 2]| Tensor::ones(size, (Kind::Float, Device::Cpu));
-        let packed = PackedKernel::laid_out(&ones([7, 3]), Layout::Panels);
+        let packed = PackedKernel::laid_out(&ones([7, 3]), KernelLayout::Panels);
         let _ = packed.apply(&ones([2, 8]));
     }
 }

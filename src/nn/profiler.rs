@@ -2,9 +2,9 @@
 //! `bridge/profiler.cpp`.
 //!
 //! ```no_run
-//! use gimlet::nn::profiler::{Part, part, profile};
+//! use gimlet::nn::profiler::{Activity, part, profile};
 //! let (sum, events) = profile(tch::Device::Cpu, || {
-//!     let _part = part(Part::Loss);
+//!     let _part = part(Activity::Loss);
 //!     tch::Tensor::ones([9], (tch::Kind::Float, tch::Device::Cpu)).sum(None::<tch::Kind>)
 //! });
 //! ```
@@ -20,7 +20,7 @@ use super::autograd::check;
 
 /// The purpose of a piece of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Part {
+pub enum Activity {
     /// Products of activations and kernels.
     Products,
     /// Scores, softmax and averages, products included; projections to heads and from them are not.
@@ -35,15 +35,15 @@ pub enum Part {
     Optimizer,
 }
 
-impl Part {
+impl Activity {
     /// All parts, in the order in which a step reaches them.
-    pub const ALL: [Part; 6] = [
-        Part::Products,
-        Part::Attention,
-        Part::Elementwise,
-        Part::Embeddings,
-        Part::Loss,
-        Part::Optimizer,
+    pub const ALL: [Activity; 6] = [
+        Activity::Products,
+        Activity::Attention,
+        Activity::Elementwise,
+        Activity::Embeddings,
+        Activity::Loss,
+        Activity::Optimizer,
     ];
 
     /// Its name in tables.
@@ -54,18 +54,18 @@ impl Part {
     /// Its name, as the profiler records it.
     fn label(self) -> &'static CStr {
         match self {
-            Part::Products => c"GEMM",
-            Part::Attention => c"attention",
-            Part::Elementwise => c"norms and activations",
-            Part::Embeddings => c"embeddings",
-            Part::Loss => c"loss",
-            Part::Optimizer => c"optimizer",
+            Activity::Products => c"GEMM",
+            Activity::Attention => c"attention",
+            Activity::Elementwise => c"norms and activations",
+            Activity::Embeddings => c"embeddings",
+            Activity::Loss => c"loss",
+            Activity::Optimizer => c"optimizer",
         }
     }
 
     /// The part of that name.
     pub fn named(name: &str) -> Option<Self> {
-        Part::ALL.into_iter().find(|part| part.name() == name)
+        Activity::ALL.into_iter().find(|part| part.name() == name)
     }
 }
 
@@ -198,7 +198,7 @@ pub struct Range {
 
 /// Marks the work of this thread until the result is dropped. Costs a load if no recording is
 /// active. An inner mark wins over an outer one.
-pub fn part(part: Part) -> Range {
+pub fn part(part: Activity) -> Range {
     let raw = match RECORDS.load(Ordering::Relaxed) {
         // SAFETY: labels live as long as the program.
         true => unsafe { gimlet_range_begin(part.label().as_ptr()) },
@@ -224,14 +224,14 @@ mod tests {
     #[test]
     fn operations_are_recorded_inside_their_part_and_nothing_outside() {
         let ones = || Tensor::ones([40, 40], (Kind::Float, Device::Cpu));
-        let _unseen = part(Part::Optimizer);
+        let _unseen = part(Activity::Optimizer);
         let (sum, events) = profile(Device::Cpu, || {
             let leaf = ones().set_requires_grad(true);
             let product = {
-                let _part = part(Part::Products);
+                let _part = part(Activity::Products);
                 leaf.mm(&ones())
             };
-            let _part = part(Part::Loss);
+            let _part = part(Activity::Loss);
             let sum = product.sum(Kind::Float);
             sum.backward();
             sum.double_value(&[])
@@ -253,17 +253,20 @@ mod tests {
         assert!(inside(backward, find("loss", EventKind::Range)), "{events:#?}");
         let belongs = (mm.sequence, mm.thread) == (backward.sequence, backward.forward_thread);
         assert!(belongs && mm.sequence >= 0, "{mm:?} and {backward:?}");
-        assert!(!events.iter().any(|event| event.name == Part::Optimizer.name()), "{events:#?}");
+        assert!(
+            !events.iter().any(|event| event.name == Activity::Optimizer.name()),
+            "{events:#?}"
+        );
         // The recording is over, and a new one begins empty.
-        assert!(part(Part::Loss).raw.is_null());
+        assert!(part(Activity::Loss).raw.is_null());
         assert_eq!(profile(Device::Cpu, || ()).1, []);
     }
 
     #[test]
     fn parts_are_found_by_their_names() {
-        for part in Part::ALL {
-            assert_eq!(Part::named(part.name()), Some(part));
+        for part in Activity::ALL {
+            assert_eq!(Activity::named(part.name()), Some(part));
         }
-        assert_eq!(Part::named("aten::mm"), None);
+        assert_eq!(Activity::named("aten::mm"), None);
     }
 }

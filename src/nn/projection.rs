@@ -5,7 +5,7 @@ use tch::{Kind, Tensor};
 use super::fp8::Fp8Product;
 use super::joined::Joined;
 use super::params::Params;
-use super::profiler::{Part, part};
+use super::profiler::{Activity, part};
 use super::remat::project;
 
 /// Maps the last axis of activations by one kernel.
@@ -29,7 +29,7 @@ impl Projection {
 
     /// `[.., in]` to `[.., out]`
     pub fn forward(&self, inputs: &Tensor) -> Tensor {
-        let _part = part(Part::Products);
+        let _part = part(Activity::Products);
         match &self.fp8 {
             None => project(inputs, &self.kernel),
             Some(product) => product.matmul(inputs, &self.kernel),

@@ -4,7 +4,7 @@ use tch::{Kind, Tensor};
 
 use super::autograd::custom_function;
 use super::fused::kernels;
-use super::profiler::{Part, part};
+use super::profiler::{Activity, part};
 
 /// Blocks that share one head's diagonals, enough to fill a device.
 const PARTIAL_SUMS: i64 = 16;
@@ -69,7 +69,7 @@ pub fn relative_position_bias(
     direction: RelativePosition,
     max_distance: i64,
 ) -> Tensor {
-    let _part = part(Part::Embeddings);
+    let _part = part(Activity::Embeddings);
     let num_buckets = rel_embedding.size()[1];
     let one_hot = one_hot_buckets(rel_embedding, lengths, direction, max_distance);
     let bias = || {
@@ -113,7 +113,7 @@ fn one_hot_buckets(
 /// The gradient of a bias `[batch, num_heads, q_length, kv_length]`, summed over all pairs of positions of a
 /// bucket: `[num_heads, num_buckets]`. `one_hot` is `[distances, num_buckets]`.
 fn bucket_gradient(bias: &Tensor, one_hot: &Tensor) -> Tensor {
-    let _part = part(Part::Embeddings);
+    let _part = part(Activity::Embeddings);
     let (num_heads, distances) = (bias.size()[1], one_hot.size()[0]);
     let size = [PARTIAL_SUMS, num_heads, distances];
     let sums = Tensor::empty(size, (Kind::Float, bias.device()));

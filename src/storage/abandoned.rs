@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use super::error::StorageError;
-use super::files::Place;
+use super::files::Location;
 use super::path::Path;
 use super::process::{has_ended, machine};
 
@@ -82,7 +82,7 @@ impl Path {
     /// the process has ended on this machine, or the file is an hour old.
     pub fn is_abandoned_write(&self) -> Result<bool, StorageError> {
         let Some(writer) = writer(self.file_name()) else { return Ok(false) };
-        let Place::Disk(local) = self.place()? else { return Ok(false) };
+        let Location::Disk(local) = self.place()? else { return Ok(false) };
         self.done("look at", is_abandoned(&local, writer))
     }
 }

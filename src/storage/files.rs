@@ -15,7 +15,7 @@ use super::remote::{Remote, RemoteRanges, Upload};
 use super::writer::FileWriter;
 
 /// Location of the bytes of a path.
-pub(super) enum Place {
+pub(super) enum Location {
     /// On this machine.
     Disk(PathBuf),
     /// In a bucket, on the hub or on the web.
@@ -32,14 +32,14 @@ impl Path {
     /// Opens the file for reading from an offset; earlier bytes are not fetched.
     pub fn open_at(&self, offset: u64) -> Result<Box<dyn Read + Send>, StorageError> {
         let local = match self.place()? {
-            Place::Elsewhere(remote) => {
+            Location::Elsewhere(remote) => {
                 let Some(mut copy) = copies::copy(&remote)? else {
                     return Ok(Box::new(remote.open(offset)?));
                 };
                 self.done("open", copy.seek(SeekFrom::Start(offset)))?;
                 return Ok(Box::new(copy));
             }
-            Place::Disk(local) => local,
+            Location::Disk(local) => local,
         };
         let mut file = self.done("open", disk::open(&local))?;
         if offset > 0 {
@@ -51,12 +51,12 @@ impl Path {
     /// Opens the file for reading at any position: for formats with a footer or an index.
     pub fn open_ranges(&self) -> Result<RangeFile, StorageError> {
         match self.place()? {
-            Place::Disk(local) => {
+            Location::Disk(local) => {
                 let file = self.done("open", disk::open(&local))?;
                 let size = self.done("open", file.metadata())?.len();
                 Ok(RangeFile::on_disk(self.clone(), file, size))
             }
-            Place::Elsewhere(remote) => match copies::copy(&remote)? {
+            Location::Elsewhere(remote) => match copies::copy(&remote)? {
                 Some(copy) => {
                     let size = self.done("open", copy.metadata())?.len();
                     Ok(RangeFile::on_disk(self.clone(), copy, size))
@@ -69,8 +69,8 @@ impl Path {
     /// Reads the whole file.
     pub fn read(&self) -> Result<Vec<u8>, StorageError> {
         match self.place()? {
-            Place::Disk(local) => self.done("read", fs::read(local)),
-            Place::Elsewhere(remote) => match copies::copy(&remote)? {
+            Location::Disk(local) => self.done("read", fs::read(local)),
+            Location::Elsewhere(remote) => match copies::copy(&remote)? {
                 Some(mut copy) => {
                     let mut bytes = Vec::new();
                     self.done("read", copy.read_to_end(&mut bytes))?;
@@ -98,8 +98,8 @@ impl Path {
     pub fn read_range(&self, range: Range<u64>) -> Result<Vec<u8>, StorageError> {
         let length = range.end.saturating_sub(range.start);
         let bytes = match self.place()? {
-            Place::Elsewhere(remote) => remote.read(range.clone())?,
-            Place::Disk(local) => {
+            Location::Elsewhere(remote) => remote.read(range.clone())?,
+            Location::Disk(local) => {
                 let mut bytes = Vec::new();
                 let read = disk::open(&local).and_then(|mut file| {
                     file.seek(SeekFrom::Start(range.start))?;
@@ -131,34 +131,34 @@ impl Path {
     /// Whether a file or folder exists.
     pub fn exists(&self) -> Result<bool, StorageError> {
         match self.place()? {
-            Place::Disk(local) => self.done("look for", disk::exists(&local)),
-            Place::Elsewhere(remote) => remote.exists(),
+            Location::Disk(local) => self.done("look for", disk::exists(&local)),
+            Location::Elsewhere(remote) => remote.exists(),
         }
     }
 
     /// Whether the path is a folder; for remote paths, whether any file lies below it.
     pub fn is_dir(&self) -> Result<bool, StorageError> {
         match self.place()? {
-            Place::Disk(local) => self.done("look for", disk::is_dir(&local)),
-            Place::Elsewhere(remote) => remote.is_dir(),
+            Location::Disk(local) => self.done("look for", disk::is_dir(&local)),
+            Location::Elsewhere(remote) => remote.is_dir(),
         }
     }
 
     /// The size of the file in bytes.
     pub fn size(&self) -> Result<u64, StorageError> {
         match self.place()? {
-            Place::Disk(local) => Ok(self.done("look at", fs::metadata(local))?.len()),
-            Place::Elsewhere(remote) => remote.size(),
+            Location::Disk(local) => Ok(self.done("look at", fs::metadata(local))?.len()),
+            Location::Elsewhere(remote) => remote.size(),
         }
     }
 
     /// Time of the last change of the file or folder; remote folders have none.
     pub fn modified(&self) -> Result<SystemTime, StorageError> {
         match self.place()? {
-            Place::Disk(local) => {
+            Location::Disk(local) => {
                 self.done("look at", fs::metadata(local).and_then(|metadata| metadata.modified()))
             }
-            Place::Elsewhere(remote) => remote.modified(),
+            Location::Elsewhere(remote) => remote.modified(),
         }
     }
 
@@ -166,8 +166,8 @@ impl Path {
     /// their files.
     pub fn create_dir_all(&self) -> Result<(), StorageError> {
         match self.place()? {
-            Place::Disk(local) => self.done("create folder", fs::create_dir_all(local)),
-            Place::Elsewhere(remote) => remote.writable("create folder"),
+            Location::Disk(local) => self.done("create folder", fs::create_dir_all(local)),
+            Location::Elsewhere(remote) => remote.writable("create folder"),
         }
     }
 
@@ -175,8 +175,8 @@ impl Path {
     /// crash.
     pub fn write_atomic(&self, bytes: &[u8]) -> Result<(), StorageError> {
         match self.place()? {
-            Place::Disk(local) => self.done("write", disk::write_atomic(&local, bytes)),
-            Place::Elsewhere(remote) => remote.put(bytes),
+            Location::Disk(local) => self.done("write", disk::write_atomic(&local, bytes)),
+            Location::Elsewhere(remote) => remote.put(bytes),
         }
     }
 
@@ -184,10 +184,10 @@ impl Path {
     /// visible before that.
     pub fn create(&self) -> Result<FileWriter, StorageError> {
         match self.place()? {
-            Place::Disk(local) => {
+            Location::Disk(local) => {
                 Ok(FileWriter::on_disk(self.clone(), self.done("create", File::create(local))?))
             }
-            Place::Elsewhere(remote) => {
+            Location::Elsewhere(remote) => {
                 remote.writable("create")?;
                 Ok(FileWriter::elsewhere(self.clone(), Upload::new(remote, Vec::new())))
             }
@@ -199,8 +199,8 @@ impl Path {
     /// are created in this way.
     pub fn create_sized(&self, size: usize) -> Result<FileWriter, StorageError> {
         match self.place()? {
-            Place::Disk(_) => self.create(),
-            Place::Elsewhere(remote) => {
+            Location::Disk(_) => self.create(),
+            Location::Elsewhere(remote) => {
                 remote.writable("create")?;
                 Ok(FileWriter::elsewhere(self.clone(), Upload::sized(remote, size)))
             }
@@ -211,11 +211,11 @@ impl Path {
     /// grow: the whole file is read, and written again by [`FileWriter::finish`].
     pub fn append(&self) -> Result<FileWriter, StorageError> {
         match self.place()? {
-            Place::Disk(local) => {
+            Location::Disk(local) => {
                 let file = OpenOptions::new().append(true).create(true).open(local);
                 Ok(FileWriter::on_disk(self.clone(), self.done("append to", file)?))
             }
-            Place::Elsewhere(remote) => {
+            Location::Elsewhere(remote) => {
                 remote.writable("append to")?;
                 let old = match remote.clone().read(0..u64::MAX) {
                     Err(error) if error.is_not_found() => Vec::new(),
@@ -237,11 +237,11 @@ impl Path {
     /// empty destination. Remote files can be renamed only within one bucket.
     pub fn rename(&self, to: &Self) -> Result<(), StorageError> {
         match (self.place()?, to.place()?) {
-            (Place::Disk(from), Place::Disk(to)) => {
+            (Location::Disk(from), Location::Disk(to)) => {
                 self.done("rename", fs::rename(from, &to).and_then(|()| disk::sync_folder_of(&to)))
             }
-            (Place::Elsewhere(from), Place::Elsewhere(to)) => from.rename(&to),
-            (Place::Elsewhere(remote), _) | (_, Place::Elsewhere(remote)) => {
+            (Location::Elsewhere(from), Location::Elsewhere(to)) => from.rename(&to),
+            (Location::Elsewhere(remote), _) | (_, Location::Elsewhere(remote)) => {
                 Err(remote.unsupported("rename", "both names must be on disk or in one bucket"))
             }
         }
@@ -250,16 +250,16 @@ impl Path {
     /// Removes the folder and everything in the folder.
     pub fn remove_dir_all(&self) -> Result<(), StorageError> {
         match self.place()? {
-            Place::Disk(local) => self.done("remove", fs::remove_dir_all(local)),
-            Place::Elsewhere(remote) => remote.remove_tree(),
+            Location::Disk(local) => self.done("remove", fs::remove_dir_all(local)),
+            Location::Elsewhere(remote) => remote.remove_tree(),
         }
     }
 
     /// Removes the file.
     pub fn remove_file(&self) -> Result<(), StorageError> {
         match self.place()? {
-            Place::Disk(local) => self.done("remove", fs::remove_file(local)),
-            Place::Elsewhere(remote) => remote.remove_file(),
+            Location::Disk(local) => self.done("remove", fs::remove_file(local)),
+            Location::Elsewhere(remote) => remote.remove_file(),
         }
     }
 
@@ -267,18 +267,18 @@ impl Path {
     /// Remote entries are durable at once.
     pub fn sync_dir(&self) -> Result<(), StorageError> {
         match self.place()? {
-            Place::Disk(local) => {
+            Location::Disk(local) => {
                 self.done("write", File::open(local).and_then(|folder| folder.sync_all()))
             }
-            Place::Elsewhere(_) => Ok(()),
+            Location::Elsewhere(_) => Ok(()),
         }
     }
 
     /// Makes the folder and everything below it durable.
     pub fn sync_tree(&self) -> Result<(), StorageError> {
         match self.place()? {
-            Place::Disk(local) => self.done("write", disk::sync_tree(&local)),
-            Place::Elsewhere(_) => Ok(()),
+            Location::Disk(local) => self.done("write", disk::sync_tree(&local)),
+            Location::Elsewhere(_) => Ok(()),
         }
     }
 
@@ -286,8 +286,8 @@ impl Path {
     pub fn create_dir_new(&self) -> Result<(), StorageError> {
         let exists = || io::Error::from(io::ErrorKind::AlreadyExists);
         match self.place()? {
-            Place::Disk(local) => self.done("create folder", fs::create_dir(local)),
-            Place::Elsewhere(remote) => match remote.exists()? {
+            Location::Disk(local) => self.done("create folder", fs::create_dir(local)),
+            Location::Elsewhere(remote) => match remote.exists()? {
                 true => self.done("create folder", Err(exists())),
                 false => remote.writable("create folder"),
             },
@@ -304,16 +304,16 @@ impl Path {
     /// Free bytes on the file system that holds this path, or will hold it.
     pub fn free_space(&self) -> Result<u64, StorageError> {
         match self.place()? {
-            Place::Disk(local) => self.done("look at the disk of", disk::free_space(&local)),
-            Place::Elsewhere(_) => Ok(u64::MAX),
+            Location::Disk(local) => self.done("look at the disk of", disk::free_space(&local)),
+            Location::Elsewhere(_) => Ok(u64::MAX),
         }
     }
 
     /// Location of the bytes: also on disk if the prefix of a remote path is mapped to disk.
-    pub(super) fn place(&self) -> Result<Place, StorageError> {
+    pub(super) fn place(&self) -> Result<Location, StorageError> {
         match self.local() {
-            Ok(local) => Ok(Place::Disk(local)),
-            Err(StorageError::Unmapped { .. }) => Ok(Place::Elsewhere(Remote::connect(self)?)),
+            Ok(local) => Ok(Location::Disk(local)),
+            Err(StorageError::Unmapped { .. }) => Ok(Location::Elsewhere(Remote::connect(self)?)),
             Err(error) => Err(error),
         }
     }
@@ -321,8 +321,8 @@ impl Path {
     /// Location on disk; remote paths do not support the operation.
     fn on_disk(&self, operation: &'static str, remedy: &str) -> Result<PathBuf, StorageError> {
         match self.place()? {
-            Place::Disk(local) => Ok(local),
-            Place::Elsewhere(remote) => Err(remote.unsupported(operation, remedy)),
+            Location::Disk(local) => Ok(local),
+            Location::Elsewhere(remote) => Err(remote.unsupported(operation, remedy)),
         }
     }
 

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use super::disk;
 use super::error::StorageError;
-use super::files::Place;
+use super::files::Location;
 use super::matching;
 use super::path::{Path, split_scheme};
 use super::pattern::{self, Pattern};
 
 /// An entry of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct FolderEntry {
     /// Path of the entry.
     pub path: Path,
     /// Whether the entry is a folder.
@@ -26,15 +26,18 @@ impl Path {
 
     /// Lists the direct entries of the folder with their kinds, sorted by name; for a remote folder
     /// this costs one request, whereas [`Path::is_dir`] costs one per entry.
-    pub fn entries(&self) -> Result<Vec<Entry>, StorageError> {
-        let mut entries: Vec<Entry> = match self.place()? {
-            Place::Disk(local) => {
+    pub fn entries(&self) -> Result<Vec<FolderEntry>, StorageError> {
+        let mut entries: Vec<FolderEntry> = match self.place()? {
+            Location::Disk(local) => {
                 let entry =
-                    |(name, is_dir): (String, bool)| Entry { path: self.join(&name), is_dir };
+                    |(name, is_dir): (String, bool)| FolderEntry { path: self.join(&name), is_dir };
                 self.done("list", disk::entries(&local))?.into_iter().map(entry).collect()
             }
-            Place::Elsewhere(remote) => (remote.list(false)?.into_iter())
-                .map(|found| Entry { path: self.join(&found.name), is_dir: found.size.is_none() })
+            Location::Elsewhere(remote) => (remote.list(false)?.into_iter())
+                .map(|found| FolderEntry {
+                    path: self.join(&found.name),
+                    is_dir: found.size.is_none(),
+                })
                 .collect(),
         };
         entries.sort_unstable_by(|one, other| one.path.cmp(&other.path));
@@ -43,7 +46,7 @@ impl Path {
 
     /// Whether the path is a symbolic link, whatever its target; there are no remote links.
     pub fn is_link(&self) -> Result<bool, StorageError> {
-        let Place::Disk(local) = self.place()? else { return Ok(false) };
+        let Location::Disk(local) = self.place()? else { return Ok(false) };
         match self.done("look at", std::fs::symlink_metadata(local)) {
             Err(error) if error.is_not_found() => Ok(false),
             metadata => Ok(metadata?.file_type().is_symlink()),
@@ -54,13 +57,13 @@ impl Path {
     pub fn walk(&self) -> Result<Vec<Self>, StorageError> {
         let mut files = Vec::new();
         match self.place()? {
-            Place::Elsewhere(remote) => {
+            Location::Elsewhere(remote) => {
                 files.extend(remote.list(true)?.iter().map(|found| self.join(&found.name)));
             }
-            Place::Disk(_) => {
+            Location::Disk(_) => {
                 let mut folders = vec![self.clone()];
                 while let Some(folder) = folders.pop() {
-                    for Entry { path, is_dir } in folder.entries()? {
+                    for FolderEntry { path, is_dir } in folder.entries()? {
                         if is_dir { folders.push(path) } else { files.push(path) }
                     }
                 }
@@ -73,7 +76,7 @@ impl Path {
     /// Returns the sizes of all files below the folder by relative path; a remote folder needs one
     /// listing.
     pub fn sizes(&self) -> Result<BTreeMap<String, u64>, StorageError> {
-        if let Place::Elsewhere(remote) = self.place()? {
+        if let Location::Elsewhere(remote) = self.place()? {
             let found = remote.list(true)?.into_iter();
             return Ok(found.map(|found| (found.name, found.size.unwrap_or(0))).collect());
         }
@@ -109,8 +112,8 @@ impl Path {
             return Ok(if self.is_dir()? { vec![self.clone()] } else { Vec::new() });
         }
         let found = match self.place()? {
-            Place::Elsewhere(remote) => remote.glob(&pattern)?,
-            Place::Disk(local) => self.done("list", matching::below(&local, &pattern))?,
+            Location::Elsewhere(remote) => remote.glob(&pattern)?,
+            Location::Disk(local) => self.done("list", matching::below(&local, &pattern))?,
         };
         let mut named: Vec<Self> = found.iter().map(|found| self.join(found)).collect();
         named.sort_unstable();

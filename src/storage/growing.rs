@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use super::error::StorageError;
-use super::files::Place;
+use super::files::Location;
 use super::path::Path;
 use super::remote::{Remote, limits};
 
@@ -76,14 +76,14 @@ impl Path {
     /// Opens a file on disk, or starts sending a remote file.
     fn grow_by(&self, options: &OpenOptions, begun: State) -> Result<GrowingFile, StorageError> {
         let sink = match self.place()? {
-            Place::Disk(local) => {
+            Location::Disk(local) => {
                 let file = options.open(local).and_then(|mut file| {
                     file.seek(SeekFrom::End(0))?;
                     Ok(file)
                 });
                 Sink::Disk(BufWriter::new(self.done("create", file)?))
             }
-            Place::Elsewhere(remote) => {
+            Location::Elsewhere(remote) => {
                 remote.writable("create")?;
                 let shared = Arc::new(Shared { state: Mutex::new(begun), ..Shared::default() });
                 let theirs = shared.clone();

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use super::error::StorageError;
-use super::files::Place;
+use super::files::Location;
 use super::path::Path;
 use super::process::Process;
 use super::remote::{Remote, Version, limits};
@@ -309,8 +309,8 @@ fn found(remote: &Remote) -> Result<Option<(Holder, Version)>, StorageError> {
 
 fn lease_file(folder: &Path) -> Result<Remote, StorageError> {
     match folder.join(FILE).place()? {
-        Place::Elsewhere(remote) => Ok(remote),
-        Place::Disk(_) => Err(StorageError::Unsupported {
+        Location::Elsewhere(remote) => Ok(remote),
+        Location::Disk(_) => Err(StorageError::Unsupported {
             path: folder.to_string(),
             operation: "take the lease on".into(),
             remedy: "folders on disk are locked".to_string(),

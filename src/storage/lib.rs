@@ -34,7 +34,7 @@ mod writer;
 pub use copies::{CACHE_SIZE_VARIABLE, CACHE_VARIABLE};
 pub use credentials::{CREDENTIALS, Credentials};
 pub use error::StorageError;
-pub use folders::Entry;
+pub use folders::FolderEntry;
 pub use growing::{GrowingFile, Unsent};
 pub use lease::{Holder, Lease, Leased, Takeover};
 pub use lock::{Lock, Locked};

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path as LocalPath;
 
 use super::error::StorageError;
-use super::files::Place;
+use super::files::Location;
 use super::path::Path;
 
 /// An exclusive lock on a folder or file, held until dropped.
@@ -31,7 +31,7 @@ impl Path {
     /// Tries to lock an existing folder or file, without waiting. Network file systems do not share
     /// locks on folders between machines.
     pub fn try_lock(&self) -> Result<Locked, StorageError> {
-        let Place::Disk(local) = self.place()? else { return Ok(Locked::Unsupported) };
+        let Location::Disk(local) = self.place()? else { return Ok(Locked::Unsupported) };
         // NFS locks files only for writers; a folder cannot be opened for writing.
         let file = OpenOptions::new().read(true).write(true).open(&local);
         let file = self.done("lock", file.or_else(|_| File::open(&local)))?;
@@ -42,7 +42,7 @@ impl Path {
     /// Tries to lock the file, without waiting, and writes `text` into it; a missing file is
     /// created. On network file systems, such as NFS, all machines see the lock.
     pub fn try_lock_with(&self, text: &str) -> Result<Locked, StorageError> {
-        let Place::Disk(local) = self.place()? else { return Ok(Locked::Unsupported) };
+        let Location::Disk(local) = self.place()? else { return Ok(Locked::Unsupported) };
         self.done("lock", lock_with(&local, text))
     }
 }

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path as LocalPath, PathBuf};
 
 use super::disk;
-use super::pattern::{Part, Pattern, is_hidden};
+use super::pattern::{Component, Pattern, is_hidden};
 
 /// Returns the matching names below a folder, relative to the folder; the folder itself is the
 /// empty name. Links to folders are followed, but `**` does not follow a link to one of its parent
@@ -21,20 +21,20 @@ pub(super) fn below(folder: &LocalPath, pattern: &Pattern) -> io::Result<Vec<Str
         let mut found = Vec::new();
         for base in bases {
             match part {
-                Part::Named(name) => {
+                Component::Named(name) => {
                     let named = join(&base, name);
                     if !last || is_there(&folder.join(&named), only_folders)? {
                         found.push(named);
                     }
                 }
-                Part::Like(like) => {
+                Component::Like(like) => {
                     for (name, is_dir) in listed(&folder.join(&base))? {
                         if like.matches(&name.to_string_lossy()) && (is_dir || !only_folders) {
                             found.push(join(&base, &utf8(name)?));
                         }
                     }
                 }
-                Part::Below => {
+                Component::Below => {
                     let mut tree = Tree { folder, only_folders, above: Vec::new(), found };
                     tree.add(&base)?;
                     found = tree.found;

@@ -13,9 +13,9 @@ pub const PATH_MAP_VARIABLE: &str = "GIMLET_PATH_MAP";
 const TFDS: &str = "tfds://";
 
 /// A prefix, and the folder that replaces it.
-type Entry = (String, Path);
+type Mapping = (String, Path);
 
-static FLAGS: RwLock<Vec<Entry>> = RwLock::new(Vec::new());
+static FLAGS: RwLock<Vec<Mapping>> = RwLock::new(Vec::new());
 
 /// Sets the process-wide map of `(remote prefix, folder)` from flags. Flags take precedence over
 /// the environment; the longest prefix wins, at the boundaries of path components.
@@ -52,8 +52,8 @@ pub(super) fn mapped(remote: &str) -> Result<Option<Path>, StorageError> {
     Ok(best.map(|(_, dir, rest)| if rest.is_empty() { dir.clone() } else { dir.join(rest) }))
 }
 
-fn environment() -> Result<&'static Vec<Entry>, StorageError> {
-    static ENTRIES: OnceLock<Result<Vec<Entry>, String>> = OnceLock::new();
+fn environment() -> Result<&'static Vec<Mapping>, StorageError> {
+    static ENTRIES: OnceLock<Result<Vec<Mapping>, String>> = OnceLock::new();
     let read = || {
         let text = std::env::var(PATH_MAP_VARIABLE).unwrap_or_default();
         let entries = parse_path_map(&text).and_then(|entries| {
@@ -67,7 +67,7 @@ fn environment() -> Result<&'static Vec<Entry>, StorageError> {
         .map_err(|reason| invalid(&format!("${PATH_MAP_VARIABLE}"), reason))
 }
 
-fn check_entry(prefix: &str, dir: &str) -> Result<Entry, StorageError> {
+fn check_entry(prefix: &str, dir: &str) -> Result<Mapping, StorageError> {
     if split_scheme(prefix).is_none() {
         return Err(invalid(prefix, "a mapped prefix is remote, such as gs://t5-data"));
     }

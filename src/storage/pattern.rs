@@ -8,14 +8,14 @@ use glob::MatchOptions;
 #[derive(Debug)]
 pub(super) struct Pattern {
     /// Its components; empty for the folder itself.
-    pub parts: Vec<Part>,
+    pub parts: Vec<Component>,
     /// Whether it matches folders only.
     pub only_folders: bool,
 }
 
 /// A component of a pattern.
 #[derive(Debug)]
-pub(super) enum Part {
+pub(super) enum Component {
     /// An exact name.
     Named(String),
     /// Names that match a pattern.
@@ -36,16 +36,16 @@ impl Pattern {
     pub(super) fn parse(text: &str) -> Self {
         let names = text.split('/').filter(|name| !matches!(*name, "" | "."));
         let only_folders = text.ends_with('/') || text.ends_with("/.");
-        Self { parts: names.map(Part::parse).collect(), only_folders }
+        Self { parts: names.map(Component::parse).collect(), only_folders }
     }
 
     /// Whether the pattern contains `..`.
     pub(super) fn climbs(&self) -> bool {
-        self.parts.iter().any(|part| matches!(part, Part::Named(name) if name == ".."))
+        self.parts.iter().any(|part| matches!(part, Component::Named(name) if name == ".."))
     }
 }
 
-impl Part {
+impl Component {
     fn parse(text: &str) -> Self {
         match text {
             "**" => Self::Below,
@@ -91,21 +91,21 @@ pub(super) struct Below<'a> {
 
 impl Below<'_> {
     /// Whether the path matches; `parts` must not contain `..`.
-    pub(super) fn matches(self, parts: &[Part]) -> bool {
+    pub(super) fn matches(self, parts: &[Component]) -> bool {
         let inner = |names| Below { names, ..self };
         match (parts.split_first(), self.names.split_first()) {
             (None, first) => first.is_none(),
-            (Some((Part::Below, rest)), _) => {
+            (Some((Component::Below, rest)), _) => {
                 // `a/**` matches `a` itself only if `a` is a folder.
                 let least = usize::from(self.names.is_empty() && !self.is_folder);
                 let most = self.names.iter().take_while(|name| !is_hidden(name)).count();
                 (least..=most).any(|taken| inner(&self.names[taken..]).matches(rest))
             }
             (Some(_), None) => false,
-            (Some((Part::Named(named), rest)), Some((name, below))) => {
+            (Some((Component::Named(named), rest)), Some((name, below))) => {
                 named == name && inner(below).matches(rest)
             }
-            (Some((Part::Like(like), rest)), Some((name, below))) => {
+            (Some((Component::Like(like), rest)), Some((name, below))) => {
                 like.matches(name) && inner(below).matches(rest)
             }
         }

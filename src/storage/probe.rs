@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use super::error::StorageError;
-use super::files::Place;
+use super::files::Location;
 use super::path::{Path, split_scheme};
 use super::process::Process;
 use super::remote::Remote;
@@ -110,7 +110,7 @@ impl Path {
 
     /// The missing folders on disk up to this path, the deepest first.
     fn missing_folders(&self) -> Vec<PathBuf> {
-        let Ok(Place::Disk(local)) = self.place() else { return Vec::new() };
+        let Ok(Location::Disk(local)) = self.place() else { return Vec::new() };
         let missing = local.ancestors().take_while(|folder| !folder.exists());
         missing.map(PathBuf::from).collect()
     }
@@ -139,7 +139,7 @@ impl Path {
     /// Tries an operation that only stores need.
     fn elsewhere(&self, attempt: impl Fn(&Remote) -> Outcome) -> Outcome {
         match self.place() {
-            Ok(Place::Elsewhere(remote)) => attempt(&remote),
+            Ok(Location::Elsewhere(remote)) => attempt(&remote),
             _ => {
                 Outcome::Untried("folders on disk are locked, and their files grow and are renamed")
             }
@@ -160,7 +160,7 @@ fn refuses(remote: &Remote) -> Result<bool, StorageError> {
 /// Copies the file, and removes the copy.
 fn copy(remote: &Remote, file: &Path) -> Result<(), StorageError> {
     let beside = Path::parse(&format!("{file}-copy"))?;
-    if let Place::Elsewhere(to) = beside.place()? {
+    if let Location::Elsewhere(to) = beside.place()? {
         remote.copy(&to)?;
         // A copy that cannot be removed is reported by the probe that deletes.
         let _ = to.remove_file();

@@ -13,10 +13,10 @@ use super::remote::RemoteRanges;
 /// file that changes in the meantime is an error.
 pub struct RangeFile {
     path: Path,
-    place: Place,
+    place: RangeSource,
 }
 
-enum Place {
+enum RangeSource {
     Disk { file: File, size: u64 },
     Elsewhere(RemoteRanges),
 }
@@ -29,11 +29,11 @@ impl fmt::Debug for RangeFile {
 
 impl RangeFile {
     pub(super) fn on_disk(path: Path, file: File, size: u64) -> Self {
-        Self { path, place: Place::Disk { file, size } }
+        Self { path, place: RangeSource::Disk { file, size } }
     }
 
     pub(super) fn elsewhere(path: Path, ranges: RemoteRanges) -> Self {
-        Self { path, place: Place::Elsewhere(ranges) }
+        Self { path, place: RangeSource::Elsewhere(ranges) }
     }
 
     /// The file's path.
@@ -44,8 +44,8 @@ impl RangeFile {
     /// The file's size in bytes when it was opened.
     pub fn size(&self) -> u64 {
         match &self.place {
-            Place::Disk { size, .. } => *size,
-            Place::Elsewhere(ranges) => ranges.size(),
+            RangeSource::Disk { size, .. } => *size,
+            RangeSource::Elsewhere(ranges) => ranges.size(),
         }
     }
 
@@ -65,7 +65,7 @@ impl RangeFile {
             return Err(StorageError::new("read", &self.path, error));
         }
         match &self.place {
-            Place::Disk { file, .. } => {
+            RangeSource::Disk { file, .. } => {
                 let read = |range: &Range<u64>| {
                     let mut bytes = vec![0; range.end.saturating_sub(range.start) as usize];
                     file.read_exact_at(&mut bytes, range.start).map(|()| bytes)
@@ -73,7 +73,7 @@ impl RangeFile {
                 let all = ranges.iter().map(read).collect::<Result<_, _>>();
                 all.map_err(|error| StorageError::new("read", &self.path, error))
             }
-            Place::Elsewhere(elsewhere) => elsewhere
+            RangeSource::Elsewhere(elsewhere) => elsewhere
                 .read(ranges)
                 .map_err(|failure| StorageError::of_failure("read", &self.path, failure)),
         }

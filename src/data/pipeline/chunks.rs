@@ -4,7 +4,7 @@ use super::map::{place, skip};
 use super::pull::{Pull, Stage, StageState};
 use crate::error::DataError;
 use crate::example::{Example, Origin};
-use crate::preprocess::{FlatMapStep, JoinStep, Place};
+use crate::preprocess::{ExamplePosition, FlatMapStep, JoinStep};
 use crate::random::StageSeed;
 use crate::source::BadRecordGuard;
 
@@ -51,7 +51,7 @@ impl Pull for Join {
             return Ok(None);
         }
         let origin = examples[0].origin().cloned();
-        let place = Place { seed: &self.context.seed, counter: first };
+        let place = ExamplePosition { seed: &self.context.seed, counter: first };
         let joined = self.step.apply(examples, place);
         joined.map(Some).map_err(|reason| self.context.error(origin.as_ref(), first, reason))
     }
@@ -99,7 +99,7 @@ impl FlatMap {
             return Ok(false);
         };
         let origin = example.take_origin();
-        let place = Place { seed: &self.context.seed, counter: self.counter };
+        let place = ExamplePosition { seed: &self.context.seed, counter: self.counter };
         let made = match self.step.apply(example, place) {
             Ok(made) => made,
             Err(reason) => {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::pull::{Pull, Stage, StageState};
 use crate::error::DataError;
 use crate::example::{Example, Origin};
-use crate::preprocess::{MapStep, Place};
+use crate::preprocess::{ExamplePosition, MapStep};
 use crate::random::StageSeed;
 use crate::source::{BadRecordGuard, Record, RecordParser};
 
@@ -35,7 +35,7 @@ impl MapItems<Example> for ExampleMaps {
     fn apply(&self, mut example: Example, counter: u64) -> Result<Option<Example>, DataError> {
         let origin = example.take_origin();
         for NamedStep { name, seed, step } in &self.steps {
-            let mapped = step.apply(example, Place { seed, counter });
+            let mapped = step.apply(example, ExamplePosition { seed, counter });
             match mapped {
                 Ok(Some(next)) => example = next,
                 Ok(None) => return Ok(None),

@@ -69,7 +69,7 @@ pub(crate) fn task_stage(task: &Task, plan: &TaskPlan) -> Result<Stage, DataErro
     let mut stage = match &cache {
         Some(cache) => {
             let first = step.map_or(0, |step| step.index + 1);
-            let part = Part::of_plan(split_files(task, Some(cache), plan)?, plan);
+            let part = Reading::of_plan(split_files(task, Some(cache), plan)?, plan);
             builder.preprocessed(part, &task.preprocessors, first, &features)?
         }
         None => builder.source_stage(&task.preprocessors, &features)?,
@@ -125,7 +125,7 @@ pub(crate) fn first_stages(task: &Task, plan: &TaskPlan, count: usize) -> Result
     match (cache_step(task)?.filter(|step| step.index < count), &plan.cache) {
         (Some(step), Some(caches)) => {
             let cache = caches.get(task.task_name())?;
-            let part = Part::of_plan(split_files(task, Some(&cache), plan)?, plan);
+            let part = Reading::of_plan(split_files(task, Some(&cache), plan)?, plan);
             builder.preprocessed(part, steps, step.index + 1, &features)
         }
         _ => builder.source_stage(steps, &features),
@@ -151,7 +151,7 @@ pub(super) fn cache_of(
 }
 
 /// Files to be read, and the number of passes.
-struct Part {
+struct Reading {
     /// Distinguishes the random draws of this part from those of other parts of the same task.
     label: &'static str,
     split: String,
@@ -161,7 +161,7 @@ struct Part {
     num_epochs: Option<u64>,
 }
 
-impl Part {
+impl Reading {
     /// The part of the planned split.
     fn of_plan(files: SplitFiles, plan: &TaskPlan) -> Self {
         let TaskPlan { split, shuffle, num_epochs, .. } = plan.clone();
@@ -201,7 +201,12 @@ impl Builder<'_> {
     ) -> Result<Stage, DataError> {
         let Some(few_shot) = self.task.source.few_shot() else {
             let files = split_files(self.task, None, self.plan)?;
-            return self.preprocessed(Part::of_plan(files, self.plan), preprocessors, 0, features);
+            return self.preprocessed(
+                Reading::of_plan(files, self.plan),
+                preprocessors,
+                0,
+                features,
+            );
         };
         let joined: Stage = Box::new(self.few_shot(few_shot, features)?);
         // Examples contain records of two splits, so a bad example does not tell which record is
@@ -219,8 +224,10 @@ impl Builder<'_> {
     ) -> Result<FewShot, DataError> {
         let (task, plan) = (self.task.task_name(), self.plan);
         let original = &source.original_source.0;
-        let eval =
-            Part { label: "eval/", ..Part::of_plan(original.split(task, &plan.split)?, plan) };
+        let eval = Reading {
+            label: "eval/",
+            ..Reading::of_plan(original.split(task, &plan.split)?, plan)
+        };
         let is_shuffled = eval.shuffle;
         let buffer_size = source.shuffle_buffer_size.div_ceil(plan.num_shards);
         let mut eval = self.preprocessed(eval, &source.eval_preprocessors, 0, features)?;
@@ -233,7 +240,7 @@ impl Builder<'_> {
         } else {
             let files = original.split(task, &source.train_split)?;
             // Always shuffled, so that an example rarely becomes its own training example.
-            let part = Part {
+            let part = Reading {
                 label: "train/",
                 split: source.train_split.clone(),
                 files,
@@ -258,7 +265,7 @@ impl Builder<'_> {
     /// Reads files and applies preprocessors, beginning with preprocessor `first`.
     fn preprocessed(
         &self,
-        part: Part,
+        part: Reading,
         preprocessors: &[Preprocessor],
         first: usize,
         features: &Features,
@@ -317,8 +324,8 @@ impl Builder<'_> {
     }
 
     /// Reads, parses and maps records.
-    fn read(&self, part: Part, steps: Vec<NamedStep>, guard: &BadRecordGuard) -> Stage {
-        let Part { label, split, files, shuffle, num_epochs } = part;
+    fn read(&self, part: Reading, steps: Vec<NamedStep>, guard: &BadRecordGuard) -> Stage {
+        let Reading { label, split, files, shuffle, num_epochs } = part;
         let plan = self.plan;
         let deal = self.deal(&files, num_epochs);
         // Streams open as many files together as one host of SeqIO; each shard of an evaluation is

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use super::{BuiltFeature, Context, MapStep, Place, Preprocess, Step, ids_of};
+use super::{BuiltFeature, Context, ExamplePosition, MapStep, Preprocess, Step, ids_of};
 use crate::error::DataError;
 use crate::example::{Example, Key, Value};
 use crate::random::Draw;
@@ -208,7 +208,11 @@ fn ngram(most: usize, draw: &mut Draw) -> usize {
 }
 
 impl MapStep for Masker {
-    fn apply(&self, mut example: Example, place: Place<'_>) -> Result<Option<Example>, String> {
+    fn apply(
+        &self,
+        mut example: Example,
+        place: ExamplePosition<'_>,
+    ) -> Result<Option<Example>, String> {
         let tokens = ids_of(&example, &self.feature)?;
         let mut draw = place.draw();
         let (mut inputs, mut targets) =
@@ -311,7 +315,8 @@ mod tests {
         assert!(near(counts[3], 8100) && near(counts[7], 1100), "{counts:?}");
         assert!([0, 1, 2, 4, 5, 6, 8, 9].iter().all(|&id| counts[id] > 50), "{counts:?}");
         let example = Example::of("inputs".into(), Value::Ints(TOKENS.to_vec()));
-        let made = masker.apply(example, Place { seed: &seed, counter: 5 }).unwrap().unwrap();
+        let made =
+            masker.apply(example, ExamplePosition { seed: &seed, counter: 5 }).unwrap().unwrap();
         let (inputs, targets) = (made.ints("inputs").unwrap(), made.ints("targets").unwrap());
         let restored: Vec<i32> =
             inputs.iter().zip(targets).map(|(&i, &t)| if t == 0 { i } else { t }).collect();

@@ -1,7 +1,7 @@
 //! Joining documents and cutting them into pieces. Source: t5 `preprocessors.py`.
 
 use super::random_chunk::{check_length, check_overlap, length_of};
-use super::{Context, FlatMapStep, JoinStep, Place, Preprocess, Step, ids_of};
+use super::{Context, ExamplePosition, FlatMapStep, JoinStep, Preprocess, Step, ids_of};
 use crate::error::DataError;
 use crate::example::{Example, Key, Value};
 use gimlet_gin::Configurable;
@@ -126,7 +126,7 @@ struct Concat {
 }
 
 impl JoinStep for Concat {
-    fn apply(&self, examples: Vec<Example>, _: Place<'_>) -> Result<Example, String> {
+    fn apply(&self, examples: Vec<Example>, _: ExamplePosition<'_>) -> Result<Example, String> {
         let mut num_tokens = 0;
         for example in &examples {
             num_tokens += ids_of(example, &self.feature)?.len();
@@ -175,7 +175,7 @@ struct Split {
 }
 
 impl Split {
-    fn length(&self, place: Place<'_>) -> usize {
+    fn length(&self, place: ExamplePosition<'_>) -> usize {
         let Some(least) = self.min_tokens else { return self.max_tokens };
         let (low, high) = ((least as f64).ln(), (self.max_tokens as f64).ln());
         let length = (low + place.draw().unit() * (high - low)).exp() as usize;
@@ -184,7 +184,11 @@ impl Split {
 }
 
 impl FlatMapStep for Split {
-    fn apply(&self, mut example: Example, place: Place<'_>) -> Result<Vec<Example>, String> {
+    fn apply(
+        &self,
+        mut example: Example,
+        place: ExamplePosition<'_>,
+    ) -> Result<Vec<Example>, String> {
         let leading = &self.divided[0];
         let num_tokens = length_of(&example, leading)?;
         for key in &self.divided[1..] {

@@ -1,7 +1,7 @@
 //! Few-shot prompts: the training examples and an example in one text. Source: SeqIO
 //! `experimental.py`.
 
-use super::{Context, FlatMapStep, Place, Preprocess, Step, missing, text_of};
+use super::{Context, ExamplePosition, FlatMapStep, Preprocess, Step, missing, text_of};
 use crate::error::DataError;
 use crate::example::{Example, Value};
 use gimlet_gin::Configurable;
@@ -70,7 +70,7 @@ impl FewshotPreprocessor {
 }
 
 impl FlatMapStep for FewshotPreprocessor {
-    fn apply(&self, example: Example, _: Place<'_>) -> Result<Vec<Example>, String> {
+    fn apply(&self, example: Example, _: ExamplePosition<'_>) -> Result<Vec<Example>, String> {
         let shots = self.shots(&example)?;
         let Some(targets) = example.get("eval/targets") else {
             return Err(missing(&example, "eval/targets"));

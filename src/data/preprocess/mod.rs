@@ -177,7 +177,7 @@ impl<F> MapStep for PureMap<F>
 where
     F: Fn(Example) -> Result<Example, String> + Send + Sync,
 {
-    fn apply(&self, example: Example, _: Place<'_>) -> Result<Option<Example>, String> {
+    fn apply(&self, example: Example, _: ExamplePosition<'_>) -> Result<Option<Example>, String> {
         (self.0)(example).map(Some)
     }
 }
@@ -186,14 +186,14 @@ where
 /// stream.
 pub(crate) trait FlatMapStep: Send + Sync {
     /// The examples made from the example, or a description of the mistake in it.
-    fn apply(&self, example: Example, place: Place<'_>) -> Result<Vec<Example>, String>;
+    fn apply(&self, example: Example, place: ExamplePosition<'_>) -> Result<Vec<Example>, String>;
 }
 
 /// Makes one example from several, as a function of only the examples and their place in the
 /// stream.
 pub(crate) trait JoinStep: Send + Sync {
     /// The example made from the examples (at least one), or a description of the mistake in them.
-    fn apply(&self, examples: Vec<Example>, place: Place<'_>) -> Result<Example, String>;
+    fn apply(&self, examples: Vec<Example>, place: ExamplePosition<'_>) -> Result<Example, String>;
 }
 
 /// Makes examples from several, as a function of only the examples and their place in the stream.
@@ -211,17 +211,21 @@ pub(crate) trait BatchStep: Send + Sync {
 /// Changes single examples, as a function of only the example and its place in the stream.
 pub(crate) trait MapStep: Send + Sync {
     /// The changed example, `None` to drop it, or a description of the mistake in it.
-    fn apply(&self, example: Example, place: Place<'_>) -> Result<Option<Example>, String>;
+    fn apply(
+        &self,
+        example: Example,
+        place: ExamplePosition<'_>,
+    ) -> Result<Option<Example>, String>;
 }
 
 /// The position of an example in the stream of one step: the source of its randomness.
 #[derive(Clone, Copy)]
-pub(crate) struct Place<'a> {
+pub(crate) struct ExamplePosition<'a> {
     pub seed: &'a StageSeed,
     pub counter: u64,
 }
 
-impl Place<'_> {
+impl ExamplePosition<'_> {
     /// The random values of this example.
     pub(crate) fn draw(self) -> Draw {
         self.seed.draw(self.counter)

@@ -4,7 +4,7 @@
 //! Both take the examples that `targets_for_prefix_lm_objective` yields: 'targets' of one length,
 //! padded.
 
-use super::{Context, JoinStep, MapStep, Place, Preprocess, Step, ids_of};
+use super::{Context, ExamplePosition, JoinStep, MapStep, Preprocess, Step, ids_of};
 use crate::convert::make_autoregressive_inputs;
 use crate::error::DataError;
 use crate::example::{Example, Value};
@@ -115,7 +115,7 @@ impl PairPacker {
 }
 
 impl JoinStep for PairPacker {
-    fn apply(&self, examples: Vec<Example>, place: Place<'_>) -> Result<Example, String> {
+    fn apply(&self, examples: Vec<Example>, place: ExamplePosition<'_>) -> Result<Example, String> {
         let first = targets_of(&examples[0], self.length)?;
         // For an odd number of examples t5 fails at the end; here the last one is joined with
         // padding.
@@ -159,7 +159,11 @@ impl PrefixMarker {
 }
 
 impl MapStep for PrefixMarker {
-    fn apply(&self, example: Example, place: Place<'_>) -> Result<Option<Example>, String> {
+    fn apply(
+        &self,
+        example: Example,
+        place: ExamplePosition<'_>,
+    ) -> Result<Option<Example>, String> {
         let targets = targets_of(&example, self.length)?;
         let split = 1 + place.draw().below(self.length - 1);
         Ok(Some(self.row(targets, split)))

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Context, MapStep, Place, Preprocess, Step, missing};
+use super::{Context, ExamplePosition, MapStep, Preprocess, Step, missing};
 use crate::error::DataError;
 use crate::example::{Example, Value};
 use crate::random::Draw;
@@ -174,7 +174,11 @@ impl ChunkSelector {
 }
 
 impl MapStep for ChunkSelector {
-    fn apply(&self, mut example: Example, place: Place<'_>) -> Result<Option<Example>, String> {
+    fn apply(
+        &self,
+        mut example: Example,
+        place: ExamplePosition<'_>,
+    ) -> Result<Option<Example>, String> {
         let num_tokens = length_of(&example, &self.feature)?;
         if example.get(&self.feature).is_some_and(Value::is_empty) {
             return Ok(None);

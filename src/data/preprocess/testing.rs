@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::{Context, Features, Place, Preprocessor, Step};
+use super::{Context, ExamplePosition, Features, Preprocessor, Step};
 use crate::example::{Example, Value};
 use crate::random::StageSeed;
 use gimlet_gin::{Configurable, Evaluator, Registry, Request, Source, load};
@@ -70,7 +70,7 @@ fn run_step(
     seed: &StageSeed,
     mut examples: Vec<Example>,
 ) -> Result<Vec<Example>, String> {
-    let place = |counter: usize| Place { seed, counter: counter as u64 };
+    let place = |counter: usize| ExamplePosition { seed, counter: counter as u64 };
     match step {
         Step::Map(step) => {
             let mapped = examples.into_iter().enumerate();

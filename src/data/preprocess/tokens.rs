@@ -1,6 +1,6 @@
 //! SeqIO's preprocessors of token ids: tokenizing, EOS, truncation.
 
-use super::{BuiltFeature, Context, MapStep, Place, Preprocess, Step};
+use super::{BuiltFeature, Context, ExamplePosition, MapStep, Preprocess, Step};
 use crate::error::DataError;
 use crate::example::Leaf;
 use crate::example::{Example, Key, Value};
@@ -149,7 +149,11 @@ impl BuiltFeature {
 }
 
 impl MapStep for Tokenizer {
-    fn apply(&self, mut example: Example, _: Place<'_>) -> Result<Option<Example>, String> {
+    fn apply(
+        &self,
+        mut example: Example,
+        _: ExamplePosition<'_>,
+    ) -> Result<Option<Example>, String> {
         for feature in &self.0 {
             feature.apply(&mut example)?;
         }
@@ -183,7 +187,11 @@ fn eos_step(cx: &Context<'_>, limit: impl Fn(&BuiltFeature) -> Option<usize>) ->
 struct EosAppender(Vec<(BuiltFeature, Option<usize>)>);
 
 impl MapStep for EosAppender {
-    fn apply(&self, mut example: Example, _: Place<'_>) -> Result<Option<Example>, String> {
+    fn apply(
+        &self,
+        mut example: Example,
+        _: ExamplePosition<'_>,
+    ) -> Result<Option<Example>, String> {
         for (feature, limit) in &self.0 {
             let Some(value) = example.get_mut(&feature.key) else { continue };
             if let Some(limit) = limit {
@@ -223,7 +231,11 @@ struct LeftTruncator {
 }
 
 impl MapStep for LeftTruncator {
-    fn apply(&self, mut example: Example, _: Place<'_>) -> Result<Option<Example>, String> {
+    fn apply(
+        &self,
+        mut example: Example,
+        _: ExamplePosition<'_>,
+    ) -> Result<Option<Example>, String> {
         if let Some(inputs) = example.get_mut("inputs")
             && let Some(length) = inputs.len()
         {
@@ -258,7 +270,8 @@ mod tests {
         let mut example = Example::of("inputs".into(), value);
         for step in spec.steps(cx).map_err(|error| error.to_string())? {
             let Step::Map(map) = step else { panic!("a map was expected") };
-            example = map.apply(example, Place { seed: &seed, counter: 0 })?.expect("kept");
+            example =
+                map.apply(example, ExamplePosition { seed: &seed, counter: 0 })?.expect("kept");
         }
         Ok(example)
     }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Context, MapStep, Place, Preprocess, Step, ids_of};
+use super::{Context, ExamplePosition, MapStep, Preprocess, Step, ids_of};
 use crate::error::DataError;
 use crate::example::{Example, Key, Value};
 use gimlet_gin::Configurable;
@@ -85,7 +85,7 @@ impl AroundAnswer {
         &self,
         inputs: &[i32],
         answer: &[i32],
-        place: Place<'_>,
+        place: ExamplePosition<'_>,
     ) -> Result<Option<usize>, String> {
         let mut windows = inputs.windows(answer.len().max(1));
         let Some(at) = windows.position(|window| window.starts_with(answer)) else {
@@ -101,7 +101,11 @@ impl AroundAnswer {
 }
 
 impl MapStep for AroundAnswer {
-    fn apply(&self, mut example: Example, place: Place<'_>) -> Result<Option<Example>, String> {
+    fn apply(
+        &self,
+        mut example: Example,
+        place: ExamplePosition<'_>,
+    ) -> Result<Option<Example>, String> {
         let (inputs, answer) = (ids_of(&example, "inputs")?, ids_of(&example, "targets")?);
         if inputs.is_empty() {
             return Ok(None);

@@ -114,30 +114,30 @@ impl HuggingFaceDataSource {
     }
 
     /// The layout of the data set: the source of its splits' file names.
-    fn layout(&self) -> Result<Layout, DataError> {
+    fn layout(&self) -> Result<SplitNames, DataError> {
         let root = self.root()?;
         if let Some(data_files) = &self.data_files {
-            return Ok(Layout::Patterns { root, patterns: data_files.clone() });
+            return Ok(SplitNames::Patterns { root, patterns: data_files.clone() });
         }
         if let Some(saved) = Saved::find(&root)? {
-            return Ok(Layout::Saved(saved));
+            return Ok(SplitNames::Saved(saved));
         }
         if self.data_dir.is_none()
             && let Some((folder, patterns)) = self.of_readme(&root)?
         {
             return Ok(match patterns {
-                Some(patterns) => Layout::Patterns { root: folder, patterns },
-                None => Layout::Names(folder),
+                Some(patterns) => SplitNames::Patterns { root: folder, patterns },
+                None => SplitNames::Names(folder),
             });
         }
-        let Some(name) = &self.name else { return Ok(Layout::Names(root)) };
+        let Some(name) = &self.name else { return Ok(SplitNames::Names(root)) };
         let folder = root.join(name);
         match folder.is_dir()? {
             true => match Saved::find(&folder)? {
-                Some(saved) => Ok(Layout::Saved(saved)),
-                None => Ok(Layout::Names(folder)),
+                Some(saved) => Ok(SplitNames::Saved(saved)),
+                None => Ok(SplitNames::Names(folder)),
             },
-            false if name == "default" => Ok(Layout::Names(root)),
+            false if name == "default" => Ok(SplitNames::Names(root)),
             false => Err(DataError::Config(format!(
                 "`{root}` has no configuration '{name}': its README.md lists none of that name, \
                  and there is no such folder; name its files with `data_files`"
@@ -194,7 +194,7 @@ const MOST_FILES_ASKED: usize = 100;
 type NamedFiles = (Path, Option<BTreeMap<String, FilePattern>>);
 
 /// The source of the file names of a data set's splits.
-enum Layout {
+enum SplitNames {
     /// Globs by split.
     Patterns { root: Path, patterns: BTreeMap<String, FilePattern> },
     /// A folder written by `save_to_disk`.
@@ -207,27 +207,27 @@ enum Layout {
 struct HubSplits<'a> {
     spec: &'a HuggingFaceDataSource,
     task: &'a str,
-    layout: Layout,
+    layout: SplitNames,
     rows: Arc<RowOptions>,
 }
 
 impl SplitCounts for HubSplits<'_> {
     fn names(&self) -> Result<Vec<String>, DataError> {
         match &self.layout {
-            Layout::Patterns { patterns, .. } => Ok(patterns.keys().cloned().collect()),
-            Layout::Saved(saved) => Ok(saved.splits()),
-            Layout::Names(root) => splits_in_names(root, self.task),
+            SplitNames::Patterns { patterns, .. } => Ok(patterns.keys().cloned().collect()),
+            SplitNames::Saved(saved) => Ok(saved.splits()),
+            SplitNames::Names(root) => splits_in_names(root, self.task),
         }
     }
 
     fn files(&self, split: &str) -> Result<Option<Vec<SourceFile>>, DataError> {
         let found = match &self.layout {
-            Layout::Patterns { root, patterns } => {
+            SplitNames::Patterns { root, patterns } => {
                 let patterns = Patterns { split_to_filepattern: patterns, root: Some(root) };
                 patterns.paths(self.task, split)
             }
-            Layout::Saved(saved) => saved.files(self.task, split),
-            Layout::Names(root) => by_split_names(root, self.task, split),
+            SplitNames::Saved(saved) => saved.files(self.task, split),
+            SplitNames::Names(root) => by_split_names(root, self.task, split),
         };
         let Some(paths) = if_split(found)? else { return Ok(None) };
         let file =

@@ -62,7 +62,7 @@ impl ReadPlan {
 
 /// The position of a reader: after a record.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Place {
+pub(super) struct ReaderPosition {
     pub epoch: u64,
     /// Number of records of this epoch before the position, over all shards that share the files.
     pub in_epoch: u64,
@@ -81,7 +81,7 @@ struct OpenPlace {
     position: RecordPosition,
 }
 
-impl Place {
+impl ReaderPosition {
     /// Whether the place is after another.
     pub(super) fn is_behind(&self, other: &Self) -> bool {
         (self.epoch, self.in_epoch) > (other.epoch, other.in_epoch)
@@ -181,21 +181,21 @@ impl Interleave {
     }
 
     /// The current place.
-    pub(super) fn place(&self) -> Place {
+    pub(super) fn place(&self) -> ReaderPosition {
         let open_place =
             |open: &OpenFile| OpenPlace { file: open.file, position: open.records.position() };
         let Self { epoch, in_epoch, opened, slot, in_block, .. } = *self;
         let slots = self.slots.iter().map(|slot| slot.as_ref().map(open_place)).collect();
-        Place { epoch, in_epoch, opened, slot, in_block, slots }
+        ReaderPosition { epoch, in_epoch, opened, slot, in_block, slots }
     }
 
     /// Restores a place that a stage saved.
     pub(super) fn restore(&mut self, state: &StageState) -> Result<(), DataError> {
-        self.go_to(&Place::of_state(state, self.slots.len())?)
+        self.go_to(&ReaderPosition::of_state(state, self.slots.len())?)
     }
 
     /// Restores a place in the same files.
-    pub(super) fn go_to(&mut self, place: &Place) -> Result<(), DataError> {
+    pub(super) fn go_to(&mut self, place: &ReaderPosition) -> Result<(), DataError> {
         self.epoch = place.epoch;
         self.order = self.order_of(self.epoch);
         (self.opened, self.slot) = (place.opened, place.slot);

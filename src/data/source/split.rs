@@ -79,8 +79,8 @@ impl SourceFile {
     }
 
     /// The place, for messages, of a record with this number, from 1, and byte offset.
-    pub(crate) fn place(&self, number: u64, offset: u64) -> Place<'_> {
-        Place { file: self, number, offset }
+    pub(crate) fn place(&self, number: u64, offset: u64) -> RecordPlace<'_> {
+        RecordPlace { file: self, number, offset }
     }
 }
 
@@ -112,13 +112,13 @@ fn share(part: f64, whole: f64) -> f64 {
 
 /// A place, displayed as `file:line at byte 20` or `file, record 3 at byte 20`; without the byte if
 /// records are not read by offset.
-pub(crate) struct Place<'a> {
+pub(crate) struct RecordPlace<'a> {
     file: &'a SourceFile,
     number: u64,
     offset: u64,
 }
 
-impl fmt::Display for Place<'_> {
+impl fmt::Display for RecordPlace<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { file: SourceFile { path, format, .. }, number, offset } = self;
         match format {

@@ -15,13 +15,13 @@ struct TfExample {
 #[derive(Clone, PartialEq, Message)]
 struct Features {
     #[prost(message, repeated, tag = "1")]
-    feature: Vec<Entry>,
+    feature: Vec<FeatureEntry>,
 }
 
 /// An entry of the map, which is a message in the wire format. prost's map type would lose values
 /// that are empty messages, and TensorFlow cannot read an entry without a value.
 #[derive(Clone, PartialEq, Message)]
-struct Entry {
+struct FeatureEntry {
     #[prost(string, tag = "1")]
     key: String,
     #[prost(message, optional, tag = "2")]
@@ -72,9 +72,9 @@ pub(crate) fn ragged_lengths(key: &str, depth: usize) -> String {
 /// another, and their lengths in separate features, which readers need only if the lengths are not
 /// fixed.
 pub(crate) fn encode(example: &Example) -> Vec<u8> {
-    let mut feature: Vec<Entry> = example
+    let mut feature: Vec<FeatureEntry> = example
         .iter()
-        .map(|(key, value)| Entry {
+        .map(|(key, value)| FeatureEntry {
             key: key.to_string(),
             value: Some(Feature { kind: kind_of(value) }),
         })
@@ -84,7 +84,7 @@ pub(crate) fn encode(example: &Example) -> Vec<u8> {
             let value = lengths.into_iter().map(|length| length as i64).collect();
             let kind = Some(Kind::Ints(Int64List { value }));
             let key = ragged_lengths(key, depth);
-            feature.push(Entry { key, value: Some(Feature { kind }) });
+            feature.push(FeatureEntry { key, value: Some(Feature { kind }) });
         }
     }
     feature.sort_by(|one, other| one.key.cmp(&other.key));

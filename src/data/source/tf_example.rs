@@ -85,7 +85,7 @@ impl TfFeature {
 
 /// The type of proto of the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Layout {
+pub(crate) enum ProtoKind {
     Example,
     SequenceExample,
 }
@@ -93,12 +93,12 @@ pub(crate) enum Layout {
 /// Decodes a serialized proto to an example, or describes the mistake in it.
 pub(crate) fn decode(
     features: &[TfFeature],
-    layout: Layout,
+    layout: ProtoKind,
     bytes: &[u8],
 ) -> Result<Example, String> {
     let name = match layout {
-        Layout::Example => "tf.Example",
-        Layout::SequenceExample => "tf.SequenceExample",
+        ProtoKind::Example => "tf.Example",
+        ProtoKind::SequenceExample => "tf.SequenceExample",
     };
     let mut found: Vec<Option<Values>> = features.iter().map(|_| None).collect();
     let collected = collect(features, layout, bytes, &mut found);
@@ -133,7 +133,7 @@ impl From<String> for Wrong {
 
 fn collect(
     features: &[TfFeature],
-    layout: Layout,
+    layout: ProtoKind,
     bytes: &[u8],
     found: &mut [Option<Values>],
 ) -> Result<(), Wrong> {
@@ -141,7 +141,7 @@ fn collect(
     while let Some(field) = message.next_field()? {
         let (by_step, map) = match field {
             (1, Field::Bytes(map)) => (false, map),
-            (2, Field::Bytes(map)) if layout == Layout::SequenceExample => (true, map),
+            (2, Field::Bytes(map)) if layout == ProtoKind::SequenceExample => (true, map),
             _ => continue,
         };
         let mut map = Wire::new(map);
@@ -274,9 +274,10 @@ mod tests {
             of_rows("deep", TfKind::Ints, None, vec![lengths("deep", 0), lengths("deep", 1)]),
         ];
         let bytes = encode(&example);
-        assert_eq!(decode(&features.concat(), Layout::Example, &bytes).unwrap(), example);
+        assert_eq!(decode(&features.concat(), ProtoKind::Example, &bytes).unwrap(), example);
         let wrong = of_rows("ragged", TfKind::Ints, None, vec![lengths("words", 0)]);
-        let error = decode(&wrong, Layout::Example, &encode(&Example::of("ragged".into(), ragged)));
+        let error =
+            decode(&wrong, ProtoKind::Example, &encode(&Example::of("ragged".into(), ragged)));
         assert_eq!(error.unwrap_err(), "'ragged' lacks the lengths of its rows, '_rl:0:words'");
     }
 
@@ -303,7 +304,7 @@ mod tests {
         let example: Example =
             all.iter().map(|(name, value, ..)| ((*name).into(), value.clone())).collect();
         let features = all.map(|(name, _, kind, shape)| TfFeature::new(name, kind, shape));
-        assert_eq!(decode(&features, Layout::Example, &encode(&example)).unwrap(), example);
+        assert_eq!(decode(&features, ProtoKind::Example, &encode(&example)).unwrap(), example);
     }
 
     #[test]
@@ -328,7 +329,7 @@ mod tests {
             (&bad_text, feature("a", TfKind::Texts, false), "'a' is not UTF-8"),
             (&vec![0xff], feature("a", TfKind::Ints, true), "no tf.Example"),
         ] {
-            let error = decode(&[feature], Layout::Example, bytes).unwrap_err();
+            let error = decode(&[feature], ProtoKind::Example, bytes).unwrap_err();
             assert!(error.starts_with(expected), "{error}");
         }
     }
@@ -342,13 +343,13 @@ mod tests {
         ) {
             let features =
                 [feature("a", TfKind::Ints, true), feature("b", TfKind::Texts, false)];
-            let _ = decode(&features, Layout::SequenceExample, &bytes);
+            let _ = decode(&features, ProtoKind::SequenceExample, &bytes);
             let example = [("a", Value::Ints(vec![1, -1, 300])), ("b", Value::Text("x".into()))];
             let example = example.map(|(name, value)| (name.into(), value));
             bytes = encode(&example.into_iter().collect());
             let at = at.index(bytes.len());
             bytes[at] = by;
-            let _ = decode(&features, Layout::Example, &bytes);
+            let _ = decode(&features, ProtoKind::Example, &bytes);
         }
     }
 }

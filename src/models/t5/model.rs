@@ -9,7 +9,7 @@ use crate::models::loss::{
     Head, LossOutput, LossSpec, TargetSums, Targets, UnreadSums, cross_entropy, log_likelihoods,
     normalize,
 };
-use crate::models::{Batch, Layout, Packing};
+use crate::models::{Batch, Packing, RowFacts};
 use crate::nn::profiler::{Part, part};
 use crate::nn::{Dropout, Params, causal_mask, embed, kind, pairs, same_segment};
 
@@ -191,7 +191,7 @@ impl Masks {
 
     /// Returns masks of one row instead, if each row is one example without padding: with a
     /// position bias added, they stay as small as the bias.
-    fn of_one_row(self, layout: &Layout, causal: Tensor) -> Self {
+    fn of_one_row(self, layout: &RowFacts, causal: Tensor) -> Self {
         let all = Tensor::ones([1, 1, 1, 1], (Kind::Bool, causal.device()));
         Self {
             encoder: if layout.full_inputs { all } else { self.encoder },

@@ -7,12 +7,12 @@ use tch::Tensor;
 use super::kernels;
 use crate::nn::Joined;
 use crate::nn::autograd::custom_function;
-use crate::nn::profiler::{Part, part};
+use crate::nn::profiler::{Activity, part};
 
 /// Returns `gelu(gate) * linear`, elementwise, of `factors`, which are gate and linear:
 /// `[.., mlp]`, as each of them.
 pub fn gated_gelu(factors: &Joined) -> Tensor {
-    let _part = part(Part::Elementwise);
+    let _part = part(Activity::Elementwise);
     let read: Vec<&Tensor> = factors.wholes().iter().collect();
     let factors = Factors::new(factors.detach());
     let product = tch::no_grad(|| factors.product());
@@ -43,7 +43,7 @@ impl Factors {
 
     /// Returns gradients of the inputs, in the same layout.
     fn gradients(&self, product: &Tensor) -> Vec<Tensor> {
-        let _part = part(Part::Elementwise);
+        let _part = part(Activity::Elementwise);
         let gradients = Self::new(self.joined.empty_like());
         match (self.matrices(), gradients.matrices()) {
             (Some([gate, linear]), Some([gate_gradient, linear_gradient])) => {

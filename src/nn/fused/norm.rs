@@ -8,7 +8,7 @@ use tch::{Kind, Tensor};
 use super::kernels;
 use crate::nn::Dropout;
 use crate::nn::autograd::custom_function;
-use crate::nn::profiler::{Part, part};
+use crate::nn::profiler::{Activity, part};
 
 /// Floor of the mean square. T5X `layers.py`.
 const EPSILON: f64 = 1e-6;
@@ -21,7 +21,7 @@ const SCALE_PARTS: i64 = 512;
 /// Root-mean-square normalization over the last axis (Zhang & Sennrich 2019, arXiv:1910.07467), without
 /// mean or bias. Computed in float32, cast to the dtype of `scale`, then scaled.
 pub fn rms_norm(inputs: &Tensor, scale: &Tensor) -> Tensor {
-    let _part = part(Part::Elementwise);
+    let _part = part(Activity::Elementwise);
     let rows = tch::no_grad(|| Rows::norm(inputs.detach(), scale));
     let (normal, backward) = (rows.normal.shallow_clone(), Backward::new(rows, scale, None));
     let gradients = move |of: Vec<Tensor>| {
@@ -39,7 +39,7 @@ pub fn add_and_norm(
     scale: &Tensor,
     dropout: Dropout,
 ) -> (Tensor, Tensor) {
-    let _part = part(Part::Elementwise);
+    let _part = part(Activity::Elementwise);
     let (rows, mask) = tch::no_grad(|| {
         let mask = dropout.mask_along_length(branch);
         (Rows::add_and_norm(residual, branch, scale, mask.as_ref()), mask)
@@ -124,7 +124,7 @@ impl Backward {
     /// Returns gradients of the residual stream, the branch and the scale from that of the normal
     /// and, unless the sum is the input itself, of the sum.
     fn gradients(&self, normal: &Tensor, sum: Option<&Tensor>) -> (Tensor, Tensor, Tensor) {
-        let _part = part(Part::Elementwise);
+        let _part = part(Activity::Elementwise);
         if fits(&self.sum, &self.scale) {
             return self.gradients_by_kernel(normal, sum);
         }

@@ -18,14 +18,14 @@ const IN_PATH: &AsciiSet =
 
 /// A repository at a revision.
 pub(super) struct Hub {
-    place: Place,
+    place: RepositoryPath,
     /// Whether the owner in `place` is itself the repository, as in `hf://datasets/squad/plain_text`.
     ownerless: OnceLock<bool>,
 }
 
 /// The part of a path before the file: the first words may be owner and name, or only an old name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct RepositoryPath {
     /// `datasets/`, `spaces/`, or nothing for models.
     kind: &'static str,
     owner: String,
@@ -36,7 +36,7 @@ pub(super) struct Place {
 
 /// An entry of a folder in the hub's listing.
 #[derive(Deserialize)]
-struct Entry {
+struct HubEntry {
     #[serde(rename = "type")]
     kind: String,
     path: String,
@@ -44,7 +44,7 @@ struct Entry {
     size: u64,
 }
 
-impl Place {
+impl RepositoryPath {
     /// Splits the text after `hf://` into the repository and the path in the repository.
     pub(super) fn parse(rest: &str) -> Option<(Self, String)> {
         let kinds = [("datasets/", "datasets/"), ("spaces/", "spaces/"), ("models/", "")];
@@ -88,7 +88,7 @@ fn with_revision(word: &str) -> (&str, Option<&str>) {
 }
 
 impl Hub {
-    pub(super) fn new(place: Place) -> Self {
+    pub(super) fn new(place: RepositoryPath) -> Self {
         Self { place, ownerless: OnceLock::new() }
     }
 
@@ -164,7 +164,7 @@ impl Hub {
     }
 }
 
-impl Entry {
+impl HubEntry {
     fn below(self, folder: &str, depth: Depth) -> Option<Found> {
         let name = match folder {
             "" => self.path,
@@ -177,7 +177,7 @@ impl Entry {
 }
 
 /// Fetches one page of a listing, and the address of the next page.
-async fn page(url: &str, token: Option<&str>) -> Result<(Vec<Entry>, Option<String>), Failure> {
+async fn page(url: &str, token: Option<&str>) -> Result<(Vec<HubEntry>, Option<String>), Failure> {
     let response = web::get(url, token, None).await?;
     let next = web::header(&response, "link").and_then(next_link);
     let next = next.map(|next| at_endpoint(&next)).transpose()?;
@@ -284,7 +284,7 @@ mod tests {
     use super::*;
 
     fn check(rest: &str, repository: &str, revision: &str, key: &str) {
-        let (place, found) = Place::parse(rest).unwrap();
+        let (place, found) = RepositoryPath::parse(rest).unwrap();
         assert_eq!(format!("{}{}", place.kind, place.repository(false)), repository, "{rest}");
         assert_eq!((place.revision.as_str(), found.as_str()), (revision, key), "{rest}");
     }
@@ -303,7 +303,7 @@ mod tests {
         check("datasets/squad@v1/data/a.json", "datasets/squad", "v1", "data/a.json");
         check("datasets/squad", "datasets/squad", "main", "");
         check("google/t5-small/spiece.model", "google/t5-small", "main", "spiece.model");
-        assert!(Place::parse("").is_none());
+        assert!(RepositoryPath::parse("").is_none());
     }
 
     #[test]

@@ -82,7 +82,7 @@ impl Remote {
             }
             "tfds" => return Err(path.unmapped("TFDS has no server that could be asked")),
             "hf" => {
-                let parsed = hub::Place::parse(rest);
+                let parsed = hub::RepositoryPath::parse(rest);
                 let (place, key) =
                     parsed.ok_or_else(|| invalid("expected hf://datasets/OWNER/NAME/..."))?;
                 (format!("hf {place:?}"), key, Some(place))
@@ -335,7 +335,11 @@ impl Remote {
     }
 }
 
-fn make(scheme: &str, rest: &str, place: Option<hub::Place>) -> Result<Arc<dyn Store>, Failure> {
+fn make(
+    scheme: &str,
+    rest: &str,
+    place: Option<hub::RepositoryPath>,
+) -> Result<Arc<dyn Store>, Failure> {
     Ok(match (scheme, place) {
         ("hf", Some(place)) => Arc::new(hub::Hub::new(place)),
         ("http", _) => Arc::new(web::Web { scheme: "http" }),

@@ -35,7 +35,7 @@ const WARM: u64 = 256 << 10;
 /// A remote file that is being read.
 pub(crate) struct Stream {
     source: Arc<Source>,
-    parts: VecDeque<Part>,
+    parts: VecDeque<Fetch>,
     chunk: Bytes,
     /// Offset of the reader.
     position: u64,
@@ -57,14 +57,14 @@ pub(super) struct Source {
 }
 
 /// A range that is being fetched.
-struct Part {
+struct Fetch {
     range: Range<u64>,
     chunks: Receiver<Result<Bytes, Failure>>,
     task: AbortHandle,
     _memory: Option<OwnedSemaphorePermit>,
 }
 
-impl Drop for Part {
+impl Drop for Fetch {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -126,7 +126,7 @@ impl Stream {
         let pump = pump(self.source.clone(), range.clone(), first, sender);
         let task = runtime().spawn(pump).abort_handle();
         self.asked = range.end;
-        self.parts.push_back(Part { range, chunks, task, _memory: memory });
+        self.parts.push_back(Fetch { range, chunks, task, _memory: memory });
     }
 
     /// Requests the following parts, if the reader keeps reading and memory is available.

@@ -8,31 +8,31 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::nn::profiler::{Event, EventKind, Part};
+use crate::nn::profiler::{Activity, Event, EventKind};
 
 /// Names of operations and kernels outside of any mark, with their parts. The first contained name counts.
-const NAMES: [(&str, Part); 21] = [
-    ("attention", Part::Attention),
-    ("fmha", Part::Attention),
-    ("flash", Part::Attention),
-    ("softmax", Part::Attention),
-    ("aten::mm", Part::Products),
-    ("aten::bmm", Part::Products),
-    ("aten::addmm", Part::Products),
-    ("aten::baddbmm", Part::Products),
-    ("aten::matmul", Part::Products),
-    ("aten::_scaled_mm", Part::Products),
-    ("gemm", Part::Products),
-    ("nvjet", Part::Products),
-    ("cutlass", Part::Products),
-    ("rms_norm", Part::Elementwise),
-    ("gelu", Part::Elementwise),
-    ("relu", Part::Elementwise),
-    ("bernoulli", Part::Elementwise),
-    ("embedding", Part::Embeddings),
-    ("cross_entropy", Part::Loss),
-    ("adam", Part::Optimizer),
-    ("adafactor", Part::Optimizer),
+const NAMES: [(&str, Activity); 21] = [
+    ("attention", Activity::Attention),
+    ("fmha", Activity::Attention),
+    ("flash", Activity::Attention),
+    ("softmax", Activity::Attention),
+    ("aten::mm", Activity::Products),
+    ("aten::bmm", Activity::Products),
+    ("aten::addmm", Activity::Products),
+    ("aten::baddbmm", Activity::Products),
+    ("aten::matmul", Activity::Products),
+    ("aten::_scaled_mm", Activity::Products),
+    ("gemm", Activity::Products),
+    ("nvjet", Activity::Products),
+    ("cutlass", Activity::Products),
+    ("rms_norm", Activity::Elementwise),
+    ("gelu", Activity::Elementwise),
+    ("relu", Activity::Elementwise),
+    ("bernoulli", Activity::Elementwise),
+    ("embedding", Activity::Embeddings),
+    ("cross_entropy", Activity::Loss),
+    ("adam", Activity::Optimizer),
+    ("adafactor", Activity::Optimizer),
 ];
 
 /// The device whose time is measured.
@@ -62,7 +62,7 @@ pub struct Breakdown {
     /// Seconds of a step under the profiler, by the clock.
     pub seconds: f64,
     /// Seconds of each part, in its order.
-    pub parts: BTreeMap<Part, f64>,
+    pub parts: BTreeMap<Activity, f64>,
     /// Seconds of work that belongs to no part.
     pub other: f64,
     /// Seconds without work.
@@ -79,7 +79,7 @@ impl Breakdown {
             true => (Timeline::Host, operations.work()),
             false => (Timeline::Device, operations.work_of(kernels)),
         };
-        let mut parts: BTreeMap<Part, f64> = Part::ALL.map(|part| (part, 0.0)).into();
+        let mut parts: BTreeMap<Activity, f64> = Activity::ALL.map(|part| (part, 0.0)).into();
         let (mut other, mut busy) = (0.0, 0.0);
         for (part, nanoseconds) in work {
             let share = nanoseconds as f64 * 1e-9 / num_steps as f64;
@@ -98,7 +98,7 @@ impl Breakdown {
 }
 
 /// The durations of pieces of work in nanoseconds, each with its part.
-type Work = Vec<(Option<Part>, u64)>;
+type Work = Vec<(Option<Activity>, u64)>;
 
 /// The operations on the host, with their nesting.
 struct Operations<'a> {
@@ -168,17 +168,17 @@ impl<'a> Operations<'a> {
     }
 
     /// Returns the part that an operation belongs to.
-    fn part(&self, index: usize) -> Option<Part> {
+    fn part(&self, index: usize) -> Option<Activity> {
         self.marked(index)
             .or_else(|| self.around(index).find_map(|index| part_of_name(&self.events[index].name)))
     }
 
     /// Returns the part marked around an operation, or around its forward operation.
-    fn marked(&self, index: usize) -> Option<Part> {
+    fn marked(&self, index: usize) -> Option<Activity> {
         self.around(index).find_map(|index| {
             let event = self.events[index];
             match event.kind {
-                EventKind::Range => Part::named(&event.name),
+                EventKind::Range => Activity::named(&event.name),
                 EventKind::Backward => {
                     let forward = self.forward.get(&(event.forward_thread, event.sequence))?;
                     // A forward operation comes first; another order would lead to a cycle.
@@ -197,7 +197,7 @@ impl<'a> Operations<'a> {
     }
 }
 
-fn part_of_name(name: &str) -> Option<Part> {
+fn part_of_name(name: &str) -> Option<Activity> {
     let found = NAMES.iter().find(|(words, _)| name.contains(words));
     found.map(|(_, part)| *part)
 }
@@ -220,7 +220,7 @@ mod tests {
         }
     }
 
-    fn range(part: Part, start_ns: u64, end_ns: u64) -> Event {
+    fn range(part: Activity, start_ns: u64, end_ns: u64) -> Event {
         Event { kind: EventKind::Range, ..operation(part.name(), start_ns, end_ns) }
     }
 
@@ -239,9 +239,9 @@ mod tests {
         let events = [
             operation("aten::copy_", 12, 14),
             operation("aten::matmul", 10, 30),
-            range(Part::Attention, 40, 70),
+            range(Activity::Attention, 40, 70),
             operation("aten::mm", 42, 60),
-            range(Part::Optimizer, 45, 50),
+            range(Activity::Optimizer, 45, 50),
             operation("aten::sort", 80, 85),
         ];
         let expected =
@@ -265,12 +265,12 @@ mod tests {
         let events = [
             // Both operations begin before the node is created; the last one creates it.
             forward("aten::to", 1, 2),
-            range(Part::Attention, 3, 13),
+            range(Activity::Attention, 3, 13),
             forward("aten::mul", 4, 12),
             backward("MulBackward0", 20, 40, 7),
             Event { thread: 2, ..operation("aten::mul", 25, 35) },
             // A mark inside the function wins.
-            Event { thread: 2, ..range(Part::Elementwise, 36, 38) },
+            Event { thread: 2, ..range(Activity::Elementwise, 36, 38) },
             // A node without a known operation.
             backward("AddBackward0", 50, 60, 8),
         ];
@@ -288,7 +288,7 @@ mod tests {
             ..operation(name, start_ns, end_ns)
         };
         let events = [
-            range(Part::Loss, 0, 5),
+            range(Activity::Loss, 0, 5),
             Event { correlation: 3, ..operation("aten::exp_", 1, 4) },
             kernel("vectorized_elementwise_kernel", 10, 20, 3),
             // Overlaps with the first kernel.
@@ -301,14 +301,15 @@ mod tests {
 
     #[test]
     fn names_tell_the_part_of_what_is_not_marked() {
-        let check = |name: &str, expected: Option<Part>| assert_eq!(part_of_name(name), expected);
-        check("aten::addmm_", Some(Part::Products));
-        check("aten::_scaled_dot_product_flash_attention", Some(Part::Attention));
-        check("aten::gelu_backward", Some(Part::Elementwise));
-        check("aten::embedding_dense_backward", Some(Part::Embeddings));
-        check("aten::_fused_adamw_", Some(Part::Optimizer));
-        check("void cutlass::Kernel2<cutlass_80_tensorop>", Some(Part::Products));
-        check("fmha_cutlassF_bf16_aligned_64x64_rf_sm80", Some(Part::Attention));
+        let check =
+            |name: &str, expected: Option<Activity>| assert_eq!(part_of_name(name), expected);
+        check("aten::addmm_", Some(Activity::Products));
+        check("aten::_scaled_dot_product_flash_attention", Some(Activity::Attention));
+        check("aten::gelu_backward", Some(Activity::Elementwise));
+        check("aten::embedding_dense_backward", Some(Activity::Embeddings));
+        check("aten::_fused_adamw_", Some(Activity::Optimizer));
+        check("void cutlass::Kernel2<cutlass_80_tensorop>", Some(Activity::Products));
+        check("fmha_cutlassF_bf16_aligned_64x64_rf_sm80", Some(Activity::Attention));
         check("aten::copy_", None);
     }
 }

@@ -7,7 +7,7 @@ mod mask;
 mod replace;
 mod tests;
 
-use super::{Context, MapStep, Place, Preprocess, Step, ids_of};
+use super::{Context, ExamplePosition, MapStep, Preprocess, Step, ids_of};
 use crate::error::DataError;
 use crate::example::{Example, Key, Value};
 use gimlet_gin::{Configurable, Ref};
@@ -116,7 +116,11 @@ struct Denoiser {
 }
 
 impl MapStep for Denoiser {
-    fn apply(&self, mut example: Example, place: Place<'_>) -> Result<Option<Example>, String> {
+    fn apply(
+        &self,
+        mut example: Example,
+        place: ExamplePosition<'_>,
+    ) -> Result<Option<Example>, String> {
         let tokens = ids_of(&example, &self.targets)?;
         let mut draw = place.draw();
         let spec = &self.spec;

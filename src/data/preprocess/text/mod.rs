@@ -26,7 +26,7 @@ mod tsv;
 mod unsupervised;
 mod wnli;
 
-use super::{Context, FlatMapStep, MapStep, Place, Preprocess, Step, missing, text_of};
+use super::{Context, ExamplePosition, FlatMapStep, MapStep, Preprocess, Step, missing, text_of};
 use crate::example::{Example, Key, Value};
 
 pub use blocks::{FilterByValue, FormatFeatures, MapLabels, ReplaceText, SetFeature};
@@ -51,16 +51,23 @@ struct MapFn<F>(F);
 
 impl<F> MapStep for MapFn<F>
 where
-    F: Fn(Example, Place<'_>) -> Result<Option<Example>, String> + Send + Sync,
+    F: Fn(Example, ExamplePosition<'_>) -> Result<Option<Example>, String> + Send + Sync,
 {
-    fn apply(&self, example: Example, place: Place<'_>) -> Result<Option<Example>, String> {
+    fn apply(
+        &self,
+        example: Example,
+        place: ExamplePosition<'_>,
+    ) -> Result<Option<Example>, String> {
         (self.0)(example, place)
     }
 }
 
 /// A map that may drop examples and draw random values.
 pub(super) fn filter_map(
-    apply: impl Fn(Example, Place<'_>) -> Result<Option<Example>, String> + Send + Sync + 'static,
+    apply: impl Fn(Example, ExamplePosition<'_>) -> Result<Option<Example>, String>
+    + Send
+    + Sync
+    + 'static,
 ) -> Step {
     Step::Map(Box::new(MapFn(apply)))
 }
@@ -74,16 +81,16 @@ struct FlatMapFn<F>(F);
 
 impl<F> FlatMapStep for FlatMapFn<F>
 where
-    F: Fn(Example, Place<'_>) -> Result<Vec<Example>, String> + Send + Sync,
+    F: Fn(Example, ExamplePosition<'_>) -> Result<Vec<Example>, String> + Send + Sync,
 {
-    fn apply(&self, example: Example, place: Place<'_>) -> Result<Vec<Example>, String> {
+    fn apply(&self, example: Example, place: ExamplePosition<'_>) -> Result<Vec<Example>, String> {
         (self.0)(example, place)
     }
 }
 
 /// Makes any number of examples from each example.
 pub(super) fn flat_map(
-    apply: impl Fn(Example, Place<'_>) -> Result<Vec<Example>, String> + Send + Sync + 'static,
+    apply: impl Fn(Example, ExamplePosition<'_>) -> Result<Vec<Example>, String> + Send + Sync + 'static,
 ) -> Step {
     Step::FlatMap(Box::new(FlatMapFn(apply)))
 }

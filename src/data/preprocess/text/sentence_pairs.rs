@@ -4,7 +4,7 @@ use super::strings::strip;
 use super::{Context, PairKeys, Preprocess, Step, flat_map, text_of, texts_of};
 use crate::error::DataError;
 use crate::example::{Example, Key, Value};
-use crate::preprocess::{JoinStep, Place};
+use crate::preprocess::{ExamplePosition, JoinStep};
 use gimlet_gin::Configurable;
 
 /// Pairs of sentences that follow each other in a line, as 'first' and 'second'. Source: t5
@@ -123,7 +123,7 @@ impl NextSentencePrediction {
 struct TwoPairs;
 
 impl JoinStep for TwoPairs {
-    fn apply(&self, examples: Vec<Example>, _: Place<'_>) -> Result<Example, String> {
+    fn apply(&self, examples: Vec<Example>, _: ExamplePosition<'_>) -> Result<Example, String> {
         let column = |key: &str| {
             let texts: Result<Vec<String>, String> =
                 examples.iter().map(|example| text_of(example, key).map(str::to_string)).collect();

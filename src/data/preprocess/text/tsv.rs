@@ -94,13 +94,13 @@ impl Preprocess for PreprocessTsv {
 }
 
 /// A piece of a format: literal text, or a field.
-enum Part {
+enum FormatPiece {
     Literal(String),
     Field(usize),
 }
 
 impl PreprocessTsv {
-    fn parts(&self, format: &str) -> Result<Vec<Part>, DataError> {
+    fn parts(&self, format: &str) -> Result<Vec<FormatPiece>, DataError> {
         let mut parts = Vec::new();
         for piece in pieces(format) {
             let field = match (piece, &self.field_names) {
@@ -111,9 +111,9 @@ impl PreprocessTsv {
                 _ => None,
             };
             parts.push(match (field, piece) {
-                (Some(field), _) => Part::Field(field),
-                (None, Piece::Name(name)) => Part::Literal(format!("{{{name}}}")),
-                (None, Piece::Literal(text)) => Part::Literal(text.to_string()),
+                (Some(field), _) => FormatPiece::Field(field),
+                (None, Piece::Name(name)) => FormatPiece::Literal(format!("{{{name}}}")),
+                (None, Piece::Literal(text)) => FormatPiece::Literal(text.to_string()),
             });
         }
         Ok(parts)
@@ -130,10 +130,10 @@ impl PreprocessTsv {
     }
 }
 
-fn join(parts: &[Part], fields: &[String]) -> String {
-    let text = |part: &Part| match part {
-        Part::Literal(text) => text.clone(),
-        Part::Field(field) => fields[*field].clone(),
+fn join(parts: &[FormatPiece], fields: &[String]) -> String {
+    let text = |part: &FormatPiece| match part {
+        FormatPiece::Literal(text) => text.clone(),
+        FormatPiece::Field(field) => fields[*field].clone(),
     };
     parts.iter().map(text).collect()
 }

@@ -10,7 +10,7 @@ use super::generated::Generator;
 use super::interleave::Record;
 use super::read::Body;
 use super::split::{Format, SourceFile};
-use super::tf_example::{Layout, TfFeature, decode};
+use super::tf_example::{ProtoKind, TfFeature, decode};
 use crate::error::DataError;
 use crate::example::{Example, Key, Origin, Value};
 
@@ -24,7 +24,7 @@ pub(crate) struct RecordParser {
     /// Types of CSV columns.
     pub(super) dtypes: BTreeMap<String, ColumnType>,
     features: Vec<TfFeature>,
-    layout: Layout,
+    layout: ProtoKind,
     generator: Option<Generator>,
 }
 
@@ -37,7 +37,7 @@ impl RecordParser {
             columns: columns.map(<[String]>::to_vec),
             dtypes: BTreeMap::new(),
             features: Vec::new(),
-            layout: Layout::Example,
+            layout: ProtoKind::Example,
             generator: None,
         }
     }
@@ -49,7 +49,7 @@ impl RecordParser {
 
     /// A parser of `tf.SequenceExample`s that have these features.
     pub(super) fn of_sequence_examples(features: Vec<TfFeature>) -> Self {
-        Self { features, layout: Layout::SequenceExample, ..Self::of_columns(None) }
+        Self { features, layout: ProtoKind::SequenceExample, ..Self::of_columns(None) }
     }
 
     /// A parser that generates examples from their numbers.

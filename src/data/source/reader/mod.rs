@@ -13,7 +13,7 @@ use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::interleave::{Interleave, Place, ReadPlan, Record};
+use super::interleave::{Interleave, ReadPlan, ReaderPosition, Record};
 use super::read::RecordPosition;
 use crate::error::DataError;
 use crate::pipeline::{Pull, StageState};
@@ -188,10 +188,10 @@ struct Member {
     own: Option<Interleave>,
     /// The place after the last record that the shard took; `own` has the place if there is an own
     /// reader.
-    place: Option<Place>,
+    place: Option<ReaderPosition>,
     /// Its records that other shards read, each with the place after it; and their total size in
     /// bytes.
-    kept: VecDeque<(Record, Place)>,
+    kept: VecDeque<(Record, ReaderPosition)>,
     size: usize,
 }
 
@@ -199,7 +199,7 @@ struct Member {
 type Dated = (Record, u64);
 
 impl Member {
-    fn place(&self) -> Place {
+    fn place(&self) -> ReaderPosition {
         match (&self.own, &self.place) {
             (Some(own), _) => own.place(),
             (None, place) => place.clone().expect("who has no reader has a place"),
@@ -238,7 +238,7 @@ impl Group {
         self.members.get_mut(&shard).expect("a reader's shard is a member")
     }
 
-    fn place(&self, shard: usize) -> Place {
+    fn place(&self, shard: usize) -> ReaderPosition {
         self.members[&shard].place()
     }
 
@@ -294,7 +294,7 @@ impl Group {
     fn keep(&mut self, record: Record, together: &Interleave) {
         let Some(member) = self.members.get_mut(&together.owner()) else { return };
         let at = (together.epoch(), together.in_epoch());
-        let is_new = |place: &Place| at > (place.epoch, place.in_epoch);
+        let is_new = |place: &ReaderPosition| at > (place.epoch, place.in_epoch);
         if member.place.as_ref().is_some_and(is_new) {
             let place = together.place();
             let size = record.size() + place.size();

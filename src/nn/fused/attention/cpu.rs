@@ -7,7 +7,7 @@ use tch::{Kind, Tensor};
 use crate::nn::Heads;
 use crate::nn::autograd::{RawTensor, check, custom_function, raw};
 use crate::nn::masks::AttentionBias;
-use crate::nn::profiler::{Part, part};
+use crate::nn::profiler::{Activity, part};
 
 #[repr(C)]
 struct RawAttention {
@@ -46,7 +46,7 @@ struct Operands {
 /// See [`super::fused_attention`]. Scores and weights are never completely in memory, neither now
 /// nor for the backward pass.
 pub(super) fn attention(heads: &Heads, factors: Option<&Tensor>, bias: &AttentionBias) -> Tensor {
-    let _part = part(Part::Attention);
+    let _part = part(Activity::Attention);
     let undefined = Tensor::new;
     let position = bias.position.as_ref().map_or_else(undefined, Tensor::shallow_clone);
     let kept = heads.detach();
@@ -106,7 +106,7 @@ impl Operands {
         out_gradient: &Tensor,
         (heads, position): (&Heads, &Tensor),
     ) {
-        let _part = part(Part::Attention);
+        let _part = part(Activity::Attention);
         let [query, key, value] = heads.split();
         let gradients = RawAttention {
             query: raw(&query),

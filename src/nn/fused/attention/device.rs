@@ -8,7 +8,7 @@ use tch::Tensor;
 use crate::nn::Heads;
 use crate::nn::autograd::{RawTensor, check, custom_function, raw};
 use crate::nn::masks::AttentionBias;
-use crate::nn::profiler::{Part, part};
+use crate::nn::profiler::{Activity, part};
 
 #[repr(C)]
 struct RawOperands {
@@ -137,7 +137,7 @@ pub(super) fn attention(
     factors: Option<&Tensor>,
     bias: &AttentionBias,
 ) -> Tensor {
-    let _part = part(Part::Attention);
+    let _part = part(Activity::Attention);
     let projected = heads.detach();
     let [query, key, value] = projected.split();
     let value = factors.map_or_else(|| value.shallow_clone(), |factors| &value * factors);
@@ -153,7 +153,7 @@ pub(super) fn attention(
     let kept = Kept { out: kept.out.detach(), ..kept };
     let factors = factors.map(|factors| factors.transpose(1, 2)); // [batch, length, heads, 1]
     let backward = move |gradients: Vec<Tensor>| {
-        let _part = part(Part::Attention);
+        let _part = part(Activity::Attention);
         let [query, key, value, bias] = (kernel.backward)(&operands, &kept, &gradients[0]);
         let by_row = |gradient: &Tensor| {
             let size = gradient.size();

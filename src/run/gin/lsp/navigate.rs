@@ -96,7 +96,7 @@ fn bindings_of(schema: &'static Schema, mention: &Mention, analysis: &Analysis) 
 
 /// A place in one of the configurations that contain a file.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct MentionPlace {
     /// The configuration.
     pub analysis: Rc<Analysis>,
     /// The mention there.
@@ -105,7 +105,7 @@ pub struct Place {
     pub path: PathBuf,
 }
 
-impl Place {
+impl MentionPlace {
     /// Converts the place for the editor.
     pub fn location(&self, project: &Project) -> Location {
         location(self.mention.span, &self.analysis.loaded.sources, &project.files)
@@ -119,10 +119,10 @@ pub fn family(
     project: &mut Project,
     path: &Path,
     is_same: impl Fn(&Analysis, &Mention) -> bool,
-) -> Vec<Place> {
+) -> Vec<MentionPlace> {
     let mut files = BTreeSet::from([path.to_path_buf()]);
     let mut loaded = BTreeSet::new();
-    let mut places: Vec<Place> = Vec::new();
+    let mut places: Vec<MentionPlace> = Vec::new();
     let mut next = vec![path.to_path_buf()];
     while !next.is_empty() {
         for root in std::mem::take(&mut next) {
@@ -139,7 +139,7 @@ pub fn family(
                     files.insert(path.clone());
                 }
                 let (analysis, mention) = (analysis.clone(), mention.clone());
-                places.push(Place { analysis, mention, path });
+                places.push(MentionPlace { analysis, mention, path });
             }
         }
         next.extend(project.workspace.roots_of(&files));
@@ -151,7 +151,7 @@ pub fn family(
 }
 
 /// Returns every place with the same name as a byte of a file.
-pub fn references(project: &mut Project, analysis: &Analysis, offset: usize) -> Vec<Place> {
+pub fn references(project: &mut Project, analysis: &Analysis, offset: usize) -> Vec<MentionPlace> {
     let Some(mention) = analysis.mention(offset) else { return Vec::new() };
     match &mention.named {
         Named::MacroDefinition(_) | Named::MacroUse(_) => {
@@ -181,7 +181,7 @@ pub fn macro_family(
     file: &Path,
     path: &str,
     in_task_file: bool,
-) -> Vec<Place> {
+) -> Vec<MentionPlace> {
     family(project, file, |analysis, other| {
         other.in_task_file == in_task_file && analysis.macro_at(other) == Some(path)
     })

@@ -9,7 +9,7 @@ use crate::gin::ast::StatementKind;
 use crate::gin::{FileId, Mention, Registry, parse};
 
 use super::analysis::Analysis;
-use super::navigate::{Place, macro_family};
+use super::navigate::{MentionPlace, macro_family};
 use super::position::Lines;
 use super::project::Project;
 
@@ -77,7 +77,7 @@ fn check_name(name: &str, registry: &Registry) -> Result<(), String> {
 }
 
 /// Checks that each place may be changed, and that the new name is free.
-fn check_places(project: &Project, places: &[Place], new_path: &str) -> Result<(), String> {
+fn check_places(project: &Project, places: &[MentionPlace], new_path: &str) -> Result<(), String> {
     for place in places {
         if project.files.is_library(&place.path) {
             let name = project.files.name(&place.path);

@@ -1,0 +1,68 @@
+//! The interface of models: what checks, estimates and loops ask of a model, whatever its family.
+
+use std::fmt::Debug;
+
+use super::decoding::Prediction;
+use super::loss::LossSpec;
+use super::memory::{Estimate, Gradients, StepShape};
+use crate::data::ConverterClass;
+use crate::nn::{Dtype, ParamSpec};
+use crate::optim::OptimizerDef;
+use crate::vocab::VocabularySpec;
+
+/// A model as gin binds it: network, vocabularies, optimizer, loss and decoding. Source: T5X
+/// `models.py`, `BaseModel`.
+pub trait BaseModel: Debug {
+    /// Finds values with which the network cannot be made.
+    ///
+    /// # Errors
+    /// The first such value, with the expected ones.
+    fn check(&self) -> Result<(), String>;
+
+    /// Finds values of the loss or the optimizer with which no training can succeed.
+    ///
+    /// # Errors
+    /// The first such value, with the expected ones.
+    fn check_training(&self) -> Result<(), String>;
+
+    /// Name of the configurable that sets the network's dimensions, for messages.
+    fn dimensions(&self) -> &'static str;
+
+    /// Every parameter, sorted by name.
+    fn param_tree(&self) -> Vec<ParamSpec>;
+
+    /// Number of parameters.
+    fn num_params(&self) -> u64 {
+        self.param_tree().iter().map(ParamSpec::num_elements).sum()
+    }
+
+    /// Type of activations.
+    fn dtype(&self) -> Dtype;
+
+    /// Number of token ids in the embedding.
+    fn num_ids(&self) -> usize;
+
+    /// Vocabularies by feature of a task.
+    fn vocabularies(&self) -> Vec<(&'static str, &VocabularySpec)>;
+
+    /// Vocabulary of predictions.
+    fn output_vocabulary(&self) -> &VocabularySpec;
+
+    /// Converter of a task's features into the model's inputs.
+    fn feature_converter(&self) -> ConverterClass;
+
+    /// Optimizer.
+    fn optimizer_def(&self) -> &OptimizerDef;
+
+    /// Parameters of the loss.
+    fn loss_spec(&self) -> LossSpec;
+
+    /// Options for decoding sequences that end in `eos_id`, the output vocabulary's end token.
+    fn prediction(&self, eos_id: i64) -> Prediction;
+
+    /// Estimates the memory of a training step with an optimizer whose state has that many bytes.
+    fn estimate(&self, optimizer: u64, gradients: Gradients, shape: StepShape) -> Estimate;
+
+    /// Operations of a training step over rows of that shape, padding included.
+    fn train_step_flops(&self, shape: StepShape) -> f64;
+}

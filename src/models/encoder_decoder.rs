@@ -1,0 +1,197 @@
+//! Models that read inputs and write targets.
+
+use super::base::BaseModel;
+use super::decoding::{DecodeFn, Prediction};
+use super::loss::{LossNormalizingFactor, LossSpec};
+use super::memory::{Estimate, Gradients, StepShape};
+use super::spec::Module;
+use super::t5::{T5Config, step_estimate, train_step_flops};
+use crate::data::{ConverterClass, EncDecFeatureConverter, PrePackedEncDecFeatureConverter};
+use crate::gin::{Configurable, Ref};
+use crate::nn::{Dtype, ParamSpec};
+use crate::optim::OptimizerDef;
+use crate::vocab::VocabularySpec;
+
+/// Any feature converter of an encoder-decoder model.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+pub enum EncDecConverter {
+    /// A converter for inputs and targets.
+    EncDec(EncDecFeatureConverter),
+    /// A converter for rows that are packed already.
+    PrePacked(PrePackedEncDecFeatureConverter),
+}
+
+impl From<EncDecConverter> for ConverterClass {
+    fn from(converter: EncDecConverter) -> Self {
+        match converter {
+            EncDecConverter::EncDec(spec) => spec.into(),
+            EncDecConverter::PrePacked(spec) => spec.into(),
+        }
+    }
+}
+
+/// A network and everything that training and decoding need besides. Source: T5X `models.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "t5x.models.EncoderDecoderModel")]
+pub struct EncoderDecoderModel {
+    /// The network.
+    pub module: Module,
+    /// Vocabulary of the inputs' ids.
+    pub input_vocabulary: VocabularySpec,
+    /// Vocabulary of the targets' ids; its end token ends a decoded sequence.
+    pub output_vocabulary: VocabularySpec,
+    /// Optimizer, which turns gradients into updates.
+    pub optimizer_def: OptimizerDef,
+    /// Decoding function, which makes sequences from distributions.
+    #[gin(default = Ref(DecodeFn::default()))]
+    pub decode_fn: Ref<DecodeFn>,
+    /// Probability mass that the target gives to the other tokens.
+    #[gin(default = 0.0)]
+    pub label_smoothing: f64,
+    /// Weight of the squared logarithm of the softmax's normalizer, which keeps logits near 0.
+    #[gin(default = 0.0)]
+    pub z_loss: f64,
+    /// Divisor of the summed loss: a number, 'NUM_REAL_TARGET_TOKENS', 'NUM_TOTAL_TARGET_TOKENS' or
+    /// 'AVERAGE_PER_SEQUENCE'. None keeps the sum, whose scale has no effect on Adafactor.
+    #[gin(default = None)]
+    pub loss_normalizing_factor: Option<LossNormalizingFactor>,
+    /// Converts a task's features into the model's inputs; None is `seqio.EncDecFeatureConverter`.
+    #[gin(default = None)]
+    pub feature_converter_cls: Option<Ref<EncDecConverter>>,
+    /// Defaults for parameters of `predict_batch_with_aux` that are not bound.
+    #[gin(default = None)]
+    pub default_decoder_params: Option<DecoderParams>,
+    /// Parameters of decoding a batch.
+    #[gin(method)]
+    pub predict_batch_with_aux: PredictBatchWithAux,
+}
+
+/// Defaults of decoding. Source: T5X `models.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "t5x.models.DecoderParams")]
+pub struct DecoderParams {
+    /// Whether all sequences are returned instead of the best.
+    #[gin(default = false)]
+    pub return_all_decodes: bool,
+    /// Beams, or samples, per input.
+    #[gin(default = 1)]
+    pub num_decodes: usize,
+}
+
+/// Options of decoding a batch. Source: T5X `models.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(
+    name = "t5x.models.EncoderDecoderModel.predict_batch_with_aux",
+    ignored(decoder_params = "bind the decoding function's own parameters")
+)]
+pub struct PredictBatchWithAux {
+    /// Whether all sequences are returned instead of the best.
+    #[gin(default = None)]
+    pub return_all_decodes: Option<bool>,
+    /// Beams, or samples, per input.
+    #[gin(default = None)]
+    pub num_decodes: Option<usize>,
+    /// Whether sequences begin with the targets, for completing them.
+    #[gin(default = false)]
+    pub prompt_with_targets: bool,
+}
+
+impl EncoderDecoderModel {
+    /// The network's dimensions.
+    pub fn config(&self) -> &T5Config {
+        let Module::Transformer(transformer) = &self.module;
+        &transformer.config
+    }
+
+    fn check_loss(&self) -> Result<(), String> {
+        if let Some(LossNormalizingFactor::Constant(factor)) = self.loss_normalizing_factor
+            && factor <= 0.0
+        {
+            return Err(format!(
+                "models.EncoderDecoderModel.loss_normalizing_factor is {factor}, expected more than 0 \
+                 (LOSS_NORMALIZING_FACTOR)"
+            ));
+        }
+        let fractions = [
+            ("network.T5Config.dropout_rate", self.config().dropout_rate),
+            ("models.EncoderDecoderModel.label_smoothing", self.label_smoothing),
+        ];
+        match fractions.iter().find(|(_, value)| !(0.0..1.0).contains(value)) {
+            Some((name, value)) => {
+                Err(format!("{name} is {value}, expected 0 or more and below 1"))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl BaseModel for EncoderDecoderModel {
+    fn check(&self) -> Result<(), String> {
+        self.config().check()
+    }
+
+    fn check_training(&self) -> Result<(), String> {
+        self.check_loss()?;
+        self.optimizer_def.check().map_err(|error| error.to_string())
+    }
+
+    fn dimensions(&self) -> &'static str {
+        "network.T5Config"
+    }
+
+    fn param_tree(&self) -> Vec<ParamSpec> {
+        self.config().param_tree()
+    }
+
+    fn dtype(&self) -> Dtype {
+        self.config().dtype
+    }
+
+    fn num_ids(&self) -> usize {
+        self.config().vocab_size
+    }
+
+    fn vocabularies(&self) -> Vec<(&'static str, &VocabularySpec)> {
+        vec![("inputs", &self.input_vocabulary), ("targets", &self.output_vocabulary)]
+    }
+
+    fn output_vocabulary(&self) -> &VocabularySpec {
+        &self.output_vocabulary
+    }
+
+    fn feature_converter(&self) -> ConverterClass {
+        let class = self.feature_converter_cls.as_ref();
+        class.map_or_else(ConverterClass::default, |class| class.0.clone().into())
+    }
+
+    fn optimizer_def(&self) -> &OptimizerDef {
+        &self.optimizer_def
+    }
+
+    fn loss_spec(&self) -> LossSpec {
+        LossSpec {
+            label_smoothing: self.label_smoothing,
+            z_loss: self.z_loss,
+            loss_normalizing_factor: self.loss_normalizing_factor,
+        }
+    }
+
+    fn prediction(&self, eos_id: i64) -> Prediction {
+        let own = &self.predict_batch_with_aux;
+        let default = self.default_decoder_params.as_ref().map_or(1, |params| params.num_decodes);
+        Prediction {
+            decode_fn: self.decode_fn.0.clone(),
+            num_decodes: own.num_decodes.unwrap_or(default),
+            eos_id,
+            prompt_with_targets: own.prompt_with_targets,
+        }
+    }
+
+    fn estimate(&self, optimizer: u64, gradients: Gradients, shape: StepShape) -> Estimate {
+        step_estimate(self.config(), optimizer, gradients, shape)
+    }
+
+    fn train_step_flops(&self, shape: StepShape) -> f64 {
+        train_step_flops(self.config(), shape)
+    }
+}

@@ -1,0 +1,55 @@
+//! The interface of networks: the tensors of a model. A network holds no weights: every method gets
+//! them as [`Params`].
+
+use std::fmt::Debug;
+
+use tch::Tensor;
+
+use super::Batch;
+use super::decoding::{DecodeError, Decodes, Prediction};
+use super::loss::{LossOutput, LossSpec};
+use super::spec::Model;
+use super::t5::T5;
+use crate::nn::{Dropout, Params, TransformerEngineConfig};
+
+/// A network of any family.
+pub trait Network: Debug {
+    /// The dropout to train with.
+    fn dropout(&self) -> Dropout;
+
+    /// The training loss of `batch` and the sums for its metrics.
+    fn loss(&self, params: &Params, batch: &Batch, spec: &LossSpec, dropout: Dropout)
+    -> LossOutput;
+
+    /// Log-likelihood of each row's targets, weighted, without smoothing or z-loss: float32 `[batch]`.
+    fn score_batch(&self, params: &Params, batch: &Batch) -> Tensor;
+
+    /// Lays weights out for decoding batches of about so many hypotheses, which is rows times decodes.
+    fn predictor<'a>(&'a self, params: &'a Params, hypotheses: usize) -> Box<dyn Predict + 'a>;
+}
+
+/// Decodes many batches with the same weights.
+pub trait Predict {
+    /// Computes what precedes the first step of decoding `batch`, to measure its time.
+    fn prefill(&self, batch: &Batch);
+
+    /// Sequences for every row of `batch`, worst to best, as long as its targets. Sampling draws from
+    /// torch's generator.
+    ///
+    /// # Errors
+    /// The prediction's parameters contradict each other.
+    fn predict(&self, batch: &Batch, prediction: &Prediction) -> Result<Decodes, DecodeError>;
+}
+
+impl Model {
+    /// The network, with projections in fp8 if `fp8` is given.
+    pub fn network(&self, fp8: Option<&TransformerEngineConfig>) -> Box<dyn Network> {
+        match self {
+            Self::EncoderDecoderModel(model) => {
+                let mut config = model.config().clone();
+                config.fp8 = fp8.cloned().or(config.fp8);
+                Box::new(T5::new(config))
+            }
+        }
+    }
+}
