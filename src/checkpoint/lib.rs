@@ -7,7 +7,8 @@
 //! and renamed; in a store, which cannot rename folders, its file `checkpoint` is written last.
 //! [`open()`] returns a [`Stored`] with arrays under T5X's names, whatever the format.
 //! ```
-//! # use gimlet::{checkpoint::{Array, Stored, Writer, open}, storage::Path};
+//! # use gimlet_checkpoint::{Array, Stored, Writer, open};
+//! # use gimlet_storage::Path;
 //! # let dir = std::env::temp_dir().join(format!("gimlet-doc-{}", std::process::id()));
 //! # let model_dir = Path::try_from(&dir.as_path() as &std::path::Path).unwrap();
 //! let writer = Writer::create(&model_dir, 6, None)?;

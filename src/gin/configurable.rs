@@ -83,7 +83,7 @@ macro_rules! slot {
         )*
 
         impl $slot {
-            fn spec(&self) -> &dyn $interface {
+            fn spec(&self) -> &(dyn $interface + 'static) {
                 match self { $(Self::$spec(spec) => spec,)* }
             }
         }

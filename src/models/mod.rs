@@ -1,20 +1,28 @@
 //! L3: the model families.
 //!
+//! [`BaseModel`] and `network` are the interface of every family; nothing outside this folder names one.
 //! `spec` and each family's `spec` are torch-free: they describe the parameters and the
 //! configurables. The rest runs them.
 
 pub mod decoding;
-pub mod flops;
 pub mod loss;
 pub mod memory;
 pub mod t5;
 
+mod base;
+mod encoder_decoder;
 mod spec;
 
 #[cfg(feature = "torch")]
 mod batch;
+#[cfg(feature = "torch")]
+mod network;
 
-pub use spec::{DecoderParams, EncoderDecoderModel, Model, Module, PredictBatchWithAux};
+pub use base::BaseModel;
+pub use encoder_decoder::{DecoderParams, EncoderDecoderModel, PredictBatchWithAux};
+pub use spec::{Model, Module};
 
 #[cfg(feature = "torch")]
 pub use batch::{Batch, Packing, RowFacts};
+#[cfg(feature = "torch")]
+pub use network::{Network, Predict};

@@ -1,19 +1,25 @@
-//! A model as gin binds it: network, vocabularies, optimizer, loss and decoding.
+//! Any model, and any network, that gin can name.
 
-use super::decoding::{DecodeFn, Prediction};
-use super::loss::{LossNormalizingFactor, LossSpec};
-use super::t5::{T5Config, Transformer};
-use crate::data::{ConverterClass, EncDecFeatureConverter, PrePackedEncDecFeatureConverter};
-use crate::gin::{Configurable, Ref};
-use crate::nn::ParamSpec;
-use crate::optim::OptimizerDef;
-use crate::vocab::VocabularySpec;
+use std::ops::Deref;
 
-/// Any model that can be trained.
-#[derive(Clone, Debug, PartialEq, Configurable)]
-pub enum Model {
-    /// A model that reads inputs and writes targets.
-    EncoderDecoder(EncoderDecoderModel),
+use super::base::BaseModel;
+use super::encoder_decoder::EncoderDecoderModel;
+use super::t5::Transformer;
+use crate::gin::Configurable;
+
+crate::gin::slot! {
+    /// Any model that can be trained. It dereferences to the interface that all of them implement.
+    pub enum Model: BaseModel {
+        EncoderDecoderModel,
+    }
+}
+
+impl Deref for Model {
+    type Target = dyn BaseModel;
+
+    fn deref(&self) -> &Self::Target {
+        self.spec()
+    }
 }
 
 /// Any network.
@@ -21,146 +27,4 @@ pub enum Model {
 pub enum Module {
     /// T5's encoder and decoder.
     Transformer(Transformer),
-}
-
-/// Any feature converter of an encoder-decoder model.
-#[derive(Clone, Debug, PartialEq, Configurable)]
-pub enum EncDecConverter {
-    /// A converter for inputs and targets.
-    EncDec(EncDecFeatureConverter),
-    /// A converter for rows that are packed already.
-    PrePacked(PrePackedEncDecFeatureConverter),
-}
-
-impl From<EncDecConverter> for ConverterClass {
-    fn from(converter: EncDecConverter) -> Self {
-        match converter {
-            EncDecConverter::EncDec(spec) => spec.into(),
-            EncDecConverter::PrePacked(spec) => spec.into(),
-        }
-    }
-}
-
-/// A network and everything that training and decoding need besides. Source: T5X `models.py`.
-#[derive(Clone, Debug, PartialEq, Configurable)]
-#[gin(name = "t5x.models.EncoderDecoderModel")]
-pub struct EncoderDecoderModel {
-    /// The network.
-    pub module: Module,
-    /// Vocabulary of the inputs' ids.
-    pub input_vocabulary: VocabularySpec,
-    /// Vocabulary of the targets' ids; its end token ends a decoded sequence.
-    pub output_vocabulary: VocabularySpec,
-    /// Optimizer, which turns gradients into updates.
-    pub optimizer_def: OptimizerDef,
-    /// Decoding function, which makes sequences from distributions.
-    #[gin(default = Ref(DecodeFn::default()))]
-    pub decode_fn: Ref<DecodeFn>,
-    /// Probability mass that the target gives to the other tokens.
-    #[gin(default = 0.0)]
-    pub label_smoothing: f64,
-    /// Weight of the squared logarithm of the softmax's normalizer, which keeps logits near 0.
-    #[gin(default = 0.0)]
-    pub z_loss: f64,
-    /// Divisor of the summed loss: a number, 'NUM_REAL_TARGET_TOKENS', 'NUM_TOTAL_TARGET_TOKENS' or
-    /// 'AVERAGE_PER_SEQUENCE'. None keeps the sum, whose scale has no effect on Adafactor.
-    #[gin(default = None)]
-    pub loss_normalizing_factor: Option<LossNormalizingFactor>,
-    /// Converts a task's features into the model's inputs; None is `seqio.EncDecFeatureConverter`.
-    #[gin(default = None)]
-    pub feature_converter_cls: Option<Ref<EncDecConverter>>,
-    /// Defaults for parameters of `predict_batch_with_aux` that are not bound.
-    #[gin(default = None)]
-    pub default_decoder_params: Option<DecoderParams>,
-    /// Parameters of decoding a batch.
-    #[gin(method)]
-    pub predict_batch_with_aux: PredictBatchWithAux,
-}
-
-/// Defaults of decoding. Source: T5X `models.py`.
-#[derive(Clone, Debug, PartialEq, Configurable)]
-#[gin(name = "t5x.models.DecoderParams")]
-pub struct DecoderParams {
-    /// Whether all sequences are returned instead of the best.
-    #[gin(default = false)]
-    pub return_all_decodes: bool,
-    /// Beams, or samples, per input.
-    #[gin(default = 1)]
-    pub num_decodes: usize,
-}
-
-/// Options of decoding a batch. Source: T5X `models.py`.
-#[derive(Clone, Debug, PartialEq, Configurable)]
-#[gin(
-    name = "t5x.models.EncoderDecoderModel.predict_batch_with_aux",
-    ignored(decoder_params = "bind the decoding function's own parameters")
-)]
-pub struct PredictBatchWithAux {
-    /// Whether all sequences are returned instead of the best.
-    #[gin(default = None)]
-    pub return_all_decodes: Option<bool>,
-    /// Beams, or samples, per input.
-    #[gin(default = None)]
-    pub num_decodes: Option<usize>,
-    /// Whether sequences begin with the targets, for completing them.
-    #[gin(default = false)]
-    pub prompt_with_targets: bool,
-}
-
-impl Model {
-    /// Every parameter, sorted by name.
-    pub fn param_tree(&self) -> Vec<ParamSpec> {
-        let Model::EncoderDecoder(model) = self;
-        model.config().param_tree()
-    }
-
-    /// Returns the converter of a task's features into the model's inputs.
-    pub fn feature_converter(&self) -> ConverterClass {
-        let Model::EncoderDecoder(model) = self;
-        let class = model.feature_converter_cls.as_ref();
-        class.map_or_else(ConverterClass::default, |class| class.0.clone().into())
-    }
-
-    /// Returns the optimizer.
-    pub fn optimizer_def(&self) -> &OptimizerDef {
-        let Model::EncoderDecoder(model) = self;
-        &model.optimizer_def
-    }
-}
-
-impl EncoderDecoderModel {
-    /// The network's dimensions.
-    pub fn config(&self) -> &T5Config {
-        let Module::Transformer(transformer) = &self.module;
-        &transformer.config
-    }
-
-    /// Returns the parameters of the loss.
-    pub fn loss_spec(&self) -> LossSpec {
-        LossSpec {
-            label_smoothing: self.label_smoothing,
-            z_loss: self.z_loss,
-            loss_normalizing_factor: self.loss_normalizing_factor,
-        }
-    }
-
-    /// Returns the options for decoding sequences that end in `eos_id`, the output vocabulary's end
-    /// token.
-    pub fn prediction(&self, eos_id: i64) -> Prediction {
-        let own = &self.predict_batch_with_aux;
-        let default = self.default_decoder_params.as_ref().map_or(1, |params| params.num_decodes);
-        Prediction {
-            decode_fn: self.decode_fn.0.clone(),
-            num_decodes: own.num_decodes.unwrap_or(default),
-            eos_id,
-            prompt_with_targets: own.prompt_with_targets,
-        }
-    }
-
-    /// Whether decoding returns all sequences instead of the best.
-    pub fn return_all_decodes(&self) -> bool {
-        let default =
-            self.default_decoder_params.as_ref().is_some_and(|params| params.return_all_decodes);
-        self.predict_batch_with_aux.return_all_decodes.unwrap_or(default)
-    }
 }

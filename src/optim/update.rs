@@ -7,7 +7,7 @@ use super::optax::Transformation;
 use super::optimizer::ParamState;
 use super::spec::{OptimError, OptimizerDef};
 use super::{adafactor, adamw};
-use crate::nn::profiler::{Part, part};
+use crate::nn::profiler::{Activity, part};
 
 /// The values that all parameters share in one update.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl Update {
 
     /// Updates parameters and their states with their gradients, whose memory is consumed.
     pub(super) fn apply(&self, updated: Vec<(Tensor, Tensor, &mut ParamState)>) {
-        let _part = part(Part::Optimizer);
+        let _part = part(Activity::Optimizer);
         for clip in &self.clips {
             match clip {
                 Clipping::Elements(limit) => {

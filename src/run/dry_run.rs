@@ -40,8 +40,7 @@ pub fn dry_run_evaluation(spec: &Evaluate, tasks: &dyn TaskProvider) -> Result<S
         foresee_evaluation(spec, tasks)?;
     }
     describe_batches(&spec.dataset_cfg, &mut out);
-    let Model::EncoderDecoder(model) = &spec.model;
-    let parameters = bytes(4 * model.config().num_params());
+    let parameters = bytes(4 * spec.model.num_params());
     let _ = writeln!(out, "memory       {parameters} for parameters, and what a batch needs");
     describe_devices(&spec.partitioner, &mut out);
     Ok(out)
@@ -58,8 +57,7 @@ fn describe_checkpoints(spec: &Evaluate, out: &mut String) -> Result<usize, Fail
 }
 
 fn describe_model(model: &Model, out: &mut String) {
-    let Model::EncoderDecoder(model) = model;
-    let _ = writeln!(out, "parameters   {}", grouped(model.config().num_params()));
+    let _ = writeln!(out, "parameters   {}", grouped(model.num_params()));
 }
 
 fn describe_steps(train: &Train, step: u64, out: &mut String) {

@@ -2,22 +2,11 @@
 
 use crate::checkpoint::{RestoreCheckpointConfig, RestoreMode, SaveCheckpointConfig};
 use crate::data::DatasetConfig;
-use crate::models::loss::LossNormalizingFactor;
-use crate::models::t5::T5Config;
-use crate::models::{EncoderDecoderModel, Model};
 use crate::partition::Partitioner;
 use crate::storage::Path;
 
 use super::periods::Periods;
 use super::spec::{ACTION_MODES, Train, TrainerClass};
-
-/// The greatest number of layers in a stack. More are a typing error, and each takes memory before
-/// it is counted.
-const MAX_LAYERS: usize = 10_000;
-
-/// The greatest number of elements of one parameter; with more, sizes in bytes would exceed 64
-/// bits.
-const MAX_ELEMENTS: f64 = 1e17;
 
 /// A spec whose values contradict each other, or have no meaning.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -32,11 +21,8 @@ pub struct UnfitSpec(
 /// # Errors
 /// The first mistake.
 pub fn check(train: &Train) -> Result<(), UnfitSpec> {
-    let Model::EncoderDecoder(model) = &train.model;
     check_path("MODEL_DIR", &train.model_dir)?;
-    check_dimensions(model.config())?;
-    check_loss(model)?;
-    model.optimizer_def.check().map_err(|error| UnfitSpec(error.to_string()))?;
+    train.model.check().and_then(|()| train.model.check_training()).map_err(UnfitSpec)?;
     check_batches(train)?;
     check_evaluations(train)?;
     if let Some(restore) = &train.checkpoint_cfg.restore {
@@ -61,56 +47,6 @@ pub(super) fn unfit<T>(message: String) -> Result<T, UnfitSpec> {
 
 pub(super) fn check_path(binding: &str, path: &str) -> Result<(), UnfitSpec> {
     Path::parse(path).map(drop).map_err(|error| UnfitSpec(format!("{binding}: {error}")))
-}
-
-pub(super) fn check_dimensions(config: &T5Config) -> Result<(), UnfitSpec> {
-    let extents = [
-        ("vocab_size", config.vocab_size),
-        ("emb_dim", config.emb_dim),
-        ("num_heads", config.num_heads),
-        ("head_dim", config.head_dim),
-        ("mlp_dim", config.mlp_dim),
-        ("mlp_activations", config.mlp_activations.len()),
-    ];
-    if let Some((name, _)) = extents.iter().find(|(_, extent)| *extent == 0) {
-        return unfit(format!("network.T5Config.{name} is 0 or empty, expected at least 1"));
-    }
-    let layers = [
-        ("num_encoder_layers", config.num_encoder_layers),
-        ("num_decoder_layers", config.num_decoder_layers),
-    ];
-    if let Some((name, count)) = layers.iter().find(|(_, count)| *count > MAX_LAYERS) {
-        return unfit(format!("network.T5Config.{name} is {count}, expected at most {MAX_LAYERS}"));
-    }
-    let product = |extents: [usize; 2]| extents.map(|extent| extent as f64).iter().product::<f64>();
-    let inner = product([config.num_heads, config.head_dim]).max(config.mlp_dim as f64);
-    let widest = (config.vocab_size as f64).max(inner) * config.emb_dim as f64;
-    if widest > MAX_ELEMENTS {
-        return unfit(format!(
-            "a parameter of the model has {widest:.0e} elements, more than any machine holds: lower \
-             network.T5Config's dimensions"
-        ));
-    }
-    Ok(())
-}
-
-fn check_loss(model: &EncoderDecoderModel) -> Result<(), UnfitSpec> {
-    if let Some(LossNormalizingFactor::Constant(factor)) = model.loss_normalizing_factor
-        && factor <= 0.0
-    {
-        return unfit(format!(
-            "models.EncoderDecoderModel.loss_normalizing_factor is {factor}, expected more than 0 \
-             (LOSS_NORMALIZING_FACTOR)"
-        ));
-    }
-    let fractions = [
-        ("network.T5Config.dropout_rate", model.config().dropout_rate),
-        ("models.EncoderDecoderModel.label_smoothing", model.label_smoothing),
-    ];
-    match fractions.iter().find(|(_, value)| !(0.0..1.0).contains(value)) {
-        Some((name, value)) => unfit(format!("{name} is {value}, expected 0 or more and below 1")),
-        None => Ok(()),
-    }
 }
 
 fn check_batches(train: &Train) -> Result<(), UnfitSpec> {

@@ -38,7 +38,7 @@ pub enum TrainError {
     #[error(
         "the loss is {value} at step {step}; {}: lower the learning rate \
          (utils.create_learning_rate_scheduler.base_learning_rate), or use float32 \
-         (network.T5Config.dtype = 'float32')",
+         (the network's dtype)",
         newest(saved)
     )]
     NonFiniteLoss {
@@ -61,7 +61,7 @@ pub enum TrainError {
     },
     /// The model does not fit into the device's memory.
     #[error(
-        "the state of the model does not fit into memory: {detail}; lower network.T5Config's \
+        "the state of the model does not fit into memory: {detail}; lower the network's \
          dimensions (`--dry_run` estimates what it needs)"
     )]
     ModelTooLarge {

@@ -4,9 +4,8 @@ use tch::Device;
 
 use crate::metrics::LossSums;
 use crate::models::loss::LossSpec;
-use crate::models::t5::T5;
-use crate::models::{Batch, Model};
-use crate::nn::{Dropout, Params};
+use crate::models::{Batch, Model, Network};
+use crate::nn::{Dropout, Params, TransformerEngineConfig};
 
 use super::error::TrainError;
 use super::guard::{TorchFailure, guarded};
@@ -15,7 +14,7 @@ use super::guard::{TorchFailure, guarded};
 #[derive(Debug)]
 pub struct Forward {
     /// The network.
-    pub model: T5,
+    pub network: Box<dyn Network>,
     /// The loss of the training.
     pub loss: LossSpec,
     /// The device of the parameters.
@@ -23,10 +22,9 @@ pub struct Forward {
 }
 
 impl Forward {
-    /// Creates it for a model, on one device.
-    pub fn new(model: &Model, device: Device) -> Self {
-        let Model::EncoderDecoder(model) = model;
-        Self { model: T5::new(model.config().clone()), loss: model.loss_spec(), device }
+    /// Creates it for a model, on one device; `fp8` replaces the model's own setting.
+    pub fn new(model: &Model, fp8: Option<&TransformerEngineConfig>, device: Device) -> Self {
+        Self { network: model.network(fp8), loss: model.loss_spec(), device }
     }
 
     /// Computes the loss of a held-out batch, without dropout.
@@ -42,7 +40,7 @@ impl Forward {
         self.guarded(step, || {
             tch::no_grad(|| {
                 let batch = batch.to_device(self.device);
-                self.model.loss(params, &batch, &self.loss, Dropout::off()).sums.read()
+                self.network.loss(params, &batch, &self.loss, Dropout::off()).sums.read()
             })
         })
     }

@@ -12,7 +12,7 @@ use crate::data::{
     Packing, Task, max_feature_lengths, subtasks, task_examples,
 };
 use crate::evaluation::{EvalTask, Evaluator, Example, Side, TaskEvaluator};
-use crate::models::{Batch, EncoderDecoderModel, Model};
+use crate::models::{Batch, Model};
 use crate::nn::Params;
 use crate::storage::{Path, Unsent};
 use crate::telemetry;
@@ -37,7 +37,7 @@ pub struct InferEval {
     tasks: Vec<InferTask>,
     left_out: Vec<String>,
     evaluator: TaskEvaluator,
-    model: EncoderDecoderModel,
+    model: Model,
     vocabulary: Arc<dyn Vocabulary>,
     rows: usize,
     seed: u64,
@@ -74,12 +74,11 @@ impl InferEval {
                 Err(reason) => left_out.push(reason),
             }
         }
-        let Model::EncoderDecoder(model) = model;
         Ok(Self {
             tasks,
             left_out,
             evaluator: evaluator.build(log_dir, first_step.map(|step| step as i64)),
-            vocabulary: model.output_vocabulary.build()?,
+            vocabulary: model.output_vocabulary().build()?,
             model: model.clone(),
             rows: config.batch_size,
             seed: config.seed.unwrap_or(0),
@@ -228,7 +227,7 @@ fn inputs(task: &Task, features: &[data::Example]) -> Result<Vec<String>, TrainE
 /// Runs the model over one task's examples.
 struct Predictor<'a> {
     task: &'a InferTask,
-    model: &'a EncoderDecoderModel,
+    model: &'a Model,
     vocabulary: &'a dyn Vocabulary,
     forward: &'a Forward,
     params: &'a Params,
@@ -243,9 +242,9 @@ impl Predictor<'_> {
         let eos_id = i64::from(self.vocabulary.eos_id().unwrap_or(1));
         let prediction = self.model.prediction(eos_id);
         let hypotheses = self.rows * prediction.num_decodes;
-        let Forward { model, .. } = self.forward;
+        let Forward { network, .. } = self.forward;
         let predictor =
-            self.forward.guarded(self.step, || model.predictor(self.params, hypotheses))?;
+            self.forward.guarded(self.step, || network.predictor(self.params, hypotheses))?;
         let mut texts = Vec::new();
         for batch in self.batches() {
             go_on(self.stop)?;
@@ -264,7 +263,7 @@ impl Predictor<'_> {
         for batch in self.batches() {
             go_on(self.stop)?;
             let found = self.forward.guarded(self.step, || {
-                Ok::<_, TrainError>(self.forward.model.score_batch(self.params, &batch?))
+                Ok::<_, TrainError>(self.forward.network.score_batch(self.params, &batch?))
             })??;
             let found = found.to_kind(Kind::Double);
             scores.extend(Vec::<f64>::try_from(found).expect("scores are one vector"));

@@ -23,8 +23,7 @@ pub fn training_options(spec: &Train, seed: u64) -> DatasetOptions {
 
 /// Returns the number of token ids in the model's embedding.
 pub fn num_ids(model: &Model) -> Option<usize> {
-    let Model::EncoderDecoder(model) = model;
-    Some(model.config().vocab_size)
+    Some(model.num_ids())
 }
 
 /// Returns the shape of a training batch.

@@ -14,15 +14,15 @@ use super::state_layout::state_variables;
 /// # Errors
 /// A length is not bound, or the optimizer's rules do not cover a parameter.
 pub fn step_estimate(train: &Train) -> Result<Estimate, UnfitSpec> {
-    let Model::EncoderDecoder(model) = &train.model;
     let TrainerClass::Trainer(trainer) = &train.trainer_cls.0;
     let batch = training_shape(train)?;
     let shape = StepShape { rows: batch.rows / trainer.num_microbatches(), ..batch };
     let slots = state_variables(&train.model).map_err(|error| UnfitSpec(error.to_string()))?;
     let numbers: usize = slots.iter().map(|slot| slot.shape.iter().product::<usize>()).sum();
-    let together = trainer.num_microbatches() > 1 || model.optimizer_def.needs_all_gradients();
+    let together =
+        trainer.num_microbatches() > 1 || train.model.optimizer_def().needs_all_gradients();
     let gradients = if together { Gradients::Together } else { Gradients::OneByOne };
-    Ok(Estimate::new(model.config(), 4 * numbers as u64, gradients, shape))
+    Ok(train.model.estimate(4 * numbers as u64, gradients, shape))
 }
 
 /// Returns the bytes of the host that saving needs for the rest of a run: a copy of parameters and
@@ -30,22 +30,27 @@ pub fn step_estimate(train: &Train) -> Result<Estimate, UnfitSpec> {
 pub fn saving_bytes(train: &Train, estimate: &Estimate) -> u64 {
     match train.checkpoint_cfg.save {
         Some(_) => {
-            let Model::EncoderDecoder(model) = &train.model;
-            let parameters = model.config().num_params().saturating_mul(4);
+            let parameters = train.model.num_params().saturating_mul(4);
             estimate.optimizer.saturating_add(parameters)
         }
         None => 0,
     }
 }
 
-/// Returns the message for the user before a step that needs more than `available` bytes.
-pub fn shortage(estimate: &Estimate, available: u64, num_microbatches: usize) -> Option<String> {
+/// Returns the message for the user before a step that needs more than `available` bytes;
+/// `dimensions` names the configurable of the network's dimensions.
+pub fn shortage(
+    estimate: &Estimate,
+    available: u64,
+    num_microbatches: usize,
+    dimensions: &str,
+) -> Option<String> {
     if estimate.total() <= available {
         return None;
     }
     let fixed = estimate.total().saturating_sub(estimate.activations);
     let remedy = match fixed > available {
-        true => "the model alone is too large: lower network.T5Config's dimensions".to_string(),
+        true => format!("the model alone is too large: lower {dimensions}'s dimensions"),
         false => format!(
             "lower BATCH_SIZE, or keep it and set trainer.Trainer.num_microbatches = {}",
             num_microbatches * 2
@@ -60,14 +65,14 @@ pub fn shortage(estimate: &Estimate, available: u64, num_microbatches: usize) ->
 
 /// Returns the message for the user if the parameters alone need more than `available` bytes.
 pub fn parameter_shortage(model: &Model, available: u64) -> Option<String> {
-    let Model::EncoderDecoder(model) = model;
-    let needed = model.config().num_params().saturating_mul(4);
+    let needed = model.num_params().saturating_mul(4);
     (needed > available).then(|| {
         format!(
             "the parameters take {}, and {} are available: evaluate on a machine with more memory, or \
-             lower network.T5Config's dimensions",
+             lower {}'s dimensions",
             gib(needed as f64),
             gib(available as f64),
+            model.dimensions(),
         )
     })
 }
@@ -152,7 +157,7 @@ mod tests {
 
     fn check(activations: u64, available: u64, expected: Option<&str>) {
         let estimate = Estimate { parameters: 100, gradients: 100, optimizer: 100, activations };
-        match (shortage(&estimate, available, 2), expected) {
+        match (shortage(&estimate, available, 2, "network.T5Config"), expected) {
             (Some(found), Some(words)) => assert!(found.contains(words), "{found}"),
             (found, expected) => assert_eq!(found.as_deref(), expected),
         }

@@ -138,7 +138,8 @@ pub fn foresee_shortage(spec: &Train, device: Device) -> Result<(), TrainError> 
         _ => (beside_saving(available_on_host()), beside_saving(total_on_host())),
     };
     let TrainerClass::Trainer(trainer) = &spec.trainer_cls.0;
-    let short = |available| shortage(&estimate, available, trainer.num_microbatches());
+    let (parts, dimensions) = (trainer.num_microbatches(), spec.model.dimensions());
+    let short = |available| shortage(&estimate, available, parts, dimensions);
     match available.and_then(short) {
         Some(message)
             if total.is_some_and(|total| cannot_fit(&estimate, total, device.is_cuda())) =>

@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use tch::{Device, Tensor};
 
 use crate::metrics::LossSums;
+use crate::models::Batch;
 use crate::models::loss::{LossOutput, normalize};
-use crate::models::t5::T5;
-use crate::models::{Batch, Model};
 use crate::optim::{Watch, Watched};
 use crate::schedule::LearningRateSchedule;
 
@@ -55,12 +54,8 @@ impl Stepper {
         let TrainerClass::Trainer(trainer) = &spec.trainer_cls.0;
         let schedule = trainer.learning_rate_fn.build();
         let schedule = schedule.map_err(|error| TrainError::Unfit(error.to_string()))?;
-        let Model::EncoderDecoder(model) = &spec.model;
-        let mut config = model.config().clone();
-        if let Some(class) = &spec.te_config_cls {
-            config.fp8 = Some(class.0.clone());
-        }
-        let forward = Forward { model: T5::new(config), loss: model.loss_spec(), device };
+        let fp8 = spec.te_config_cls.as_ref().map(|class| &class.0);
+        let forward = Forward::new(&spec.model, fp8, device);
         let num_microbatches = trainer.num_microbatches();
         let watched = match &trainer.weight_metrics_computer {
             Some(WeightMetricsComputer {}) => Watched::Weights,
@@ -110,8 +105,9 @@ impl Stepper {
     /// to the whole batch's loss under any normalization.
     fn loss(&self, state: &TrainState, batch: &Batch, scale: f64, dropout_seed: u64) -> LossOutput {
         tch::manual_seed(dropout_seed as i64);
-        let Forward { model, loss, device } = &self.forward;
-        let output = model.loss(&state.params, &batch.to_device(*device), loss, model.dropout());
+        let Forward { network, loss, device } = &self.forward;
+        let batch = batch.to_device(*device);
+        let output = network.loss(&state.params, &batch, loss, network.dropout());
         let loss = if scale == 1.0 { output.loss } else { output.loss * scale };
         LossOutput { loss, sums: output.sums }
     }

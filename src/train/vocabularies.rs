@@ -15,14 +15,12 @@ pub fn check_vocabularies(
     config: &DatasetConfig,
     tasks: &dyn TaskProvider,
 ) -> Result<(), TrainError> {
-    let Model::EncoderDecoder(model) = model;
     let name = &config.mixture_or_task_name;
     for task in subtasks(name, tasks).map_err(|error| tasks.placed(name, error))? {
-        let features = [("inputs", &model.input_vocabulary), ("targets", &model.output_vocabulary)];
-        for (name, expected) in features {
+        for (name, expected) in model.vocabularies() {
             let Some(feature) = task.output_features.get(name) else { continue };
             check_same(task.task_name(), &feature.vocabulary, expected)?;
-            check_size(&feature.vocabulary, model.config().vocab_size)?;
+            check_size(&feature.vocabulary, model)?;
         }
     }
     Ok(())
@@ -58,15 +56,16 @@ fn difference(
     Ok((!is_same).then_some(name))
 }
 
-fn check_size(vocabulary: &VocabularySpec, rows: usize) -> Result<(), TrainError> {
-    let vocabulary = vocabulary.build()?;
+fn check_size(vocabulary: &VocabularySpec, model: &Model) -> Result<(), TrainError> {
+    let (vocabulary, rows) = (vocabulary.build()?, model.num_ids());
     let size = vocabulary.vocab_size();
     if size <= rows {
         return Ok(());
     }
     Err(TrainError::Unfit(format!(
-        "{} has {size} ids, but network.T5Config.vocab_size is {rows}: set it to {} or more",
+        "{} has {size} ids, but {}.vocab_size is {rows}: set it to {} or more",
         vocabulary.name(),
+        model.dimensions(),
         size.next_multiple_of(128),
     )))
 }

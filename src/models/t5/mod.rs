@@ -2,6 +2,9 @@
 //!
 //! Source: T5X `examples/t5/{network,layers}.py`.
 
+mod check;
+mod flops;
+mod memory;
 mod spec;
 
 #[cfg(feature = "torch")]
@@ -11,6 +14,8 @@ mod encoder;
 #[cfg(feature = "torch")]
 mod model;
 #[cfg(feature = "torch")]
+mod network;
+#[cfg(feature = "torch")]
 mod packed_encoder;
 #[cfg(feature = "torch")]
 mod packed_mlp;
@@ -19,6 +24,8 @@ mod predict;
 #[cfg(feature = "torch")]
 mod step;
 
+pub use flops::train_step_flops;
+pub use memory::step_estimate;
 pub use spec::{MAX_DISTANCE, NUM_BUCKETS, T5Config, Transformer};
 
 #[cfg(feature = "torch")]

@@ -10,7 +10,7 @@ use crate::models::loss::{
     normalize,
 };
 use crate::models::{Batch, Packing, RowFacts};
-use crate::nn::profiler::{Part, part};
+use crate::nn::profiler::{Activity, part};
 use crate::nn::{Dropout, Params, causal_mask, embed, kind, pairs, same_segment};
 
 /// A T5. It holds no weights: every method gets them as `Params`.
@@ -30,11 +30,6 @@ impl T5 {
         &self.config
     }
 
-    /// The dropout to train with.
-    pub fn dropout(&self) -> Dropout {
-        Dropout::train(self.config.dropout_rate)
-    }
-
     /// float32 `[batch, targets_length, vocab]`
     pub fn logits(&self, params: &Params, batch: &Batch, dropout: Dropout) -> Tensor {
         let hidden = self.hidden(params, batch, dropout);
@@ -52,7 +47,7 @@ impl T5 {
         dropout: Dropout,
     ) -> LossOutput {
         let head = self.head(params, self.hidden(params, batch, dropout));
-        let _part = part(Part::Loss);
+        let _part = part(Activity::Loss);
         let normalized = normalize(spec.loss_normalizing_factor, batch);
         let weights = normalized.weights.reshape(-1);
         let coefficients = match &normalized.factor {

@@ -3,7 +3,6 @@
 use serde_json::{Map, Value, json};
 use tch::Device;
 
-use crate::models::Model;
 use crate::models::memory::StepShape;
 use crate::nn::cpu;
 use crate::run::failure::Failure;
@@ -61,10 +60,9 @@ fn plan(args: &BenchArgs) -> Plan {
 
 /// Describes the model and its device.
 fn describe_model(train: &Train, shape: StepShape, report: &mut Report) {
-    let Model::EncoderDecoder(model) = &train.model;
-    let config = model.config();
+    let model = &train.model;
     let StepShape { rows, inputs_length, targets_length } = shape;
-    let (dtype, num_params) = (config.dtype.as_str(), config.num_params());
+    let (dtype, num_params) = (model.dtype().as_str(), model.num_params());
     report.set(json!({
         "dtype": dtype,
         "parameters": num_params,

@@ -54,7 +54,7 @@ fn bfloat16(flags: &[String]) -> String {
     let fast = ["amx_bf16", "avx512_bf16", "bf16"];
     match fast.iter().find(|fast| flags.iter().any(|flag| flag == *fast)) {
         Some(flag) => format!("bfloat16 is fast ({flag})"),
-        None => "bfloat16 is slower than float32: network.T5Config.dtype = 'float32'".to_string(),
+        None => "bfloat16 is slower than float32: set the network's dtype = 'float32'".to_string(),
     }
 }
 

@@ -10,7 +10,7 @@ use super::limits::limits;
 use super::retry::retry;
 use super::store::{Depth, Found};
 use super::{Remote, join};
-use crate::pattern::{Below, Part, Pattern};
+use crate::pattern::{Below, Component, Pattern};
 
 /// Number of folders that are listed at once.
 const AT_ONCE: usize = 8;
@@ -23,11 +23,11 @@ pub(super) async fn expand(folder: &Remote, pattern: &Pattern) -> Result<Vec<Str
         let rest = &pattern.parts[index..];
         let (last, only_folders) = (rest.len() == 1, pattern.only_folders || rest.len() > 1);
         let step = match part {
-            Part::Below => {
+            Component::Below => {
                 Step { parts: rest, depth: Depth::Tree, only_folders: pattern.only_folders }
             }
-            Part::Like(_) => Step { parts: &rest[..1], depth: Depth::Children, only_folders },
-            Part::Named(name) => {
+            Component::Like(_) => Step { parts: &rest[..1], depth: Depth::Children, only_folders },
+            Component::Named(name) => {
                 found.iter_mut().for_each(|base| *base = join(base, name));
                 if last {
                     return kept(folder, found, only_folders).await;
@@ -45,7 +45,7 @@ pub(super) async fn expand(folder: &Remote, pattern: &Pattern) -> Result<Vec<Str
 
 /// The listing of a folder, and the part of the pattern that selects names from it.
 struct Step<'a> {
-    parts: &'a [Part],
+    parts: &'a [Component],
     depth: Depth,
     only_folders: bool,
 }

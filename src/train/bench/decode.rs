@@ -2,7 +2,6 @@
 
 use tch::Device;
 
-use crate::models::Model;
 use crate::models::decoding::{DecodeFn, Prediction};
 use crate::models::memory::StepShape;
 use crate::nn::Params;
@@ -44,20 +43,18 @@ pub struct DecodeFigures {
 /// # Errors
 /// Lengths are not bound or contradict the decoding function, memory runs out, or libtorch fails.
 pub fn bench_decode(spec: &Train, device: Device, plan: Plan) -> Result<DecodeFigures, TrainError> {
-    let Model::EncoderDecoder(model) = &spec.model;
-    let prediction = model.prediction(NEVER);
+    let prediction = spec.model.prediction(NEVER);
     let bound = decoding_shape(spec)?;
     let targets_length = num_tokens(&prediction, bound.targets_length)?;
     let seed = spec.random_seed.unwrap_or(0) as u64;
     let stepper = Stepper::new(spec, seed, device)?;
-    let t5 = &stepper.forward.model;
     let (params, batch) = stepper.guarded(0, || {
-        let batch = batch(bound, t5.config().vocab_size, RowKind::Plain, seed);
+        let batch = batch(bound, spec.model.num_ids(), RowKind::Plain, seed);
         let seed = derive(seed, Purpose::Initialization, &[]);
         (Params::init(&spec.model.param_tree(), seed, device), batch.to_device(device))
     })?;
-    let predictor =
-        stepper.guarded(0, || t5.predictor(&params, bound.rows * prediction.num_decodes))?;
+    let (network, hypotheses) = (&stepper.forward.network, bound.rows * prediction.num_decodes);
+    let predictor = stepper.guarded(0, || network.predictor(&params, hypotheses))?;
     let decode = || {
         stepper.guarded(0, || {
             let decodes = predictor.predict(&batch, &prediction);
@@ -67,7 +64,7 @@ pub fn bench_decode(spec: &Train, device: Device, plan: Plan) -> Result<DecodeFi
     };
     let encode = || {
         stepper.guarded(0, || {
-            let _ = tch::no_grad(|| predictor.encode(&batch.encoder_input_tokens));
+            predictor.prefill(&batch);
             synchronize(device);
         })
     };

@@ -3,7 +3,6 @@
 use tch::Device;
 
 use crate::checkpoint::CheckpointConfig;
-use crate::models::flops::train_step_flops;
 use crate::models::memory::StepShape;
 use crate::nn::profiler::profile;
 use crate::telemetry::Laps;
@@ -56,8 +55,7 @@ pub fn bench_train_step(
     let stepper = Stepper::new(spec, seed, device)?;
     let mut state = initialize(spec, seed, device)?;
     let kind = if spec.train_dataset_cfg.pack { RowKind::Packed } else { RowKind::Plain };
-    let config = stepper.forward.model.config();
-    let batch = stepper.guarded(0, || batch(shape, config.vocab_size, kind, seed))?;
+    let batch = stepper.guarded(0, || batch(shape, spec.model.num_ids(), kind, seed))?;
     let (mut losses, mut laps) = (Vec::new(), Laps::default());
     let mut step = || {
         let report = stepper.train_step(&mut state, &batch)?;
@@ -82,7 +80,7 @@ pub fn bench_train_step(
     Ok(TrainStepFigures {
         machine: Machine::of(device),
         shape,
-        flops: train_step_flops(config, shape),
+        flops: spec.model.train_step_flops(shape),
         laps,
         losses,
         peak_bytes,

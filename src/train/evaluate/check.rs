@@ -1,8 +1,7 @@
 //! Mistakes that are visible in the spec of an evaluation alone, found before anything is built.
 
 use crate::checkpoint::RestoreCheckpointConfig;
-use crate::models::Model;
-use crate::train::check::{UnfitSpec, check_dimensions, check_partitions, check_path, unfit};
+use crate::train::check::{UnfitSpec, check_partitions, check_path, unfit};
 
 use super::spec::{Evaluate, TrainEvalDatasets};
 
@@ -11,9 +10,8 @@ use super::spec::{Evaluate, TrainEvalDatasets};
 /// # Errors
 /// The first mistake.
 pub fn check_evaluate(spec: &Evaluate) -> Result<(), UnfitSpec> {
-    let Model::EncoderDecoder(model) = &spec.model;
     check_path("EVAL_OUTPUT_DIR", &spec.output_dir)?;
-    check_dimensions(model.config())?;
+    spec.model.check().map_err(UnfitSpec)?;
     check_examples(spec)?;
     check_evaluators(spec)?;
     check_restore(&spec.restore_checkpoint_cfg, spec.fallback_init_rng)?;

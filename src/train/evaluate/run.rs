@@ -69,7 +69,7 @@ pub fn evaluate(
     say_partitions(&spec.partitioner);
     let mut evaluation = Evaluation {
         weights: Weights::new(spec, wanted, context.device),
-        forward: Forward::new(&spec.model, context.device),
+        forward: Forward::new(&spec.model, None, context.device),
         train_eval: train_eval(spec, context, &output_dir)?,
         infer_eval: infer_eval(spec, context, &output_dir)?,
         logs_to_console: logs_to_console(spec),

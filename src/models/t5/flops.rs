@@ -6,8 +6,8 @@
 //! `remat_policy` does not count: these are operations of the model, not of the machine, as
 //! Chowdhery et al. 2022 (arXiv:2204.02311) count them for the utilization of a device.
 
-use super::memory::StepShape;
-use super::t5::T5Config;
+use super::spec::T5Config;
+use crate::models::memory::StepShape;
 
 /// Returns the operations of a training step over rows of that shape, padding included.
 pub fn train_step_flops(config: &T5Config, shape: StepShape) -> f64 {
