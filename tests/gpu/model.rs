@@ -3,7 +3,7 @@
 
 use gimlet::models::loss::LossSpec;
 use gimlet::models::t5::{T5, T5Config};
-use gimlet::models::{Batch, Packing};
+use gimlet::models::{Batch, Network, Packing};
 use gimlet::nn::{Dropout, Dtype, Fp8Format, Params, RematPolicy, TransformerEngineConfig};
 use tch::{Device, Kind, Tensor};
 

@@ -1,8 +1,8 @@
 //! Compares the T5 network with Hugging Face's, and with itself: packed, in bfloat16, with dropout.
 
-use gimlet::models::Batch;
 use gimlet::models::loss::{LossNormalizingFactor, LossSpec};
 use gimlet::models::t5::{T5, T5Config};
+use gimlet::models::{Batch, Network};
 use gimlet::nn::{Dropout, Dtype};
 use tch::{Kind, Tensor};
 
