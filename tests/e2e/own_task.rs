@@ -13,6 +13,7 @@ mine/seqio.Task:
     @seqio.preprocessors.append_eos_after_trim(),
   ]
   output_features = {"inputs": @seqio.Feature(), "targets": @seqio.Feature()}
+mine/seqio.Feature.vocabulary = %VOCABULARY
 mine/seqio.JsonLinesDataSource.split_to_filepattern = {"train": "echo-train.jsonl"}
 
 MIXTURE_OR_TASK_NAME = "mine"

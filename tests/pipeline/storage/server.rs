@@ -125,6 +125,8 @@ pub struct Server {
     requests: Arc<Mutex<Vec<Request>>>,
     /// Whether connections are refused.
     is_away: Arc<AtomicBool>,
+    /// Every connection that was accepted.
+    streams: Arc<Mutex<Vec<TcpStream>>>,
     /// Whether a handler panicked, which a client would see as a broken link.
     has_panicked: Arc<AtomicBool>,
 }
@@ -144,6 +146,8 @@ impl Server {
         let handler: Arc<Handler> = Arc::new(handler);
         let [is_away, has_panicked] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
         let (seen, away, panicked) = (requests.clone(), is_away.clone(), has_panicked.clone());
+        let streams = Arc::new(Mutex::new(Vec::new()));
+        let accepted = streams.clone();
         std::thread::spawn(move || {
             let mut listener = listener;
             loop {
@@ -156,26 +160,30 @@ impl Server {
                     listener = TcpListener::bind(address).unwrap();
                     continue;
                 }
-                let (handler, seen) = (handler.clone(), seen.clone());
-                let (away, panicked) = (away.clone(), panicked.clone());
+                accepted.lock().unwrap().push(stream.try_clone().unwrap());
+                let (handler, seen, panicked) = (handler.clone(), seen.clone(), panicked.clone());
                 std::thread::spawn(move || {
                     // A client that disconnects in the middle is part of the tests.
-                    let serve = || drop(serve(stream, &*handler, &seen, &away));
+                    let serve = || drop(serve(stream, &*handler, &seen));
                     if catch_unwind(AssertUnwindSafe(serve)).is_err() {
                         panicked.store(true, Ordering::SeqCst);
                     }
                 });
             }
         });
-        Self { address, requests, is_away, has_panicked }
+        Self { address, requests, is_away, streams, has_panicked }
     }
 
-    /// Refuses connections for some time, and closes those that make another request.
+    /// Closes all connections and refuses new ones for some time, as a machine that restarts does.
     #[allow(dead_code, reason = "only the long proofs need it")]
     pub fn away_for(&self, time: Duration) {
         self.is_away.store(true, Ordering::SeqCst);
         // Wakes the thread that accepts connections.
         drop(TcpStream::connect(self.address));
+        for stream in self.streams.lock().unwrap().drain(..) {
+            // Many were closed by the client.
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+        }
         std::thread::sleep(time);
         self.is_away.store(false, Ordering::SeqCst);
     }
@@ -191,18 +199,10 @@ impl Server {
     }
 }
 
-fn serve(
-    stream: TcpStream,
-    handler: &Handler,
-    seen: &Mutex<Vec<Request>>,
-    is_away: &AtomicBool,
-) -> std::io::Result<()> {
+fn serve(stream: TcpStream, handler: &Handler, seen: &Mutex<Vec<Request>>) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let mut reader = BufReader::new(stream.try_clone()?);
     while let Some(request) = read_request(&mut reader)? {
-        if is_away.load(Ordering::SeqCst) {
-            break;
-        }
         seen.lock().unwrap().push(request.clone());
         let reply = handler(&request);
         if !write_reply(&stream, &request, reply)? {
