@@ -8,14 +8,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tch::Tensor;
 
 use super::optimizer::{Gradient, Optimizer, ParamState, scratch};
-use super::update::Update;
+use super::update::{Prepared, Updated, apply};
 use super::watch::Watch;
 use crate::nn::Params;
 use crate::nn::autograd::{no_hook_on_gradient, on_gradient, take_gradient};
 
 /// An update in progress.
 struct Pending {
-    update: Update,
+    update: Box<dyn Prepared>,
     watch: Watch,
     states: BTreeMap<String, ParamState>,
     /// States of parameters that have been updated.
@@ -30,7 +30,8 @@ impl Pending {
         tch::no_grad(|| {
             let grad = scratch(&Gradient { name, param, grad: &grad });
             let old = self.watch.before(name, param, &grad);
-            self.update.apply(vec![(param.shallow_clone(), grad, &mut state)]);
+            let given = Updated { param: param.shallow_clone(), grad, state: &mut state };
+            apply(&*self.update, vec![given]);
             self.watch.after(name, param, old);
         });
         self.done.insert(name.to_string(), state);
@@ -44,7 +45,7 @@ impl Optimizer {
         &mut self,
         backward: impl FnOnce(),
         params: &Params,
-        update: Update,
+        update: Box<dyn Prepared>,
         watch: &mut Watch,
     ) {
         let (states, done) = (mem::take(&mut self.states), BTreeMap::new());

@@ -3,15 +3,16 @@
 //! Gin names an [`OptimizerDef`]. From a parameter's name, shape and logical axes it derives
 //! the [`StateLayout`]: the arrays that the optimizer keeps, with their shapes, under T5X's names.
 //! With torch, an [`Optimizer`] holds those arrays and applies gradients in place.
+//!
+//! An optimizer of optax's is one file in `optax/`, whose formula names no tensors.
 
-mod factoring;
-mod optax;
-mod spec;
-
-#[cfg(feature = "torch")]
 mod adafactor;
-#[cfg(feature = "torch")]
-mod adamw;
+mod chain;
+mod error;
+mod layout;
+mod optax;
+mod refused;
+
 #[cfg(feature = "torch")]
 mod in_backward;
 #[cfg(feature = "torch")]
@@ -23,12 +24,100 @@ mod update;
 #[cfg(feature = "torch")]
 mod watch;
 
-pub use factoring::{FactorDim, FactorRules, StandardLogicalFactorRules};
-pub use optax::{AdamW, Chain, Clip, ClipByGlobalNorm, LearningRate, Mask, Transformation};
+pub use adafactor::{
+    Adafactor, FactorDim, FactorRules, Factored, HParamMap, StandardLogicalFactorRules,
+};
+pub use chain::{Chain, Clip, ClipByGlobalNorm, Transformation};
+pub use error::OptimError;
+pub use layout::{ParamShape, Slot, StateLayout};
+pub use optax::*;
 #[cfg(feature = "torch")]
 pub use optimizer::{Gradient, Optimizer};
-pub use spec::{
-    Adafactor, Factored, HParamMap, OptimError, OptimizerDef, ParamShape, Slot, StateLayout,
-};
+pub use refused::{Amos, Dpsgd, NoisySgd, Refused};
 #[cfg(feature = "torch")]
 pub use watch::{Watch, Watched};
+
+gimlet_gin::slot! {
+    /// Any optimizer a model accepts.
+    pub enum OptimizerDef: Rule {
+        Adafactor,
+        OptaxRule,
+        Chain,
+        Refused,
+    }
+}
+
+/// An optimizer that gin can name. With torch, `update::Prepare` has its steps on tensors.
+trait Rule: update::Prepare {
+    /// Returns the state of one parameter; see [`OptimizerDef::layout`].
+    fn layout(&self, param: ParamShape<'_>) -> Result<StateLayout, OptimError>;
+
+    /// Finds errors that would end a run at its first update.
+    fn check(&self) -> Result<(), OptimError> {
+        Ok(())
+    }
+
+    /// Returns T5X's path of the array `slot` of a parameter, below `param_states/`.
+    fn path(&self, param: &str, slot: &str) -> String;
+
+    /// Returns T5X's paths of counts of updates beside `state/step`, below `param_states/`.
+    fn count_paths(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Whether a parameter's update depends on the gradients of others.
+    fn needs_all_gradients(&self) -> bool {
+        false
+    }
+
+    /// Whether gradients that are not finite change nothing.
+    fn skips_nan_updates(&self) -> bool {
+        false
+    }
+}
+
+impl OptimizerDef {
+    /// Returns the state of one parameter.
+    ///
+    /// # Errors
+    /// A shape or axes that the optimizer's rules do not cover.
+    pub fn layout(&self, param: ParamShape<'_>) -> Result<StateLayout, OptimError> {
+        self.spec().layout(param)
+    }
+
+    /// Finds errors that would end a run at its first update.
+    ///
+    /// # Errors
+    /// Such an error: a chain of another shape, or a schedule without a value.
+    pub fn check(&self) -> Result<(), OptimError> {
+        self.spec().check()
+    }
+
+    /// Returns T5X's path of the array `slot` of a parameter, below `param_states/`.
+    pub fn path(&self, param: &str, slot: &str) -> String {
+        self.spec().path(param, slot)
+    }
+
+    /// Returns T5X's paths of counts of updates beside `state/step`, below `param_states/`.
+    pub fn count_paths(&self) -> Vec<String> {
+        self.spec().count_paths()
+    }
+
+    /// Whether a parameter's update depends on the gradients of others.
+    pub fn needs_all_gradients(&self) -> bool {
+        self.spec().needs_all_gradients()
+    }
+
+    /// Whether gradients that are not finite change nothing.
+    pub fn skips_nan_updates(&self) -> bool {
+        self.spec().skips_nan_updates()
+    }
+}
+
+#[cfg(not(feature = "torch"))]
+mod update {
+    /// Without torch there are no tensors to update.
+    pub(super) trait Prepare {}
+
+    impl<T> Prepare for T {}
+}

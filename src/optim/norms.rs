@@ -27,6 +27,11 @@ pub(super) fn root_mean_square(tensor: &Tensor, dims: &[usize]) -> Tensor {
     whole / (count as f64).sqrt()
 }
 
+/// Returns the root of the sum of squares, a scalar.
+pub(super) fn norm(tensor: &Tensor) -> Tensor {
+    square_sum(tensor).sqrt()
+}
+
 /// The sum of squares, a scalar.
 fn square_sum(tensor: &Tensor) -> Tensor {
     let dims: Vec<usize> = (0..tensor.dim()).collect();

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use tch::{Device, Kind, Tensor};
 
-use super::spec::{OptimError, OptimizerDef, ParamShape, Slot, StateLayout};
-use super::update::Update;
+use super::OptimizerDef;
+use super::error::OptimError;
+use super::layout::{ParamShape, Slot, StateLayout};
+use super::update::{Clock, Prepared, Updated, apply};
 use super::watch::Watch;
 use crate::nn::autograd::take_gradient;
 use crate::nn::{Params, kind};
@@ -41,7 +43,7 @@ pub(super) struct ParamState {
 }
 
 impl Optimizer {
-    /// Creates an optimizer with the zero state at the start of training.
+    /// Creates an optimizer with the state at the start of training.
     ///
     /// # Errors
     /// A parameter that the spec's rules do not cover, or transformations that are not supported.
@@ -56,8 +58,10 @@ impl Optimizer {
             for (index, slot) in layout.slots.iter().enumerate() {
                 places.insert(def.path(param.name, slot.name), (param.name.to_string(), index));
             }
-            let zeros = |slot: &Slot| Tensor::zeros(sizes(&slot.shape), (kind(slot.dtype), device));
-            let arrays = layout.slots.iter().map(zeros).collect();
+            let array = |slot: &Slot| {
+                Tensor::full(sizes(&slot.shape), slot.initial, (kind(slot.dtype), device))
+            };
+            let arrays = layout.slots.iter().map(array).collect();
             states.insert(param.name.to_string(), ParamState { layout, arrays });
         }
         Ok(Self { def: def.clone(), states, places, count: 0 })
@@ -76,15 +80,15 @@ impl Optimizer {
         if let Some(unknown) = gradients.iter().find(|g| !self.states.contains_key(g.name)) {
             return Err(OptimError::UnknownParam { name: unknown.name.to_string() });
         }
-        let update = Update::new(&self.def, learning_rate, step, self.count)?;
+        let update = self.prepare(learning_rate, step)?;
         tch::no_grad(|| {
             let given = gradients.iter().map(|g| (g.name, (g.param.shallow_clone(), scratch(g))));
             let mut given: BTreeMap<&str, (Tensor, Tensor)> = given.collect();
             let states = self.states.iter_mut().filter_map(|(name, state)| {
                 let (param, grad) = given.remove(&name[..])?;
-                Some((param, grad, state))
+                Some(Updated { param, grad, state })
             });
-            update.apply(states.collect());
+            apply(&*update, states.collect());
         });
         self.count += 1;
         Ok(())
@@ -122,10 +126,14 @@ impl Optimizer {
             });
             return Ok(());
         }
-        let update = Update::new(&self.def, learning_rate, step, self.count)?;
+        let update = self.prepare(learning_rate, step)?;
         self.apply_in(backward, params, update, watch);
         self.count += 1;
         Ok(())
+    }
+
+    fn prepare(&self, learning_rate: f32, step: i64) -> Result<Box<dyn Prepared>, OptimError> {
+        self.def.spec().prepare(&Clock { learning_rate, step, count: self.count })
     }
 
     /// Returns the state under T5X's names below `param_states/`, sorted. The tensors are not

@@ -1,91 +1,105 @@
 //! One update of any optimizer.
 
+use std::fmt::Debug;
+
 use tch::Tensor;
 
+use super::chain::{Chain, Transformation};
+use super::error::OptimError;
 use super::norms::clip_global_norm;
-use super::optax::Transformation;
 use super::optimizer::ParamState;
-use super::spec::{OptimError, OptimizerDef};
-use super::{adafactor, adamw};
+use super::refused::Refused;
 use crate::nn::profiler::{Activity, part};
 
-/// The values that all parameters share in one update.
+/// The update that is prepared.
 #[derive(Debug)]
-pub(super) struct Update {
-    clips: Vec<Clipping>,
-    rule: Rule,
+pub(super) struct Clock {
+    /// The Trainer's learning rate.
+    pub(super) learning_rate: f32,
+    /// The number of the run's step.
+    pub(super) step: i64,
+    /// The number of updates of this optimizer before.
+    pub(super) count: i64,
+}
+
+/// An optimizer's steps on tensors.
+pub(super) trait Prepare {
+    /// Computes the values that all parameters share in one update.
+    fn prepare(&self, clock: &Clock) -> Result<Box<dyn Prepared>, OptimError>;
+}
+
+/// One update, with the values that all parameters share.
+pub(super) trait Prepared: Debug + Send {
+    /// Updates parameters and their states with their gradients, whose memory is consumed.
+    fn apply(&self, updated: Vec<Updated<'_>>);
+}
+
+/// A parameter with its gradient in float32 and its state.
+pub(super) struct Updated<'a> {
+    pub(super) param: Tensor,
+    pub(super) grad: Tensor,
+    pub(super) state: &'a mut ParamState,
+}
+
+/// Applies a prepared update, as a part of the step that the profiler measures.
+pub(super) fn apply(update: &dyn Prepared, updated: Vec<Updated<'_>>) {
+    let _part = part(Activity::Optimizer);
+    update.apply(updated);
 }
 
 /// A limit of gradients.
-#[derive(Debug)]
-enum Clipping {
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Clipping {
     Elements(f64),
     GlobalNorm(f64),
 }
 
-/// The conversion of gradients to updates.
-#[derive(Debug)]
-enum Rule {
-    Adafactor(adafactor::Update),
-    AdamW(adamw::Update),
+/// Returns an update that limits gradients first, in that order.
+pub(super) fn after_clips(clips: Vec<Clipping>, then: Box<dyn Prepared>) -> Box<dyn Prepared> {
+    if clips.is_empty() { then } else { Box::new(Clipped { clips, then }) }
 }
 
-impl Update {
-    /// Prepares update number `step` of a run, which follows `count` others of this optimizer.
-    pub(super) fn new(
-        def: &OptimizerDef,
-        learning_rate: f32,
-        step: i64,
-        count: i64,
-    ) -> Result<Self, OptimError> {
-        Ok(match def {
-            OptimizerDef::Adafactor(spec) => Self {
-                clips: spec.global_norm_threshold().map(Clipping::GlobalNorm).into_iter().collect(),
-                rule: Rule::Adafactor(adafactor::Update::new(spec, learning_rate, step)?),
-            },
-            OptimizerDef::AdamW(spec) => {
-                Self { clips: Vec::new(), rule: Rule::AdamW(adamw::Update::new(spec, count)?) }
-            }
-            OptimizerDef::Chain(chain) => Self {
-                clips: chain.transformations.iter().filter_map(Clipping::of).collect(),
-                rule: Rule::AdamW(adamw::Update::new(chain.adamw()?.adamw, count)?),
-            },
-        })
-    }
+#[derive(Debug)]
+struct Clipped {
+    clips: Vec<Clipping>,
+    then: Box<dyn Prepared>,
+}
 
-    /// Updates parameters and their states with their gradients, whose memory is consumed.
-    pub(super) fn apply(&self, updated: Vec<(Tensor, Tensor, &mut ParamState)>) {
-        let _part = part(Activity::Optimizer);
-        for clip in &self.clips {
-            match clip {
-                Clipping::Elements(limit) => {
-                    for (_, grad, _) in &updated {
-                        let _ = grad.shallow_clone().clamp_(-limit, *limit);
-                    }
-                }
-                Clipping::GlobalNorm(threshold) => {
-                    let grads = updated.iter().map(|(_, grad, _)| grad.shallow_clone());
-                    clip_global_norm(&grads.collect::<Vec<_>>(), *threshold);
-                }
-            }
-        }
-        match &self.rule {
-            Rule::Adafactor(rule) => {
-                updated
-                    .into_iter()
-                    .for_each(|(param, grad, state)| rule.apply(&param, grad, state));
-            }
-            Rule::AdamW(rule) => rule.apply(updated),
-        }
+impl Prepared for Clipped {
+    fn apply(&self, updated: Vec<Updated<'_>>) {
+        let grads: Vec<Tensor> = updated.iter().map(|given| given.grad.shallow_clone()).collect();
+        self.clips.iter().for_each(|clip| clip.apply(&grads));
+        self.then.apply(updated);
     }
 }
 
 impl Clipping {
-    fn of(transformation: &Transformation) -> Option<Self> {
-        match transformation {
-            Transformation::Clip(clip) => Some(Self::Elements(clip.max_delta)),
-            Transformation::ClipByGlobalNorm(clip) => Some(Self::GlobalNorm(clip.max_norm)),
-            Transformation::AdamW(_) => None,
+    fn apply(self, grads: &[Tensor]) {
+        match self {
+            Clipping::Elements(limit) => {
+                for grad in grads {
+                    let _ = grad.shallow_clone().clamp_(-limit, limit);
+                }
+            }
+            Clipping::GlobalNorm(threshold) => clip_global_norm(grads, threshold),
         }
+    }
+}
+
+impl Prepare for Chain {
+    fn prepare(&self, clock: &Clock) -> Result<Box<dyn Prepared>, OptimError> {
+        let clip = |transformation: &Transformation| match transformation {
+            Transformation::Clip(clip) => Some(Clipping::Elements(clip.max_delta)),
+            Transformation::ClipByGlobalNorm(clip) => Some(Clipping::GlobalNorm(clip.max_norm)),
+            Transformation::Rule(_) => None,
+        };
+        let clips = self.transformations.iter().filter_map(clip).collect();
+        Ok(after_clips(clips, self.rule()?.prepare(clock)?))
+    }
+}
+
+impl Prepare for Refused {
+    fn prepare(&self, _: &Clock) -> Result<Box<dyn Prepared>, OptimError> {
+        Err(self.error())
     }
 }

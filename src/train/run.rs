@@ -8,7 +8,6 @@ use tch::Device;
 use crate::checkpoint::SaveCheckpointConfig;
 use crate::data::{BatchIterator, DatasetOptions, DatasetState, TaskProvider, get_dataset};
 use crate::models::Batch;
-use crate::optim::OptimizerDef;
 use crate::storage::{Path, Takeover};
 use crate::telemetry::{self, Progress};
 
@@ -106,7 +105,7 @@ pub fn train(
         saved,
         monitor,
         evaluated: if resumed { Evaluated::read(&model_dir)? } else { None },
-        skips_nan_updates: skips_nan_updates(spec),
+        skips_nan_updates: spec.model.optimizer_def().skips_nan_updates(),
         actions,
         state,
         record,
@@ -129,14 +128,6 @@ pub fn train(
     let outcome = run.work(&periods, &mut logs);
     // Before MODEL_DIR is released.
     run.checkpoints.finish(outcome)
-}
-
-/// Whether the optimizer skips gradients that are not finite.
-fn skips_nan_updates(spec: &Train) -> bool {
-    match spec.model.optimizer_def() {
-        OptimizerDef::Adafactor(optimizer) => optimizer.skip_nan_updates,
-        OptimizerDef::AdamW(_) | OptimizerDef::Chain(_) => false,
-    }
 }
 
 fn training_batches(

@@ -9,5 +9,6 @@ mod fp8;
 mod kernels;
 mod loss;
 mod model;
+mod optax;
 mod products;
 mod remat;

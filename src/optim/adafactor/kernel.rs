@@ -10,10 +10,11 @@ use std::ffi::CStr;
 
 use tch::Tensor;
 
-use super::{Update, V, V_COL, V_ROW};
+use super::spec::Factored;
+use super::update::{Update, V, V_COL, V_ROW};
 use crate::nn::fused::kernels;
+use crate::optim::layout::StateLayout;
 use crate::optim::optimizer::ParamState;
-use crate::optim::spec::{Factored, StateLayout};
 
 /// The longest vector that one block of the device handles.
 const LONGEST_VECTOR: usize = 1 << 14;
@@ -82,7 +83,7 @@ impl Update {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::optim::spec::{Adafactor, ParamShape};
+    use crate::optim::{Adafactor, ParamShape, Rule as _};
     use tch::{Device, Kind};
 
     /// Computes the formulas of the kernel, one after the other, for the arguments of its call.
@@ -168,7 +169,7 @@ mod tests {
         tensors.extend(call.moments.iter().map(|&index| state.arrays[index].copy()));
         stand_in(&call, &tensors);
         let param = first.copy();
-        update.apply(&param, grad, &mut state);
+        update.apply_one(&param, grad, &mut state);
         let mut expected = vec![param];
         expected.extend(call.moments.iter().map(|&index| state.arrays[index].shallow_clone()));
         for (found, expected) in tensors[1..].iter().zip(&expected) {

@@ -5,30 +5,30 @@
 //! back to the host, which would stall a GPU's queue. On CUDA a kernel makes the usual updates
 //! (`kernel`).
 
-mod kernel;
-
 use tch::{Kind, Tensor};
 
-use super::norms::{as_dims, root_mean_square};
-use super::optimizer::ParamState;
-use super::spec::{Adafactor, Factored, OptimError};
+use super::spec::{Adafactor, Factored};
+use crate::optim::error::OptimError;
+use crate::optim::norms::{as_dims, root_mean_square};
+use crate::optim::optimizer::ParamState;
+use crate::optim::update::{Clipping, Clock, Prepare, Prepared, Updated, after_clips};
 
 /// Indices of the state's arrays, in the order of the layout's slots.
 const M: usize = 0;
-const V: usize = 1;
-const V_COL: usize = 2;
-const V_ROW: usize = 3;
+pub(super) const V: usize = 1;
+pub(super) const V_COL: usize = 2;
+pub(super) const V_ROW: usize = 3;
 
 /// The values that all parameters share in one update.
 #[derive(Debug)]
 pub(super) struct Update {
-    spec: Adafactor,
-    learning_rate: f64,
+    pub(super) spec: Adafactor,
+    pub(super) learning_rate: f64,
     /// Factor of the old second moment, T5X's beta2.
-    decay: f64,
+    pub(super) decay: f64,
     /// Factor of the squared gradient.
-    mixing: f64,
-    weight_decay: Option<f64>,
+    pub(super) mixing: f64,
+    pub(super) weight_decay: Option<f64>,
 }
 
 impl Update {
@@ -60,7 +60,7 @@ impl Update {
     }
 
     /// Updates one parameter and its state. Consumes the gradient's memory.
-    pub(super) fn apply(&self, param: &Tensor, grad: Tensor, state: &mut ParamState) {
+    pub(super) fn apply_one(&self, param: &Tensor, grad: Tensor, state: &mut ParamState) {
         if self.apply_by_kernel(param, &grad, state) {
             return;
         }
@@ -153,6 +153,22 @@ impl Update {
             None => {
                 let _ = param.addcmul_(update, &scale.neg());
             }
+        }
+    }
+}
+
+impl Prepare for Adafactor {
+    fn prepare(&self, clock: &Clock) -> Result<Box<dyn Prepared>, OptimError> {
+        let clips = self.global_norm_threshold().map(Clipping::GlobalNorm).into_iter().collect();
+        let update = Update::new(self, clock.learning_rate, clock.step)?;
+        Ok(after_clips(clips, Box::new(update)))
+    }
+}
+
+impl Prepared for Update {
+    fn apply(&self, updated: Vec<Updated<'_>>) {
+        for Updated { param, grad, state } in updated {
+            self.apply_one(&param, grad, state);
         }
     }
 }

@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 
 use crate::gin::{Configurable, Evaluator, FromGin, Registry, Reported, Value, ValueKind, choose};
 
-use super::spec::{Factored, OptimError, ParamShape};
+use super::spec::Factored;
+use crate::optim::error::OptimError;
+use crate::optim::layout::ParamShape;
 
 /// The use of a dimension by the second moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,8 +165,8 @@ fn by_size(shape: &[usize], min_dim_size: usize) -> Option<Factored> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::spec::Adafactor;
     use super::*;
+    use crate::optim::{Adafactor, Rule as _};
 
     fn standard() -> Adafactor {
         let rules = FactorRules::Standard(StandardLogicalFactorRules);

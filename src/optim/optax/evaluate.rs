@@ -1,0 +1,148 @@
+//! Optax's formulas on tensors, in float32 up to rounding.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tch::{Kind, Tensor};
+
+use super::expr::{Binary, Expr, Node, Unary};
+use super::{Changes, FusedNumbers, OptaxRule};
+use crate::nn::bridge::{FusedAdamW, fused_adamw};
+use crate::optim::error::OptimError;
+use crate::optim::norms::norm;
+use crate::optim::optimizer::ParamState;
+use crate::optim::update::{Clock, Prepare, Prepared, Updated};
+
+impl Prepare for OptaxRule {
+    fn prepare(&self, clock: &Clock) -> Result<Box<dyn Prepared>, OptimError> {
+        let turn = self.turn(clock.count)?;
+        Ok(match self.fused() {
+            Some(FusedNumbers { b1, b2, eps, weight_decay }) => {
+                let learning_rate = turn.learning_rate;
+                let factors = FusedAdamW { learning_rate, b1, b2, eps, weight_decay };
+                Box::new(Fused { factors, number: turn.number() })
+            }
+            None => Box::new(self.changes(clock.count)?),
+        })
+    }
+}
+
+/// An update by libtorch's kernel for Adam.
+#[derive(Debug)]
+struct Fused {
+    factors: FusedAdamW,
+    /// The number of this update, from 1.
+    number: i64,
+}
+
+impl Prepared for Fused {
+    /// Updates with one kernel for as many tensors as fit into its arguments.
+    fn apply(&self, updated: Vec<Updated<'_>>) {
+        let Some(first) = updated.first() else { return };
+        let number = Tensor::full([], self.number as f64, (Kind::Float, first.param.device()));
+        let (mut params, mut grads) = (Vec::new(), Vec::new());
+        let (mut means, mut squares) = (Vec::new(), Vec::new());
+        for Updated { param, grad, state } in updated {
+            let [mean, square] = &state.arrays[..] else { panic!("Adam keeps two arrays") };
+            means.push(mean.shallow_clone());
+            squares.push(square.shallow_clone());
+            params.push(param);
+            grads.push(grad);
+        }
+        fused_adamw(&self.factors, [&params, &grads, &means, &squares], &number);
+    }
+}
+
+impl Prepared for Changes {
+    fn apply(&self, updated: Vec<Updated<'_>>) {
+        for Updated { mut param, grad, state } in updated {
+            let mut values = Values { param: &param, grad, state, computed: HashMap::new() };
+            let step = values.of(&self.step);
+            let new: Vec<Tensor> = self.state.iter().map(|formula| values.of(formula)).collect();
+            for (array, new) in state.arrays.iter_mut().zip(&new) {
+                array.copy_(new);
+            }
+            let _ = param.g_add_(&step);
+        }
+    }
+}
+
+/// The values of formulas for one parameter.
+struct Values<'a> {
+    param: &'a Tensor,
+    grad: Tensor,
+    state: &'a ParamState,
+    /// Values by the address of their formula, so that shared parts are computed once.
+    computed: HashMap<*const Node, Tensor>,
+}
+
+impl Values<'_> {
+    fn of(&mut self, formula: &Expr) -> Tensor {
+        let address = Arc::as_ptr(&formula.0);
+        if let Some(value) = self.computed.get(&address) {
+            return value.shallow_clone();
+        }
+        let value = self.compute(&formula.0);
+        // A formula that nobody shares is not needed again.
+        if Arc::strong_count(&formula.0) > 1 {
+            self.computed.insert(address, value.shallow_clone());
+        }
+        value
+    }
+
+    fn compute(&mut self, node: &Node) -> Tensor {
+        match node {
+            Node::Gradient => self.grad.shallow_clone(),
+            Node::Param => self.param.shallow_clone(),
+            Node::Slot(index) => self.state.arrays[*index].to_kind(Kind::Float),
+            Node::Scaled(index, factor) => scaled(&self.state.arrays[*index], *factor),
+            Node::Number(number) => Tensor::full([], *number, (Kind::Float, self.param.device())),
+            Node::Unary(operation, of) => unary(*operation, &self.of(of)),
+            Node::Binary(operation, left, right) => {
+                let left = self.of(left);
+                match &*right.0 {
+                    Node::Number(number) => with_number(*operation, &left, *number),
+                    _ => binary(*operation, &left, &self.of(right)),
+                }
+            }
+            Node::IfPositive { condition, then, otherwise } => {
+                let otherwise = Tensor::full([], *otherwise, (Kind::Float, self.param.device()));
+                self.of(then).where_self(&self.of(condition).gt(0.0), &otherwise)
+            }
+        }
+    }
+}
+
+/// Returns the array times the number, both rounded to the array's storage format.
+fn scaled(array: &Tensor, factor: f64) -> Tensor {
+    let factor = Tensor::from(factor).to_kind(array.kind()).double_value(&[]);
+    (array.to_kind(Kind::Float) * factor).to_kind(array.kind()).to_kind(Kind::Float)
+}
+
+fn unary(operation: Unary, of: &Tensor) -> Tensor {
+    match operation {
+        Unary::Square => of.square(),
+        Unary::Sqrt => of.sqrt(),
+        Unary::Sign => of.sign(),
+        Unary::Norm => norm(of),
+        Unary::AtLeast(least) => of.clamp_min(least),
+    }
+}
+
+fn binary(operation: Binary, left: &Tensor, right: &Tensor) -> Tensor {
+    match operation {
+        Binary::Add => left + right,
+        Binary::Sub => left - right,
+        Binary::Mul => left * right,
+        Binary::Div => left / right,
+    }
+}
+
+fn with_number(operation: Binary, left: &Tensor, right: f64) -> Tensor {
+    match operation {
+        Binary::Add => left + right,
+        Binary::Sub => left - right,
+        Binary::Mul => left * right,
+        Binary::Div => left / right,
+    }
+}

@@ -1,0 +1,63 @@
+//! Values that gin gives to several optimizers of optax's.
+
+use crate::gin::{Evaluator, FromGin, Registry, Reported, Value, ValueKind};
+use crate::optim::error::OptimError;
+use crate::schedule::Schedule;
+
+/// Optax's choice of parameters, which is not supported here.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Mask {}
+
+/// A learning rate in the forms that optax accepts.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LearningRate {
+    /// The same for all updates.
+    Constant(f64),
+    /// A function of the number of updates made before.
+    Schedule(Schedule),
+}
+
+impl LearningRate {
+    /// Returns the learning rate of the update that follows `count` others.
+    ///
+    /// # Errors
+    /// A schedule that has no value.
+    pub(super) fn at(&self, count: i64) -> Result<f64, OptimError> {
+        match self {
+            LearningRate::Constant(rate) => Ok(*rate),
+            LearningRate::Schedule(schedule) => {
+                let schedule = schedule.build();
+                let schedule = schedule.map_err(|error| OptimError::Schedule(error.to_string()))?;
+                Ok(f64::from(schedule.at(count)))
+            }
+        }
+    }
+}
+
+impl FromGin for LearningRate {
+    fn expected() -> String {
+        format!("a number or {}", Schedule::expected())
+    }
+
+    fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
+        match &value.kind {
+            ValueKind::Reference(_) => cx.read(value).map(Self::Schedule),
+            ValueKind::Int(_) | ValueKind::Float(_) => cx.read(value).map(Self::Constant),
+            _ => Err(cx.mismatch(value, &Self::expected())),
+        }
+    }
+
+    fn register(registry: &mut Registry) {
+        Schedule::register(registry);
+    }
+}
+
+impl FromGin for Mask {
+    fn expected() -> String {
+        "no choice of parameters".to_string()
+    }
+
+    fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
+        Err(cx.mismatch(value, "None: weight decay reaches all parameters"))
+    }
+}

@@ -1,0 +1,109 @@
+"""Writes optax.json: what optax makes of a few steps, for optax.rs.
+
+Run as `python optax.py > optax.json` (optax 0.2.8, jax 0.10.2, flax 0.12.8, CPU, float32, op by op).
+State has the names that T5X's `OptaxWrapper.state_dict` gives it: flax's state dict without its empty
+parts. Parameters and gradients come from the integer hash of adamw.py; `still` starts at zero. Of each
+array up to about 8 elements are kept, evenly spaced, with its root mean square.
+"""
+
+import sys
+
+# This folder has a file of the package's name.
+sys.path.pop(0)
+
+import json
+import os
+
+os.environ["JAX_PLATFORMS"] = "cpu"
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import serialization, traverse_util
+
+SHAPES = {"kernel": [2, 3], "scale": [4], "scalar": [], "still": [2]}
+COSINE = {"init_value": 0.001, "peak_value": 0.02, "warmup_steps": 2, "decay_steps": 6, "end_value": 0.004}
+# An optimizer, whether a clip of the gradients' norm comes first, and its settings.
+CASES = [
+    ["adam", False, {"learning_rate": 0.01}],
+    ["adam", True, {"learning_rate": COSINE, "b1": 0.5, "nesterov": True, "eps_root": 1e-4}],
+    ["adam", False, {"learning_rate": 0.01, "mu_dtype": "bfloat16"}],
+    ["lion", False, {"learning_rate": 0.001}],
+    ["lion", True, {"learning_rate": COSINE, "b1": 0.8, "weight_decay": 0.1}],
+    ["lion", False, {"learning_rate": 0.001, "mu_dtype": "bfloat16"}],
+    ["sgd", False, {"learning_rate": 0.01}],
+    ["sgd", True, {"learning_rate": COSINE, "momentum": 0.9}],
+    ["sgd", False, {"learning_rate": 0.01, "momentum": 0.8, "nesterov": True}],
+    ["sgd", False, {"learning_rate": 0.01, "momentum": 0.9, "accumulator_dtype": "bfloat16"}],
+    ["adagrad", False, {"learning_rate": 0.1}],
+    ["adagrad", True, {"learning_rate": COSINE, "initial_accumulator_value": 0.0, "eps": 1e-3}],
+    ["rmsprop", False, {"learning_rate": 0.01}],
+    ["rmsprop", False, {"learning_rate": 0.01, "eps_in_sqrt": False, "eps": 1e-3, "initial_scale": 0.5}],
+    ["rmsprop", False, {"learning_rate": 0.01, "centered": True, "eps": 1e-3, "momentum": 0.9, "nesterov": True}],
+    ["rmsprop", True, {"learning_rate": COSINE, "momentum": 0.5, "bias_correction": True}],
+    ["lamb", False, {"learning_rate": 0.01}],
+    ["lamb", True, {"learning_rate": COSINE, "weight_decay": 0.1, "eps_root": 1e-4}],
+    ["lars", False, {"learning_rate": 0.5}],
+    ["lars", False, {"learning_rate": COSINE, "weight_decay": 0.1, "eps": 0.1, "nesterov": True}],
+    ["lars", True, {"learning_rate": 0.1, "weight_decay_mask": False, "trust_ratio_mask": False, "weight_decay": 1.0}],
+    ["adabelief", False, {"learning_rate": 0.01}],
+    ["adabelief", True, {"learning_rate": COSINE, "nesterov": True, "eps": 1e-3}],
+    ["radam", False, {"learning_rate": 0.01}],
+    ["radam", True, {"learning_rate": COSINE, "b2": 0.9, "threshold": 4.5}],
+    ["radam", False, {"learning_rate": 0.01, "b2": 0.8, "nesterov": True, "eps_root": 1e-4}],
+    ["yogi", False, {"learning_rate": 0.01}],
+    ["yogi", True, {"learning_rate": COSINE, "b1": 0.5, "b2": 0.9}],
+    ["fromage", False, {"learning_rate": 0.01}],
+    ["fromage", True, {"learning_rate": COSINE, "min_norm": 0.5}],
+]
+GRADIENT_SCALES = [1.0, 10.0, 0.1, 3.0, 0.0]
+
+
+def noise(shape, seed):
+    """Uniform in [-0.5, 0.5), exact in float32."""
+    index = np.arange(int(np.prod(shape)), dtype=np.uint32) + np.uint32(seed * 1_000_003)
+    with np.errstate(over="ignore"):
+        index = (index ^ (index >> np.uint32(16))) * np.uint32(0x7FEB352D)
+        index = (index ^ (index >> np.uint32(15))) * np.uint32(0x846CA68B)
+        index = index ^ (index >> np.uint32(16))
+    unit = (index >> np.uint32(8)).astype(np.float32) / np.float32(1 << 24) - np.float32(0.5)
+    return unit.reshape(shape)
+
+
+def short(x):
+    return float(f"{float(x):.7g}")
+
+
+def sample(array):
+    flat = np.asarray(array).astype(np.float32).reshape(-1)
+    stride = max(1, len(flat) // 8)
+    rms = float(np.sqrt(np.mean(flat.astype(np.float64) ** 2)))
+    return {"shape": list(np.shape(array)), "rms": short(rms), "values": [short(x) for x in flat[::stride]]}
+
+
+def run(name, clipped, settings):
+    rate = settings["learning_rate"]
+    rate = optax.warmup_cosine_decay_schedule(**rate) if isinstance(rate, dict) else rate
+    optimizer = getattr(optax, name)(**settings | {"learning_rate": rate})
+    if clipped:
+        optimizer = optax.chain(optax.clip_by_global_norm(0.5), optimizer)
+    weights = {n: jnp.asarray(noise(s, i) * (n != "still")) for i, (n, s) in enumerate(SHAPES.items())}
+    state = optimizer.init(weights)
+    steps = []
+    for step, scale in enumerate(GRADIENT_SCALES):
+        shapes = enumerate(SHAPES.items())
+        grads = {n: jnp.asarray(noise(s, 100 * (step + 1) + i) * np.float32(scale)) for i, (n, s) in shapes}
+        updates, state = optimizer.update(grads, state, weights)
+        weights = optax.apply_updates(weights, updates)
+        tree = traverse_util.flatten_dict(serialization.to_state_dict(state), sep="/")
+        arrays = {name: sample(array) for name, array in tree.items() if not name.endswith("count")}
+        counts = {name: int(count) for name, count in tree.items() if name.endswith("count")}
+        steps.append({"arrays": arrays | {name: sample(w) for name, w in weights.items()}, "counts": counts})
+    return steps
+
+
+def main():
+    cases = [{"optimizer": n, "clipped": c, "settings": s, "steps": run(n, c, s)} for n, c, s in CASES]
+    print(json.dumps({"shapes": SHAPES, "gradient_scales": GRADIENT_SCALES, "cases": cases}).replace(" ", ""))
+
+
+main()
