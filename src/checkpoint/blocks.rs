@@ -9,10 +9,10 @@ use super::zarr::{self, choose_chunks};
 pub(super) const BLOCK_BYTES: usize = 64 << 20;
 
 /// The ranges of a part of an array, one for each dimension.
-pub(super) type Part = Vec<Range<usize>>;
+pub(super) type Region = Vec<Range<usize>>;
 
 /// Parts that cover an array: the chunks into which T5X would cut it, unless these are tiny.
-pub(super) fn blocks(array: ArrayInfo<'_>) -> Vec<Part> {
+pub(super) fn blocks(array: ArrayInfo<'_>) -> Vec<Region> {
     let (shape, size) = (array.shape, array.dtype.size());
     let chunks = choose_chunks(shape, size);
     let is_tiny = num_elements(&chunks) * size < BLOCK_BYTES / 4;
@@ -24,7 +24,7 @@ pub(super) fn blocks(array: ArrayInfo<'_>) -> Vec<Part> {
 
 /// Parts that cover an array in C order: their bytes, one part after the other, are the array's
 /// bytes.
-pub(super) fn slabs(array: ArrayInfo<'_>) -> Vec<Part> {
+pub(super) fn slabs(array: ArrayInfo<'_>) -> Vec<Region> {
     let (shape, size) = (array.shape, array.dtype.size());
     let row_bytes = |axis: usize| num_elements(&shape[axis + 1..]) * size;
     let Some(axis) = (0..shape.len()).find(|axis| row_bytes(*axis) <= BLOCK_BYTES) else {
@@ -41,7 +41,7 @@ pub(super) fn slabs(array: ArrayInfo<'_>) -> Vec<Part> {
 }
 
 /// Parts that cover a matrix column by column: rows of the transposed matrix.
-pub(super) fn columns(array: ArrayInfo<'_>) -> Vec<Part> {
+pub(super) fn columns(array: ArrayInfo<'_>) -> Vec<Region> {
     let [height, width] = *array.shape else { panic!("only matrices are transposed") };
     let step = rows(width, height * array.dtype.size());
     zarr::parts(array.shape, &[height.max(1), step])
@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn a_small_array_is_one_block() {
         for shape in [&[][..], &[5], &[3, 4]] {
-            let whole: Part = shape.iter().map(|size| 0..*size).collect();
+            let whole: Region = shape.iter().map(|size| 0..*size).collect();
             assert_eq!(blocks(info(shape)), std::slice::from_ref(&whole));
             assert_eq!(slabs(info(shape)), [whole]);
         }
@@ -78,7 +78,7 @@ mod tests {
         // The last array has a prime number of rows, which T5X would write one by one.
         for shape in [&[250_112, 1024][..], &[3, 5_000, 3_000], &[1_000_003, 300]] {
             for parts in [blocks(info(shape)), slabs(info(shape))] {
-                let elements = |part: &Part| part.iter().map(Range::len).product::<usize>();
+                let elements = |part: &Region| part.iter().map(Range::len).product::<usize>();
                 assert_eq!(parts.iter().map(elements).sum::<usize>(), num_elements(shape));
                 assert!(parts.iter().all(|part| elements(part) * 4 <= BLOCK_BYTES));
                 assert!(parts.len() < 40, "{shape:?}: {}", parts.len());

@@ -19,12 +19,12 @@ struct Copied {
     name: String,
     array: Array,
     /// `None` for an array that every process holds as a whole.
-    part: Option<Part>,
+    part: Option<ShardPosition>,
 }
 
 /// Position of a part in its array; see [`Shard`].
 #[derive(Debug)]
-struct Part {
+struct ShardPosition {
     shape: Vec<usize>,
     start: Vec<usize>,
     holders: Vec<usize>,
@@ -35,7 +35,7 @@ impl Copied {
         let array = self.array.view();
         let shard = match &self.part {
             None => Shard::whole(array, writer.ranks()),
-            Some(Part { shape, start, holders }) => {
+            Some(ShardPosition { shape, start, holders }) => {
                 let (shape, start) = (shape.clone(), start.clone());
                 Shard { shape, start, holders: holders.clone(), array }
             }
@@ -63,10 +63,10 @@ impl Snapshot {
     /// Copies the part of an array that this process holds.
     pub fn shard(&mut self, name: &str, shard: Shard<'_>) {
         let Shard { shape, start, holders, array } = shard;
-        self.copy(name, array, Some(Part { shape, start, holders }));
+        self.copy(name, array, Some(ShardPosition { shape, start, holders }));
     }
 
-    fn copy(&mut self, name: &str, array: ArrayView<'_>, part: Option<Part>) {
+    fn copy(&mut self, name: &str, array: ArrayView<'_>, part: Option<ShardPosition>) {
         let is_same = |old: &Copied| {
             let Copied { name: old_name, array: Array { dtype, shape, .. }, .. } = old;
             old_name == name && (*dtype, &shape[..]) == (array.dtype, array.shape)

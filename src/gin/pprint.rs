@@ -12,14 +12,14 @@ use super::value::{Value, ValueKind};
 /// The value as Python prints it within `width` columns. Dicts print sorted by key.
 pub fn pformat(value: &Value, width: usize) -> String {
     let mut printer = Printer { width, out: String::new() };
-    let place = Place { indent: 0, allowance: 0, level: 0 };
+    let place = PrintPosition { indent: 0, allowance: 0, level: 0 };
     printer.format(&sorted(value), place);
     printer.out
 }
 
 /// The position of a value in the layout.
 #[derive(Clone, Copy)]
-struct Place {
+struct PrintPosition {
     /// The column in which the value starts.
     indent: usize,
     /// The number of columns that the following text takes.
@@ -34,13 +34,13 @@ struct Printer {
 }
 
 impl Printer {
-    fn format(&mut self, value: &Value, place: Place) {
+    fn format(&mut self, value: &Value, place: PrintPosition) {
         let repr = value.to_string();
         if repr.chars().count() + place.indent + place.allowance <= self.width {
             return self.out.push_str(&repr);
         }
-        let Place { indent, allowance, level } = place;
-        let inside = |closer: usize| Place {
+        let PrintPosition { indent, allowance, level } = place;
+        let inside = |closer: usize| PrintPosition {
             indent: indent + 1,
             allowance: allowance + closer,
             level: level + 1,
@@ -56,11 +56,14 @@ impl Printer {
         }
     }
 
-    fn items(&mut self, open: &str, items: &[Value], close: &str, place: Place) {
+    fn items(&mut self, open: &str, items: &[Value], close: &str, place: PrintPosition) {
         self.out.push_str(open);
         for (i, item) in items.iter().enumerate() {
             let last = i + 1 == items.len();
-            self.format(item, Place { allowance: if last { place.allowance } else { 1 }, ..place });
+            self.format(
+                item,
+                PrintPosition { allowance: if last { place.allowance } else { 1 }, ..place },
+            );
             if !last {
                 self.out.push(',');
                 self.new_line(place.indent);
@@ -69,7 +72,7 @@ impl Printer {
         self.out.push_str(close);
     }
 
-    fn entries(&mut self, entries: &[(Value, Value)], place: Place) {
+    fn entries(&mut self, entries: &[(Value, Value)], place: PrintPosition) {
         self.out.push('{');
         for (i, (key, value)) in entries.iter().enumerate() {
             let last = i + 1 == entries.len();
@@ -78,7 +81,7 @@ impl Printer {
             self.out.push_str(": ");
             let indent = place.indent + key.chars().count() + 2;
             let allowance = if last { place.allowance } else { 1 };
-            self.format(value, Place { indent, allowance, ..place });
+            self.format(value, PrintPosition { indent, allowance, ..place });
             if !last {
                 self.out.push(',');
                 self.new_line(place.indent);
@@ -87,7 +90,7 @@ impl Printer {
         self.out.push('}');
     }
 
-    fn string(&mut self, text: &str, place: Place) {
+    fn string(&mut self, text: &str, place: PrintPosition) {
         // Only outside containers do the pieces need parentheses to be one value.
         let parens = usize::from(place.level == 0);
         let (indent, allowance) = (place.indent + parens, place.allowance + parens);
@@ -112,7 +115,7 @@ impl Printer {
         self.chunks(&chunks, indent, parens == 1);
     }
 
-    fn bytes(&mut self, bytes: &[u8], place: Place) {
+    fn bytes(&mut self, bytes: &[u8], place: PrintPosition) {
         let parens = usize::from(place.level == 0);
         let (indent, allowance) = (place.indent + parens, place.allowance + parens);
         let room = self.width.saturating_sub(indent);

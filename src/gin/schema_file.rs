@@ -14,14 +14,14 @@ use super::value::Value;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    configurables: Vec<Entry>,
+    configurables: Vec<SchemaEntry>,
     #[serde(default)]
     constants: BTreeMap<String, Json>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+struct SchemaEntry {
     selector: String,
     /// Further dotted names that Python has for it.
     #[serde(default)]
@@ -100,7 +100,7 @@ pub fn registry_of<'a>(
     Ok(registry)
 }
 
-fn schema(entry: Entry) -> Result<Schema, String> {
+fn schema(entry: SchemaEntry) -> Result<Schema, String> {
     if entry.allowlist.is_some() && entry.denylist.is_some() {
         return Err("an allowlist and a denylist exclude each other".to_string());
     }

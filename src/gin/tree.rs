@@ -25,7 +25,12 @@ pub fn tree(
     root: &'static Schema,
 ) -> BTreeMap<String, String> {
     let mut grower = Grower { config, registry, lines: BTreeMap::new(), steps: 0 };
-    grower.call(root, &[], &CallSite::default(), Place { path: root.short_name(), depth: 0 });
+    grower.call(
+        root,
+        &[],
+        &CallSite::default(),
+        TreePosition { path: root.short_name(), depth: 0 },
+    );
     grower.lines
 }
 
@@ -37,7 +42,7 @@ struct Grower<'a> {
 }
 
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct TreePosition<'a> {
     path: &'a str,
     depth: usize,
 }
@@ -51,7 +56,13 @@ struct Context<'a> {
 }
 
 impl Grower<'_> {
-    fn call(&mut self, schema: &'static Schema, scope: &[String], site: &CallSite, at: Place<'_>) {
+    fn call(
+        &mut self,
+        schema: &'static Schema,
+        scope: &[String],
+        site: &CallSite,
+        at: TreePosition<'_>,
+    ) {
         if at.depth >= MAX_DEPTH || !self.may_go_on() {
             return;
         }
@@ -61,23 +72,28 @@ impl Grower<'_> {
             let path = format!("{}.{argument}", at.path);
             let site = schema.param(&argument).and_then(|param| param.call.as_ref());
             let context = Context { scope, consumer: scope, site };
-            self.value(&value, context, Place { path: &path, depth: at.depth + 1 });
+            self.value(&value, context, TreePosition { path: &path, depth: at.depth + 1 });
         }
         for call in &schema.calls {
             let Some(target) = self.registry.get(&call.target) else { continue };
             let path = format!("{}.{}", at.path, target.short_name());
             let scope = call.site.scope_from(scope);
-            self.call(target, &scope, &call.site, Place { path: &path, depth: at.depth + 1 });
+            self.call(
+                target,
+                &scope,
+                &call.site,
+                TreePosition { path: &path, depth: at.depth + 1 },
+            );
         }
     }
 
-    fn value(&mut self, value: &Value, cx: Context<'_>, at: Place<'_>) {
+    fn value(&mut self, value: &Value, cx: Context<'_>, at: TreePosition<'_>) {
         if at.depth >= MAX_DEPTH || !self.may_go_on() {
             return;
         }
         let mut item = |name: String, item: &Value| {
             let path = format!("{}{name}", at.path);
-            self.value(item, cx, Place { path: &path, depth: at.depth + 1 });
+            self.value(item, cx, TreePosition { path: &path, depth: at.depth + 1 });
         };
         match &value.kind {
             ValueKind::List(items) | ValueKind::Tuple(items) if holds_references(value) => {
@@ -92,7 +108,7 @@ impl Grower<'_> {
                 match self.config.macro_value(&path).cloned() {
                     Some(value) => {
                         let scope = scope_components(&path);
-                        let place = Place { depth: at.depth + 1, ..at };
+                        let place = TreePosition { depth: at.depth + 1, ..at };
                         self.value(&value, Context { scope: &scope, ..cx }, place);
                     }
                     None => self.line(at, value.to_string()),
@@ -107,10 +123,10 @@ impl Grower<'_> {
         }
     }
 
-    fn reference(&mut self, reference: &Reference, cx: Context<'_>, at: Place<'_>) {
+    fn reference(&mut self, reference: &Reference, cx: Context<'_>, at: TreePosition<'_>) {
         let Some(schema) = self.registry.get(&reference.target) else { return };
         self.line(at, format!("@{}{}", schema.name, if reference.called { "()" } else { "" }));
-        let place = Place { depth: at.depth + 1, ..at };
+        let place = TreePosition { depth: at.depth + 1, ..at };
         let own = &reference.scope[..];
         match (reference.called, cx.site) {
             (true, _) => {
@@ -131,7 +147,7 @@ impl Grower<'_> {
         self.steps <= MAX_STEPS
     }
 
-    fn line(&mut self, at: Place<'_>, text: String) {
+    fn line(&mut self, at: TreePosition<'_>, text: String) {
         self.lines.insert(at.path.to_string(), text);
     }
 

@@ -23,12 +23,12 @@ const MAX_LAYERS: usize = 10_000;
 #[derive(Debug)]
 pub(super) struct Unstacked<'a> {
     from: &'a dyn Stored,
-    arrays: BTreeMap<String, Part>,
+    arrays: BTreeMap<String, ArrayOrLayer>,
 }
 
 /// An array, or one layer of an array.
 #[derive(Debug)]
-struct Part {
+struct ArrayOrLayer {
     source: String,
     dtype: DType,
     shape: Vec<usize>,
@@ -41,7 +41,8 @@ impl<'a> Unstacked<'a> {
     pub(super) fn new(from: &'a dyn Stored) -> Self {
         let mut arrays = BTreeMap::new();
         for ArrayInfo { name, dtype, shape } in from.leaves() {
-            let part = |layer, shape| Part { source: name.to_string(), dtype, shape, layer };
+            let part =
+                |layer, shape| ArrayOrLayer { source: name.to_string(), dtype, shape, layer };
             let stack = stacked(name).zip(shape.get(LAYERS).filter(|count| **count <= MAX_LAYERS));
             let Some(((stack, rest), count)) = stack else {
                 arrays.insert(name.to_string(), part(None, shape.to_vec()));
@@ -57,7 +58,7 @@ impl<'a> Unstacked<'a> {
         Self { from, arrays }
     }
 
-    fn part(&self, name: &str) -> Result<&Part, CheckpointError> {
+    fn part(&self, name: &str) -> Result<&ArrayOrLayer, CheckpointError> {
         self.arrays.get(name).ok_or_else(|| self.no_array(name))
     }
 }
@@ -100,7 +101,7 @@ impl Stored for Unstacked<'_> {
 
     fn leaves(&self) -> Vec<ArrayInfo<'_>> {
         let mut leaves = Vec::with_capacity(self.arrays.len());
-        for (name, Part { dtype, shape, .. }) in &self.arrays {
+        for (name, ArrayOrLayer { dtype, shape, .. }) in &self.arrays {
             leaves.push(ArrayInfo { name, dtype: *dtype, shape });
         }
         leaves
@@ -116,7 +117,7 @@ impl Stored for Unstacked<'_> {
     }
 
     fn read_part(&self, name: &str, part: &[Range<usize>]) -> Result<Array, CheckpointError> {
-        let Part { source, layer, .. } = self.part(name)?;
+        let ArrayOrLayer { source, layer, .. } = self.part(name)?;
         let Some((layer, inner)) = layer else { return self.from.read_part(source, part) };
         let mut wanted = part.to_vec();
         // The range to keep of the elements read: heads are read completely.

@@ -26,10 +26,10 @@ const ELSEWHERE: u32 = u32::MAX;
 /// An archive that is being written.
 pub(super) struct ZipWriter {
     out: TensorFile,
-    entries: Vec<Entry>,
+    entries: Vec<ZipMember>,
 }
 
-struct Entry {
+struct ZipMember {
     name: String,
     crc: u32,
     size: u64,
@@ -62,7 +62,7 @@ impl ZipWriter {
             _ => descriptor.extend([size.to_le_bytes(); 2].concat()),
         }
         self.out.write_all(&descriptor)?;
-        self.entries.push(Entry { name: name.to_string(), crc, size, offset });
+        self.entries.push(ZipMember { name: name.to_string(), crc, size, offset });
         Ok(())
     }
 
@@ -128,7 +128,7 @@ fn lengths(name: &str, extra: &[u8]) -> [u8; 4] {
     [a, b, c, d]
 }
 
-fn directory_entry(entry: &Entry) -> Vec<u8> {
+fn directory_entry(entry: &ZipMember) -> Vec<u8> {
     let mut large = Vec::new();
     if entry.size >= ELSEWHERE.into() {
         large.extend([entry.size.to_le_bytes(); 2].concat());

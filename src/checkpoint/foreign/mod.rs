@@ -21,7 +21,7 @@ use super::blocks::BLOCK_BYTES;
 use super::error::CheckpointError;
 use super::format::Format;
 use super::names::hugging_face::Dialect;
-use super::names::{Axes, Entry, Origin};
+use super::names::{Axes, Origin, T5xArray};
 use super::raw::RawInfos;
 use super::stored::{STEP, Stored};
 use super::transpose::transpose;
@@ -34,7 +34,7 @@ pub use tensorflow::index_of;
 #[cfg(test)]
 pub(super) use tensorflow::read_table;
 pub(super) use tensorflow::{
-    Dim, Entry as BundleEntry, FOOTER, Header, MAGIC, STATE_FILE, Shape, Version, masked_crc32c,
+    BundleEntry, Dim, FOOTER, Header, MAGIC, STATE_FILE, Shape, Version, masked_crc32c,
     open_tensorflow, type_number,
 };
 pub(super) use torch::open_torch;
@@ -72,7 +72,7 @@ pub(super) struct Foreign {
     path: Path,
     format: Format,
     raw: Box<dyn RawTensors>,
-    entries: BTreeMap<String, Entry>,
+    entries: BTreeMap<String, T5xArray>,
 }
 
 impl Foreign {
@@ -80,12 +80,12 @@ impl Foreign {
         path: &Path,
         format: Format,
         raw: Box<dyn RawTensors>,
-        entries: BTreeMap<String, Entry>,
+        entries: BTreeMap<String, T5xArray>,
     ) -> Self {
         Self { path: path.clone(), format, raw, entries }
     }
 
-    fn entry(&self, name: &str) -> Result<&Entry, CheckpointError> {
+    fn entry(&self, name: &str) -> Result<&T5xArray, CheckpointError> {
         self.entries.get(name).ok_or_else(|| self.no_array(name))
     }
 
@@ -147,7 +147,7 @@ impl Stored for Foreign {
 
     fn leaves(&self) -> Vec<ArrayInfo<'_>> {
         let mut leaves = Vec::with_capacity(self.entries.len());
-        for (name, Entry { dtype, shape, .. }) in &self.entries {
+        for (name, T5xArray { dtype, shape, .. }) in &self.entries {
             leaves.push(ArrayInfo { name, dtype: *dtype, shape });
         }
         leaves

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Axes, Entry, Origin, take_number};
+use super::{Axes, Origin, T5xArray, take_number};
 use crate::array::DType;
 use crate::raw::RawInfos;
 use crate::stored::STEP;
@@ -89,7 +89,7 @@ const STACKS: [Stack; 3] = [
 
 /// Returns the T5X arrays for the variables. Variables that do not belong to a T5 keep their names
 /// below `target/`.
-pub(crate) fn entries(tensors: &RawInfos) -> BTreeMap<String, Entry> {
+pub(crate) fn entries(tensors: &RawInfos) -> BTreeMap<String, T5xArray> {
     let mut entries = BTreeMap::new();
     let per_layer = tensors
         .keys()
@@ -97,7 +97,7 @@ pub(crate) fn entries(tensors: &RawInfos) -> BTreeMap<String, Entry> {
     for (raw, info) in tensors {
         if raw == GLOBAL_STEP {
             let origin = Origin::Step(raw.clone());
-            let entry = Entry { origin, dtype: DType::I32, shape: Vec::new() };
+            let entry = T5xArray { origin, dtype: DType::I32, shape: Vec::new() };
             entries.insert(STEP.to_string(), entry);
             continue;
         }
@@ -108,7 +108,7 @@ pub(crate) fn entries(tensors: &RawInfos) -> BTreeMap<String, Entry> {
             Some(slot) => format!("state/param_states/{name}/{slot}"),
         };
         let origin = Origin::Tensor(raw.clone(), Axes::Same);
-        entries.insert(name, Entry { origin, dtype: info.dtype, shape: info.shape.clone() });
+        entries.insert(name, T5xArray { origin, dtype: info.dtype, shape: info.shape.clone() });
     }
     add_missing_slots(&mut entries);
     entries
@@ -123,7 +123,7 @@ fn split_slot(raw: &str) -> (&str, Option<&'static str>) {
 }
 
 /// Adds zeros of one element for every slot that T5X's Adafactor does not use, as T5X does.
-fn add_missing_slots(entries: &mut BTreeMap<String, Entry>) {
+fn add_missing_slots(entries: &mut BTreeMap<String, T5xArray>) {
     let params = entries.keys().filter_map(|name| name.strip_prefix("target/"));
     let params: Vec<String> = params.map(|name| format!("state/param_states/{name}")).collect();
     for param in params {
@@ -134,7 +134,7 @@ fn add_missing_slots(entries: &mut BTreeMap<String, Entry>) {
             (false, false) => &[],
         };
         for slot in missing {
-            let zeros = Entry { origin: Origin::Zeros, dtype: DType::F32, shape: vec![1] };
+            let zeros = T5xArray { origin: Origin::Zeros, dtype: DType::F32, shape: vec![1] };
             entries.entry(format!("{param}/{slot}")).or_insert(zeros);
         }
     }

@@ -28,7 +28,7 @@ pub(super) enum Origin {
 
 /// An array as T5X would store it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct T5xArray {
     /// Source of its values.
     pub origin: Origin,
     /// The type of its elements.

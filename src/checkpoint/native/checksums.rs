@@ -173,12 +173,12 @@ pub(crate) struct Checked<'a> {
 }
 
 impl zarr::Files for Checked<'_> {
-    fn place(&self, name: &str) -> Option<zarr::Place> {
+    fn place(&self, name: &str) -> Option<zarr::FileRange> {
         let relative = format!("{}/{name}", self.name);
         let expected = self.checksums.and_then(|sums| sums.expected(&relative));
         match (expected, self.folder.place(name)?) {
-            (Some((bytes, crc32c)), zarr::Place::File(file)) => {
-                Some(zarr::Place::Checked { file, bytes, crc32c })
+            (Some((bytes, crc32c)), zarr::FileRange::File(file)) => {
+                Some(zarr::FileRange::Checked { file, bytes, crc32c })
             }
             (_, place) => Some(place),
         }

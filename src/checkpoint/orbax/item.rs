@@ -4,7 +4,7 @@ use super::metadata::{OLD_TREE, STRINGS, TREE};
 use super::ocdbt::{self, Entries, MANIFEST};
 use crate::error::CheckpointError;
 use crate::native::{Checked, Checksums};
-use crate::zarr::{Files, Folder, Place};
+use crate::zarr::{FileRange, Files, Folder};
 use gimlet_storage::Path;
 
 /// Names of this folder in checkpoints of T5X and others.
@@ -109,7 +109,7 @@ struct Keys<'a> {
 }
 
 impl Files for Keys<'_> {
-    fn place(&self, name: &str) -> Option<Place> {
+    fn place(&self, name: &str) -> Option<FileRange> {
         self.entries.get(&format!("{}{name}", self.prefix)).cloned()
     }
 

@@ -4,7 +4,7 @@ use std::io;
 
 use super::chunks::{Run, fill_run, indices};
 use super::codec::decoded;
-use super::files::Place;
+use super::files::FileRange;
 use super::read::Zarr;
 use super::room::ROOM;
 use super::stream::ChunkStream;
@@ -19,7 +19,7 @@ impl Zarr<'_> {
     pub(super) fn read_chunk(
         &self,
         index: &[usize],
-        place: &Place,
+        place: &FileRange,
         runs: impl Iterator<Item = Run>,
         data: &mut [u8],
     ) -> Result<(), CheckpointError> {
@@ -52,14 +52,14 @@ impl Zarr<'_> {
     fn open_chunk(
         &self,
         index: &[usize],
-        place: &Place,
+        place: &FileRange,
     ) -> Result<Option<ChunkStream>, CheckpointError> {
         let name = self.metadata.keys.file_name(index);
         let source = match place.open() {
             Ok(source) => source,
             Err(error)
                 if error.is_not_found()
-                    && matches!(place, Place::File(_) | Place::Checked { .. }) =>
+                    && matches!(place, FileRange::File(_) | FileRange::Checked { .. }) =>
             {
                 return Ok(None);
             }
@@ -157,8 +157,8 @@ mod tests {
     }
 
     impl Files for OneChunk {
-        fn place(&self, _: &str) -> Option<Place> {
-            Some(Place::Inline(self.bytes.clone()))
+        fn place(&self, _: &str) -> Option<FileRange> {
+            Some(FileRange::Inline(self.bytes.clone()))
         }
 
         fn shown(&self, name: &str) -> String {

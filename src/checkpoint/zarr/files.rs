@@ -11,7 +11,7 @@ const SMALL_BYTES: u64 = 8 << 20;
 /// The files of one array by name.
 pub trait Files: Sync {
     /// Location of a file; `None` if the file is known to be missing.
-    fn place(&self, name: &str) -> Option<Place>;
+    fn place(&self, name: &str) -> Option<FileRange>;
 
     /// Name of a file in errors: its path relative to the checkpoint.
     fn shown(&self, name: &str) -> String;
@@ -19,7 +19,7 @@ pub trait Files: Sync {
 
 /// Location of the bytes of one file of an array.
 #[derive(Clone, Debug)]
-pub enum Place {
+pub enum FileRange {
     /// A separate file.
     File(Path),
     /// A separate file whose size and CRC-32C are known.
@@ -30,7 +30,7 @@ pub enum Place {
     Inline(Arc<[u8]>),
 }
 
-impl Place {
+impl FileRange {
     /// Opens the bytes for reading from the start.
     pub fn open(&self) -> Result<Box<dyn Read + Send>, StorageError> {
         Ok(match self {
@@ -122,8 +122,8 @@ pub struct Folder<'a> {
 }
 
 impl Files for Folder<'_> {
-    fn place(&self, name: &str) -> Option<Place> {
-        Some(Place::File(self.dir.join(name)))
+    fn place(&self, name: &str) -> Option<FileRange> {
+        Some(FileRange::File(self.dir.join(name)))
     }
 
     fn shown(&self, name: &str) -> String {

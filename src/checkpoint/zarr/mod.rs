@@ -24,8 +24,8 @@ mod write;
 
 pub(super) use chunks::{choose_chunks, indices, parts};
 pub use codec::Compression;
-pub(super) use files::{Files, Folder, Place};
+pub(super) use files::{FileRange, Files, Folder};
 pub(super) use metadata::Metadata;
 pub(super) use read::{Zarr, metadata};
 pub(super) use stream::Begun;
-pub(super) use write::{Layout, ReadPart, Sink, write, write_parts};
+pub(super) use write::{ArrayLayout, ReadPart, Sink, write, write_parts};

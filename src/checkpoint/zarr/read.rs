@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use super::chunks::{chunks_of, fill_run, indices, runs};
-use super::files::{Files, Place};
+use super::files::{FileRange, Files};
 use super::metadata::{Metadata, Refusal, Shards};
 use super::stream::Begun;
 use crate::array::{Array, DType, num_bytes, num_elements};
@@ -67,7 +67,7 @@ pub fn metadata(checkpoint: &Path, files: &dyn Files) -> Result<Metadata, Checkp
 type Shard = Option<Arc<OpenShard>>;
 
 struct OpenShard {
-    place: Place,
+    place: FileRange,
     size: u64,
     /// Offset and length of each chunk.
     chunks: Vec<(u64, u64)>,
@@ -152,7 +152,7 @@ impl Zarr<'_> {
         &self,
         index: &[usize],
         shards: &Mutex<BTreeMap<String, Shard>>,
-    ) -> Result<(bool, Option<Place>), CheckpointError> {
+    ) -> Result<(bool, Option<FileRange>), CheckpointError> {
         let Some(layout) = &self.metadata.shards else {
             return Ok((false, self.files.place(&self.metadata.keys.file_name(index))));
         };
@@ -191,7 +191,7 @@ impl Zarr<'_> {
     fn shard_index(
         &self,
         layout: &Shards,
-        place: &Place,
+        place: &FileRange,
         size: u64,
         name: &str,
     ) -> Result<Vec<(u64, u64)>, CheckpointError> {
@@ -304,8 +304,8 @@ mod tests {
     struct Cut(Path, u64);
 
     impl Files for Cut {
-        fn place(&self, _: &str) -> Option<Place> {
-            Some(Place::Slice { file: self.0.clone(), offset: 0, length: self.1 })
+        fn place(&self, _: &str) -> Option<FileRange> {
+            Some(FileRange::Slice { file: self.0.clone(), offset: 0, length: self.1 })
         }
 
         fn shown(&self, name: &str) -> String {

@@ -25,7 +25,7 @@ pub trait Sink {
 }
 
 /// The storage layout of an array.
-pub struct Layout<'a> {
+pub struct ArrayLayout<'a> {
     /// The type to which floats are rounded.
     pub dtype: DType,
     /// The dimensions of the whole array.
@@ -35,7 +35,7 @@ pub struct Layout<'a> {
     pub compression: Compression,
 }
 
-impl Layout<'_> {
+impl ArrayLayout<'_> {
     fn write_metadata<S: Sink>(&self, sink: &S) -> Result<(), S::Error> {
         let text = v2::to_text(self.dtype, self.shape, self.chunks, self.compression);
         sink.file(v2::FILE_NAME, &mut |out| out.write_all(&text))
@@ -54,9 +54,9 @@ impl Layout<'_> {
 pub fn write<S: Sink>(
     sink: &S,
     (start, array): (&[usize], ArrayView<'_>),
-    layout: &Layout<'_>,
+    layout: &ArrayLayout<'_>,
 ) -> Result<(), S::Error> {
-    let &Layout { dtype, chunks, compression, .. } = layout;
+    let &ArrayLayout { dtype, chunks, compression, .. } = layout;
     if start.iter().all(|&at| at == 0) {
         layout.write_metadata(sink)?;
     }
@@ -80,10 +80,10 @@ pub type ReadPart<'a, E> = dyn FnMut(&[Range<usize>]) -> Result<Array, E> + 'a;
 /// never in memory.
 pub fn write_parts<S: Sink, E: From<S::Error>>(
     sink: &S,
-    layout: &Layout<'_>,
+    layout: &ArrayLayout<'_>,
     read: &mut ReadPart<'_, E>,
 ) -> Result<(), E> {
-    let &Layout { dtype, shape, chunks, compression } = layout;
+    let &ArrayLayout { dtype, shape, chunks, compression } = layout;
     layout.write_metadata(sink)?;
     for part in parts(shape, chunks) {
         let index: Vec<usize> =

@@ -2,7 +2,7 @@
 
 use std::{env, fs, io};
 
-use gimlet_gin::{Configurable, Evaluator, Registry, Request, Source, load};
+use gimlet_gin::{Configurable, Diagnostics, Evaluator, Registry, Request, Source, load};
 
 /// A robot that gin files describe.
 #[derive(Clone, Debug, PartialEq, Configurable)]
@@ -38,11 +38,13 @@ fn main() {
 
 fn robot(request: &Request) -> Result<Robot, String> {
     let registry = Registry::default().with::<Robot>();
-    let loaded = load(request, &Disk, &registry).map_err(|mistakes| mistakes.to_string())?;
+    let loaded = load(request, &Disk, &registry).map_err(|mistakes| mistakes.render(false))?;
     let mut evaluator = Evaluator::new(&loaded.config, &registry);
-    evaluator
-        .evaluate_in::<Robot>("welder")
-        .map_err(|_| format!("{:?}", evaluator.into_diagnostics()))
+    let robot = evaluator.evaluate_in("welder");
+    robot.map_err(|_| {
+        let list = evaluator.into_diagnostics();
+        Diagnostics { sources: loaded.sources.clone(), list }.render(false)
+    })
 }
 
 #[test]

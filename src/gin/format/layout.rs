@@ -13,11 +13,11 @@ const INDENT: usize = 2;
 const CONTINUED: usize = 4;
 
 /// Writes at the end of a text.
-pub(super) struct Layout<'o> {
+pub(super) struct LayoutWriter<'o> {
     out: &'o mut String,
 }
 
-impl<'o> Layout<'o> {
+impl<'o> LayoutWriter<'o> {
     pub fn new(out: &'o mut String) -> Self {
         Self { out }
     }

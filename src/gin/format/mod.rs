@@ -27,7 +27,7 @@ use super::source::FileId;
 use super::syntax::{Grammar, Rule};
 
 use gap::Gap;
-use layout::Layout;
+use layout::LayoutWriter;
 
 /// The text is no file of a [`super::SourceMap`]; its places are used here only.
 const FILE: FileId = FileId(0);
@@ -167,7 +167,7 @@ impl<'t> Formatter<'t> {
             .and_then(|mut pairs| pairs.next())
             .expect("the parser read this line before");
         let indent = if in_block { BLOCK_INDENT } else { 0 };
-        let mut layout = Layout::new(&mut self.out);
+        let mut layout = LayoutWriter::new(&mut self.out);
         match pair.as_rule() {
             Rule::binding => {
                 let mut parts = pair.into_inner();

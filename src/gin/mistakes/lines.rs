@@ -3,7 +3,7 @@
 use super::super::diagnostic::Diagnostic;
 use super::super::repr::repr_str;
 use super::super::source::Span;
-use super::super::syntax::{Key, Place};
+use super::super::syntax::{Excerpt, Key};
 use super::{end_of_line, first_char, first_word, malformed_path, semicolon, unexpected, unusual};
 
 pub(crate) fn byte_order_mark(span: Span) -> Diagnostic {
@@ -16,7 +16,7 @@ pub(crate) fn binary(span: Span) -> Diagnostic {
         .help("gin files are text in UTF-8")
 }
 
-pub(crate) fn not_a_statement(line: Place<'_>) -> Diagnostic {
+pub(crate) fn not_a_statement(line: Excerpt<'_>) -> Diagnostic {
     let first = first_char(line);
     let name =
         line.suffix(first.text.len()).text.split(|c: char| !c.is_alphanumeric() && c != '_').next();
@@ -37,7 +37,7 @@ pub(crate) fn not_a_statement(line: Place<'_>) -> Diagnostic {
 }
 
 /// A key that is followed by neither `=` nor `:`.
-pub(crate) fn unfinished(key: &Key, rest: Place<'_>) -> Diagnostic {
+pub(crate) fn unfinished(key: &Key, rest: Excerpt<'_>) -> Diagnostic {
     match key.text.as_str() {
         "include" => return bad_include(key, rest),
         "import" | "from" => {
@@ -69,7 +69,7 @@ pub(crate) fn unfinished(key: &Key, rest: Place<'_>) -> Diagnostic {
     }
 }
 
-fn bad_include(key: &Key, rest: Place<'_>) -> Diagnostic {
+fn bad_include(key: &Key, rest: Excerpt<'_>) -> Diagnostic {
     let span = if rest.text.is_empty() { key.span } else { rest.span };
     let error = Diagnostic::error(span, "`include` needs a path in quotes");
     match rest.text {
@@ -81,16 +81,16 @@ fn bad_include(key: &Key, rest: Place<'_>) -> Diagnostic {
     }
 }
 
-pub(crate) fn include_of_bytes(path: Place<'_>) -> Diagnostic {
+pub(crate) fn include_of_bytes(path: Excerpt<'_>) -> Diagnostic {
     Diagnostic::error(path.span, "the path of an include is text, not bytes")
         .help("drop the prefix `b`")
 }
 
-pub(crate) fn after_include(rest: Place<'_>) -> Diagnostic {
+pub(crate) fn after_include(rest: Excerpt<'_>) -> Diagnostic {
     end_of_line(rest).help("an include is a plain path in quotes and nothing else")
 }
 
-pub(crate) fn after_import(rest: Place<'_>, whole: Place<'_>) -> Diagnostic {
+pub(crate) fn after_import(rest: Excerpt<'_>, whole: Excerpt<'_>) -> Diagnostic {
     match rest.text.as_bytes()[0] {
         b',' => Diagnostic::error(rest.span, "one import names one thing")
             .help("write an import of its own for each, on a line of its own"),
@@ -102,7 +102,7 @@ pub(crate) fn after_import(rest: Place<'_>, whole: Place<'_>) -> Diagnostic {
     }
 }
 
-pub(crate) fn after_header(rest: Place<'_>, key: &Key) -> Diagnostic {
+pub(crate) fn after_header(rest: Excerpt<'_>, key: &Key) -> Diagnostic {
     if rest.text.starts_with('=') {
         return Diagnostic::error(rest.prefix(1).span, "gin has no `:=`")
             .help(format!("write `{} = ...`", key.text));

@@ -4,7 +4,7 @@ mod lines;
 mod values;
 
 use super::diagnostic::Diagnostic;
-use super::syntax::Place;
+use super::syntax::Excerpt;
 
 pub(super) use lines::*;
 pub(super) use values::*;
@@ -13,7 +13,7 @@ pub(super) use values::*;
 pub(super) const MAX_MISTAKES: usize = 1000;
 
 /// A character that gin text does not have outside strings.
-pub(super) fn unexpected(found: Place<'_>) -> Diagnostic {
+pub(super) fn unexpected(found: Excerpt<'_>) -> Diagnostic {
     let Some(c) = found.text.chars().next() else {
         return Diagnostic::error(found.span, "unexpected end of the statement");
     };
@@ -48,27 +48,27 @@ fn unusual(text: &str) -> Option<&'static str> {
     }
 }
 
-fn malformed_path(rest: Place<'_>) -> Diagnostic {
+fn malformed_path(rest: Excerpt<'_>) -> Diagnostic {
     Diagnostic::error(first_char(rest).span, "malformed scope or selector")
         .label("expected a name on both sides, without spaces")
         .help("a path is `scope/module.name`")
 }
 
-fn semicolon(rest: Place<'_>) -> Diagnostic {
+fn semicolon(rest: Excerpt<'_>) -> Diagnostic {
     Diagnostic::error(rest.prefix(1).span, "a `;` does not separate statements")
         .help("write each statement on a line of its own")
 }
 
-fn end_of_line(rest: Place<'_>) -> Diagnostic {
+fn end_of_line(rest: Excerpt<'_>) -> Diagnostic {
     let found = first_word(rest);
     Diagnostic::error(found.span, format!("expected the end of the line, found `{}`", found.text))
 }
 
-fn first_char(place: Place<'_>) -> Place<'_> {
+fn first_char(place: Excerpt<'_>) -> Excerpt<'_> {
     place.prefix(place.text.chars().next().map_or(0, char::len_utf8))
 }
 
-fn first_word(place: Place<'_>) -> Place<'_> {
+fn first_word(place: Excerpt<'_>) -> Excerpt<'_> {
     let end = place.text.find(|c: char| c.is_whitespace() || c == ',').unwrap_or(place.text.len());
     place.prefix(end.max(first_char(place).text.len()).min(place.text.len()))
 }

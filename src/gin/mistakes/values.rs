@@ -3,7 +3,7 @@
 use super::super::diagnostic::Diagnostic;
 use super::super::repr::repr_str;
 use super::super::source::Span;
-use super::super::syntax::{Key, Place};
+use super::super::syntax::{Excerpt, Key};
 use super::{
     end_of_line, first_char, first_word, malformed_path, semicolon, shortened, unexpected, unusual,
 };
@@ -22,7 +22,7 @@ pub(crate) fn no_value(key: Option<&Key>, end: Span) -> Diagnostic {
 }
 
 /// Reports a text that stands in the place of the line's value.
-pub(crate) fn not_a_value(found: Place<'_>, key: Option<&Key>) -> Diagnostic {
+pub(crate) fn not_a_value(found: Excerpt<'_>, key: Option<&Key>) -> Diagnostic {
     if found.text.starts_with('=') {
         return Diagnostic::error(found.prefix(1).span, "gin has no `==`")
             .help("a binding has one `=`");
@@ -35,11 +35,11 @@ pub(crate) fn not_a_value(found: Place<'_>, key: Option<&Key>) -> Diagnostic {
 }
 
 /// Reports a text that stands in the place of a container's item.
-pub(crate) fn not_an_item(found: Place<'_>, key: Option<&Key>) -> Diagnostic {
+pub(crate) fn not_an_item(found: Excerpt<'_>, key: Option<&Key>) -> Diagnostic {
     wrong_value(found, key, false)
 }
 
-fn wrong_value(found: Place<'_>, key: Option<&Key>, whole: bool) -> Diagnostic {
+fn wrong_value(found: Excerpt<'_>, key: Option<&Key>, whole: bool) -> Diagnostic {
     let text = found.text;
     let first = first_char(found);
     let error = |message: &str| Diagnostic::error(first.span, message);
@@ -55,7 +55,7 @@ fn wrong_value(found: Place<'_>, key: Option<&Key>, whole: bool) -> Diagnostic {
     }
 }
 
-fn bare_word(found: Place<'_>, key: Option<&Key>, whole: bool) -> Diagnostic {
+fn bare_word(found: Excerpt<'_>, key: Option<&Key>, whole: bool) -> Diagnostic {
     let text = found.text;
     let meant = match text {
         "true" | "TRUE" => Some("True"),
@@ -150,7 +150,7 @@ fn called_name(text: &str) -> Option<&str> {
     (!name.is_empty() && name.chars().all(is_name)).then_some(name)
 }
 
-fn bad_sign(found: Place<'_>) -> Diagnostic {
+fn bad_sign(found: Excerpt<'_>) -> Diagnostic {
     let sign = first_char(found);
     let rest = found.text[1..].trim_start();
     let error = |message: &str| Diagnostic::error(sign.span, message);
@@ -173,7 +173,7 @@ fn bad_sign(found: Place<'_>) -> Diagnostic {
 }
 
 /// Reports the text that follows the line's value.
-pub(crate) fn after_value(value: Place<'_>, rest: Place<'_>, key: Option<&Key>) -> Diagnostic {
+pub(crate) fn after_value(value: Excerpt<'_>, rest: Excerpt<'_>, key: Option<&Key>) -> Diagnostic {
     let whole = value.span.to(rest.span);
     match rest.text.as_bytes()[0] {
         b',' => after_comma(value, rest, key),
@@ -191,7 +191,7 @@ pub(crate) fn after_value(value: Place<'_>, rest: Place<'_>, key: Option<&Key>) 
 }
 
 /// Reports several values, or a number with separators.
-fn after_comma(value: Place<'_>, rest: Place<'_>, key: Option<&Key>) -> Diagnostic {
+fn after_comma(value: Excerpt<'_>, rest: Excerpt<'_>, key: Option<&Key>) -> Diagnostic {
     let groups = rest.text[1..].split(',');
     let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     // Lengths such as `512,114` are two numbers.
@@ -220,7 +220,7 @@ fn after_comma(value: Place<'_>, rest: Place<'_>, key: Option<&Key>) -> Diagnost
 }
 
 /// Reports the text after a value inside a container that `closer` closes.
-pub(crate) fn stray(value: Place<'_>, rest: Place<'_>, closer: char) -> Diagnostic {
+pub(crate) fn stray(value: Excerpt<'_>, rest: Excerpt<'_>, closer: char) -> Diagnostic {
     expression(value, rest, value.span.to(rest.span)).unwrap_or_else(|| {
         let found = first_word(rest);
         let help = match (closer, found.text.starts_with('=')) {
@@ -234,7 +234,7 @@ pub(crate) fn stray(value: Place<'_>, rest: Place<'_>, closer: char) -> Diagnost
 }
 
 /// Reports an attempt to compute a value.
-fn expression(value: Place<'_>, rest: Place<'_>, whole: Span) -> Option<Diagnostic> {
+fn expression(value: Excerpt<'_>, rest: Excerpt<'_>, whole: Span) -> Option<Diagnostic> {
     let is_reference = value.text.starts_with(['@', '%']);
     let word = rest.text.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
     match rest.text.chars().next()? {
@@ -270,13 +270,13 @@ fn no_expressions(whole: Span) -> Diagnostic {
 }
 
 /// Reports a text in `%( )` that cannot be computed.
-pub(crate) fn bad_expression(found: Place<'_>) -> Diagnostic {
+pub(crate) fn bad_expression(found: Excerpt<'_>) -> Diagnostic {
     Diagnostic::error(found.span, "this cannot be computed")
         .label("expected numbers, macros and `+ - * / // %`")
         .help("write `%(A * 2)`, in which a name is a macro's; a text is `f'{A}/b'`")
 }
 
-pub(crate) fn call_arguments(arguments: Place<'_>, selector: &str) -> Diagnostic {
+pub(crate) fn call_arguments(arguments: Excerpt<'_>, selector: &str) -> Diagnostic {
     let name = arguments.text.split('=').next().unwrap_or_default().trim();
     let is_name = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_');
     let argument = if is_name && arguments.text.contains('=') { name } else { "argument" };
@@ -286,23 +286,23 @@ pub(crate) fn call_arguments(arguments: Place<'_>, selector: &str) -> Diagnostic
 
 // ---- containers
 
-pub(crate) fn no_item(at: Place<'_>) -> Diagnostic {
+pub(crate) fn no_item(at: Excerpt<'_>) -> Diagnostic {
     let after = Span { end: at.span.start + 1, ..at.span };
     Diagnostic::error(after, "a value is missing before this").help("delete the extra separator")
 }
 
-pub(crate) fn no_entry_value(at: Place<'_>) -> Diagnostic {
+pub(crate) fn no_entry_value(at: Excerpt<'_>) -> Diagnostic {
     Diagnostic::error(at.span, "an item of a dict is `key: value`").label("expected a value here")
 }
 
-pub(crate) fn colon_in_list(second: Span, container: Place<'_>) -> Diagnostic {
+pub(crate) fn colon_in_list(second: Span, container: Excerpt<'_>) -> Diagnostic {
     let what = if container.text.starts_with('[') { "a list" } else { "a tuple" };
     Diagnostic::error(second, format!("{what} has no `key: value` items"))
         .related(container.prefix(1).span, "opened here")
         .help("a dict is written with `{` and `}`")
 }
 
-pub(crate) fn set(container: Place<'_>, item: Span) -> Diagnostic {
+pub(crate) fn set(container: Excerpt<'_>, item: Span) -> Diagnostic {
     Diagnostic::error(item, "an item of a dict is `key: value`")
         .label("expected `:` and a value after this")
         .related(container.prefix(1).span, "the dict starts here")
@@ -329,7 +329,7 @@ pub(crate) fn duplicate_key(first: Span, again: Span) -> Diagnostic {
 
 // ---- strings
 
-pub(crate) fn mixed_strings(piece: Place<'_>) -> Diagnostic {
+pub(crate) fn mixed_strings(piece: Excerpt<'_>) -> Diagnostic {
     Diagnostic::error(piece.span, "text and bytes cannot be joined")
         .help("give all parts the prefix `b`, or none")
 }

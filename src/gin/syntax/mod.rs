@@ -80,22 +80,22 @@ struct Builder<'d> {
 
 /// A piece of text and its place.
 #[derive(Clone, Copy)]
-pub(crate) struct Place<'t> {
+pub(crate) struct Excerpt<'t> {
     pub text: &'t str,
     pub span: Span,
 }
 
-impl<'t> Place<'t> {
+impl<'t> Excerpt<'t> {
     /// The first `length` bytes of it.
-    pub fn prefix(self, length: usize) -> Place<'t> {
+    pub fn prefix(self, length: usize) -> Excerpt<'t> {
         let span = Span { end: self.span.start + length, ..self.span };
-        Place { text: &self.text[..length], span }
+        Excerpt { text: &self.text[..length], span }
     }
 
     /// Returns the text after the first `length` bytes.
-    pub fn suffix(self, length: usize) -> Place<'t> {
+    pub fn suffix(self, length: usize) -> Excerpt<'t> {
         let span = Span { start: self.span.start + length, ..self.span };
-        Place { text: &self.text[length..], span }
+        Excerpt { text: &self.text[length..], span }
     }
 }
 
@@ -109,7 +109,7 @@ impl Builder<'_> {
                     pest::error::InputLocation::Span((at, _)) => at,
                 };
                 let length = text[at..].chars().next().map_or(0, char::len_utf8);
-                let place = Place { text, span: self.span(0, text.len()) };
+                let place = Excerpt { text, span: self.span(0, text.len()) };
                 self.refuse::<()>(mistakes::unexpected(place.suffix(at).prefix(length)));
                 None
             }
@@ -209,7 +209,7 @@ impl Builder<'_> {
         let key = self.key(&parts.next().expect("the rule starts with a key"));
         let rest = match parts.next() {
             Some(rest) => self.place(&rest),
-            None => Place { text: "", span: Span { start: key.span.end, ..key.span } },
+            None => Excerpt { text: "", span: Span { start: key.span.end, ..key.span } },
         };
         self.refuse(mistakes::unfinished(&key, rest))
     }
@@ -228,10 +228,10 @@ impl Builder<'_> {
         Key { text: pair.as_str().to_string(), span: self.pair_span(pair) }
     }
 
-    fn place<'t>(&self, pair: &Pair<'t, Rule>) -> Place<'t> {
+    fn place<'t>(&self, pair: &Pair<'t, Rule>) -> Excerpt<'t> {
         let text = pair.as_str().trim_end_matches([' ', '\t', '\x0c', '\r', '\n']);
         let start = self.base + pair.as_span().start();
-        Place { text, span: Span { file: self.file, start, end: start + text.len() } }
+        Excerpt { text, span: Span { file: self.file, start, end: start + text.len() } }
     }
 
     /// Returns the place of a pair, without the blanks that pest may count to its end.
@@ -261,7 +261,7 @@ pub(crate) fn split_scope(path: &str) -> (Vec<String>, &str) {
     }
 }
 
-fn bad_literal(place: Place<'_>, bad: BadLiteral) -> Diagnostic {
+fn bad_literal(place: Excerpt<'_>, bad: BadLiteral) -> Diagnostic {
     let here = place.suffix(bad.range.start).prefix(bad.range.len());
     described(here.span, bad)
 }

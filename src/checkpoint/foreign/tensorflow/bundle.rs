@@ -9,7 +9,7 @@ use prost::Message;
 use super::super::sums::{Compared, Expected, Piece, Sum};
 use super::super::{MAX_RANK, RawTensors};
 use super::index_of;
-use super::proto::{Entry, Header, numpy_type};
+use super::proto::{BundleEntry, Header, numpy_type};
 use super::slices::{MAX_SLICES, SLICE, check_cover, place};
 use super::table::read_table;
 use crate::error::CheckpointError;
@@ -33,7 +33,7 @@ struct Extent {
 
 /// A tensor or a slice of a tensor: its region and its byte range.
 #[derive(Debug)]
-struct Part {
+struct SlicePart {
     region: Vec<Range<usize>>,
     extent: Extent,
 }
@@ -48,7 +48,7 @@ pub(super) struct Bundle {
     shards: BTreeMap<usize, RangeFile>,
     tensors: RawInfos,
     /// The parts of each tensor; a tensor that is not sliced has one part with all of its elements.
-    parts: BTreeMap<String, Vec<Part>>,
+    parts: BTreeMap<String, Vec<SlicePart>>,
     compared: Compared,
 }
 
@@ -94,7 +94,7 @@ impl Bundle {
         let name = String::from_utf8_lossy(key).into_owned();
         let damaged =
             |reason: String| CheckpointError::damaged(&self.index, format!("`{name}`: {reason}"));
-        let entry = Entry::decode(entry).map_err(|error| damaged(error.to_string()))?;
+        let entry = BundleEntry::decode(entry).map_err(|error| damaged(error.to_string()))?;
         if entry.dtype == STRING {
             return Ok(());
         }
@@ -118,7 +118,7 @@ impl Bundle {
     }
 
     /// Returns every part with the name of its tensor.
-    fn all_parts(&self) -> impl Iterator<Item = (&String, &Part)> {
+    fn all_parts(&self) -> impl Iterator<Item = (&String, &SlicePart)> {
         self.parts.iter().flat_map(|(name, parts)| parts.iter().map(move |part| (name, part)))
     }
 
@@ -133,7 +133,7 @@ impl Bundle {
             })?;
             self.shards.insert(shard, file);
         }
-        for (name, Part { extent, .. }) in self.all_parts() {
+        for (name, SlicePart { extent, .. }) in self.all_parts() {
             let file = &self.shards[&extent.shard];
             if extent.end > file.size() {
                 let found = file.size();
@@ -159,10 +159,10 @@ impl Bundle {
     fn rows_of(
         &self,
         name: &str,
-        part: &Part,
+        part: &SlicePart,
         rows: Range<usize>,
     ) -> Result<Vec<u8>, CheckpointError> {
-        let Part { region, extent } = part;
+        let SlicePart { region, extent } = part;
         let columns = region.get(1..).unwrap_or_default().iter().map(Range::len);
         let row = (columns.product::<usize>() * self.tensors[name].dtype.size()) as u64;
         let range = extent.start + rows.start as u64 * row..extent.start + rows.end as u64 * row;
@@ -204,7 +204,7 @@ fn num_shards(index: &Path, header: &[u8]) -> Result<usize, CheckpointError> {
 ///
 /// # Errors
 /// The entry does not fit the files.
-fn part(entry: &Entry, info: &RawInfo, shards: usize) -> Result<Part, String> {
+fn part(entry: &BundleEntry, info: &RawInfo, shards: usize) -> Result<SlicePart, String> {
     let (start, size) = (u64::try_from(entry.offset), u64::try_from(entry.size));
     let (Ok(start), Ok(size)) = (start, size) else {
         return Err("it lies before the file".to_string());
@@ -218,7 +218,7 @@ fn part(entry: &Entry, info: &RawInfo, shards: usize) -> Result<Part, String> {
         return Err(format!("it lies in file {} of {shards}", entry.shard_id));
     };
     let region = info.shape.iter().map(|size| 0..*size).collect();
-    Ok(Part { region, extent: Extent { shard, start, end, crc32c: entry.crc32c } })
+    Ok(SlicePart { region, extent: Extent { shard, start, end, crc32c: entry.crc32c } })
 }
 
 /// Reads the entries of the slices of a tensor.
@@ -227,11 +227,11 @@ fn part(entry: &Entry, info: &RawInfo, shards: usize) -> Result<Part, String> {
 /// The slices do not cover the tensor.
 fn sliced(
     key: &[u8],
-    entry: &Entry,
+    entry: &BundleEntry,
     info: &RawInfo,
     slices: &Slices<'_>,
     shards: usize,
-) -> Result<Vec<Part>, String> {
+) -> Result<Vec<SlicePart>, String> {
     let RawInfo { dtype, shape } = info;
     if info.num_bytes().is_none() {
         return Err(format!("no machine holds {dtype} of shape {shape:?}"));
@@ -247,12 +247,12 @@ fn sliced(
             region.ok_or_else(|| format!("a slice lies outside of its shape {shape:?}"))?;
         let held = slices.get(&slice.key(key)[..]);
         let held = held.ok_or_else(|| format!("its slice {region:?} has no entry"))?;
-        let held = Entry::decode(*held).map_err(|error| error.to_string())?;
+        let held = BundleEntry::decode(*held).map_err(|error| error.to_string())?;
         let of_slice = RawInfo { dtype: *dtype, shape: region.iter().map(Range::len).collect() };
         if held.dtype != entry.dtype || self::shape(&held).as_ref() != Some(&of_slice.shape) {
             return Err(format!("its slice {region:?} is of another type or shape"));
         }
-        let part = Part { region, ..part(&held, &of_slice, shards)? };
+        let part = SlicePart { region, ..part(&held, &of_slice, shards)? };
         if !part.region.iter().any(Range::is_empty) {
             parts.push(part);
         }
@@ -263,7 +263,7 @@ fn sliced(
 }
 
 /// The dimensions of an entry; `None` when they are not valid for a tensor.
-fn shape(entry: &Entry) -> Option<Vec<usize>> {
+fn shape(entry: &BundleEntry) -> Option<Vec<usize>> {
     let shape = entry.shape.clone().unwrap_or_default();
     let is_known = !shape.unknown_rank && shape.dim.len() <= MAX_RANK;
     is_known.then(|| shape.dim.iter().map(|dim| usize::try_from(dim.size).ok()).collect())?

@@ -16,7 +16,7 @@ use gimlet_storage::{Path, StorageError};
 
 use bundle::Bundle;
 
-pub(crate) use proto::{Dim, Entry, Header, Shape, Version, type_number};
+pub(crate) use proto::{BundleEntry, Dim, Header, Shape, Version, type_number};
 #[cfg(test)]
 pub(crate) use table::read_table;
 pub(crate) use table::{FOOTER, MAGIC, masked_crc32c};

@@ -56,7 +56,7 @@ pub(crate) struct Version {
 
 /// `tensorflow.BundleEntryProto`, the value of a tensor's name.
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct Entry {
+pub(crate) struct BundleEntry {
     #[prost(int32, tag = "1")]
     pub dtype: i32,
     #[prost(message, optional, tag = "2")]

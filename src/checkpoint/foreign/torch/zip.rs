@@ -32,7 +32,7 @@ const IN_64: u64 = 0xffff_ffff;
 
 /// A file in the archive.
 #[derive(Debug)]
-struct Entry {
+struct ArchiveMember {
     method: u16,
     crc32: u32,
     length: u64,
@@ -78,7 +78,8 @@ pub(super) fn read(file: &RangeFile) -> Result<Contents, CheckpointError> {
             .get_key_value(&name)
             .map(|(name, entry)| (tensor.storage.clone(), (&name[..], entry)))
     };
-    let places: BTreeMap<String, (&str, &Entry)> = tensors.values().filter_map(place).collect();
+    let places: BTreeMap<String, (&str, &ArchiveMember)> =
+        tensors.values().filter_map(place).collect();
     for Storage { key, dtype, elements, .. } in &machine.storages {
         let Some((name, entry)) = places.get(key) else { continue };
         let found = entry.length / dtype.size() as u64;
@@ -92,7 +93,7 @@ pub(super) fn read(file: &RangeFile) -> Result<Contents, CheckpointError> {
 }
 
 /// Reads the contents of a small entry.
-fn bytes(file: &RangeFile, name: &str, entry: &Entry) -> Result<Vec<u8>, CheckpointError> {
+fn bytes(file: &RangeFile, name: &str, entry: &ArchiveMember) -> Result<Vec<u8>, CheckpointError> {
     let extent = extents(file, &[(name, entry)])?[0];
     if extent.length > MAX_PICKLE {
         let reason = format!("`{name}` has {} bytes, at most {MAX_PICKLE} are read", extent.length);
@@ -112,7 +113,10 @@ fn bytes(file: &RangeFile, name: &str, entry: &Entry) -> Result<Vec<u8>, Checkpo
 
 /// Returns the byte ranges of entries. The bytes follow the local headers, whose lengths only these
 /// headers contain. All headers are read at once.
-fn extents(file: &RangeFile, entries: &[(&str, &Entry)]) -> Result<Vec<Extent>, CheckpointError> {
+fn extents(
+    file: &RangeFile,
+    entries: &[(&str, &ArchiveMember)],
+) -> Result<Vec<Extent>, CheckpointError> {
     let damaged = |name: &str, reason: &str| {
         CheckpointError::damaged(file.path(), format!("entry `{name}` {reason}"))
     };
@@ -144,7 +148,7 @@ fn extents(file: &RangeFile, entries: &[(&str, &Entry)]) -> Result<Vec<Extent>, 
 }
 
 /// Returns every entry of the central directory by name.
-fn entries(file: &RangeFile) -> Result<BTreeMap<String, Entry>, CheckpointError> {
+fn entries(file: &RangeFile) -> Result<BTreeMap<String, ArchiveMember>, CheckpointError> {
     let damaged = |reason: &str| CheckpointError::damaged(file.path(), reason);
     let cut = || damaged("its list of entries is truncated");
     let (start, length) = directory(file)?;
@@ -174,7 +178,7 @@ fn entries(file: &RangeFile) -> Result<BTreeMap<String, Entry>, CheckpointError>
 }
 
 /// Reads an entry of the directory. Numbers that do not fit into 32 bits follow in an extra field.
-fn entry(record: &[u8], extra: &[u8]) -> Option<Entry> {
+fn entry(record: &[u8], extra: &[u8]) -> Option<ArchiveMember> {
     let mut large = extra_64(extra);
     let mut wide = |at: usize| match u64::from(u32_at(record, at)) {
         IN_64 => {
@@ -185,7 +189,13 @@ fn entry(record: &[u8], extra: &[u8]) -> Option<Entry> {
         value => Some(value),
     };
     let (length, stored, header) = (wide(24)?, wide(20)?, wide(42)?);
-    Some(Entry { method: u16_at(record, 10), crc32: u32_at(record, 16), length, stored, header })
+    Some(ArchiveMember {
+        method: u16_at(record, 10),
+        crc32: u32_at(record, 16),
+        length,
+        stored,
+        header,
+    })
 }
 
 /// The field of 64-bit numbers among the extra fields; empty when it is missing.

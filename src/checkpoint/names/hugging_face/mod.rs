@@ -8,7 +8,7 @@ mod table;
 use std::collections::BTreeMap;
 
 use self::table::{BIAS, DROPPED, EMBEDDING, EMBEDDINGS, HEAD, LOGITS, REL_EMBEDDING, table};
-use super::{Axes, Entry, Origin, take_number};
+use super::{Axes, Origin, T5xArray, take_number};
 use crate::raw::RawInfos;
 
 /// The file of weights of a folder, as safetensors.
@@ -69,7 +69,7 @@ pub(crate) fn entries(
     dialect: Dialect,
     traits: Traits,
     is_same: &dyn Fn(&str, &str) -> bool,
-) -> BTreeMap<String, Entry> {
+) -> BTreeMap<String, T5xArray> {
     let table: BTreeMap<String, (String, Axes)> =
         table().into_iter().map(|(hf, t5x, axes)| (hf, (t5x, axes))).collect();
     let prefix = common_prefix(tensors);
@@ -110,7 +110,7 @@ pub(crate) fn entries(
             t5x = format!("target/{name}");
         }
         let origin = Origin::Tensor(raw.to_string(), axes);
-        entries.insert(t5x, Entry { origin, dtype: info.dtype, shape });
+        entries.insert(t5x, T5xArray { origin, dtype: info.dtype, shape });
     }
     let has_decoder = by_name.keys().any(|name| name.starts_with("decoder."));
     if is_tied && traits.is_unscaled && has_decoder {
@@ -120,15 +120,15 @@ pub(crate) fn entries(
 }
 
 /// Builds the matrix that maps to logits from the embedding.
-fn head_of_embedding(entries: &BTreeMap<String, Entry>) -> Option<(String, Entry)> {
-    let Entry { origin: Origin::Tensor(raw, _), dtype, shape } =
+fn head_of_embedding(entries: &BTreeMap<String, T5xArray>) -> Option<(String, T5xArray)> {
+    let T5xArray { origin: Origin::Tensor(raw, _), dtype, shape } =
         entries.get(&format!("target/{EMBEDDING}"))?
     else {
         return None;
     };
     let &[vocab_size, emb_dim] = &shape[..] else { return None };
     let origin = Origin::Tensor(raw.clone(), Axes::Swapped);
-    let entry = Entry { origin, dtype: *dtype, shape: vec![emb_dim, vocab_size] };
+    let entry = T5xArray { origin, dtype: *dtype, shape: vec![emb_dim, vocab_size] };
     Some((format!("target/{LOGITS}"), entry))
 }
 

@@ -9,7 +9,7 @@ use crate::array::{Array, ArrayInfo, ArrayView, DType};
 use crate::error::CheckpointError;
 use crate::native::msgpack::{Leaf, ZarrLeaf};
 use crate::native::shard::Shard;
-use crate::zarr::{self, Layout};
+use crate::zarr::{self, ArrayLayout};
 
 impl Writer {
     /// Writes an array as T5X would: as zarr, except that in T5X's own format unpartitioned arrays
@@ -143,9 +143,9 @@ impl Writer {
     }
 }
 
-pub(super) fn layout(leaf: &ZarrLeaf) -> Layout<'_> {
+pub(super) fn layout(leaf: &ZarrLeaf) -> ArrayLayout<'_> {
     let &ZarrLeaf { dtype, ref shape, ref chunks, compression, .. } = leaf;
-    Layout { dtype, shape, chunks, compression }
+    ArrayLayout { dtype, shape, chunks, compression }
 }
 
 struct ArrayFolder<'a> {

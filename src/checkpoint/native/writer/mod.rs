@@ -12,8 +12,8 @@ use self::arrays::layout;
 use super::checksums::{Checksums, FILE as CHECKSUMS_FILE};
 use super::dialect::{Conversion, Dialect, SmallFile, T5X};
 use super::msgpack::{Leaf, Leaves, check_tree};
-use super::place::Place;
 use super::procedure::Procedure;
+use super::publication::Publication;
 use super::share::Share;
 use super::sum::{Checksum, Summing};
 use crate::array::DType;
@@ -38,7 +38,7 @@ pub struct Writer {
     /// Number of array bytes written.
     written: Arc<AtomicU64>,
     state: Mutex<State>,
-    place: Place,
+    place: Publication,
     share: Option<Share>,
     /// Whether all other processes have finished.
     gathered: bool,
@@ -78,8 +78,8 @@ impl Writer {
         model_dir.create_dir_all()?;
         let finished = checkpoint_dir(model_dir, step);
         let (temporary, place) = match &share {
-            Some(share) if share.rank > 0 => Place::join(&finished, share)?,
-            _ => Place::begin(model_dir, &finished, procedure)?,
+            Some(share) if share.rank > 0 => Publication::join(&finished, share)?,
+            _ => Publication::begin(model_dir, &finished, procedure)?,
         };
         let mut writer = Self::of((temporary, finished), place, (&T5X, target_dtype));
         writer.share = share;
@@ -97,7 +97,7 @@ impl Writer {
     ) -> Result<Self, CheckpointError> {
         model_dir.create_dir_all()?;
         let finished = checkpoint_dir(model_dir, step);
-        let (temporary, place) = Place::convert(model_dir, &finished, takeover)?;
+        let (temporary, place) = Publication::convert(model_dir, &finished, takeover)?;
         let writer = Self::of((temporary, finished), place, (dialect, dtype));
         writer.place.refuse_whole(&writer.finished)?;
         Ok(writer)
@@ -105,7 +105,7 @@ impl Writer {
 
     fn of(
         (temporary, finished): (Path, Path),
-        place: Place,
+        place: Publication,
         (dialect, target_dtype): (&'static Dialect, Option<DType>),
     ) -> Self {
         Self {
@@ -275,7 +275,7 @@ impl Writer {
         (relative, size): (&str, Option<usize>),
         write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
     ) -> Result<(), CheckpointError> {
-        if matches!(self.place, Place::There) {
+        if matches!(self.place, Publication::There) {
             return Ok(());
         }
         let path = self.item().join(relative);

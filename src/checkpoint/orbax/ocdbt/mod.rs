@@ -11,13 +11,13 @@ mod tree;
 use std::collections::BTreeMap;
 
 use super::super::error::CheckpointError;
-use super::super::zarr::Place;
+use super::super::zarr::FileRange;
 use gimlet_storage::Path;
 
 pub use manifest::MANIFEST;
 
 /// Location of each value by its key.
-pub type Entries = BTreeMap<String, Place>;
+pub type Entries = BTreeMap<String, FileRange>;
 
 /// Reads the keys of a database in a folder; `checkpoint` is named in errors.
 pub fn open(checkpoint: &Path, dir: &Path) -> Result<Entries, CheckpointError> {

@@ -7,7 +7,7 @@ use super::codec::{Fields, Prefixed, unframe};
 use super::files::{self, DataFile};
 use super::manifest::NodePlace;
 use crate::error::CheckpointError;
-use crate::zarr::Place;
+use crate::zarr::FileRange;
 use gimlet_storage::{Path, StorageError};
 
 const MAGIC: u32 = 0x0cdb_20de;
@@ -20,7 +20,7 @@ const MAX_TREE_BYTES: usize = 512 << 20;
 
 /// Bytes in memory of an entry besides its texts: a node of the map may be half full, and texts are
 /// allocated separately. An entry of a few bytes in the file needs hundreds of bytes in memory.
-const ENTRY_BYTES: usize = 2 * size_of::<(String, Place)>() + 32;
+const ENTRY_BYTES: usize = 2 * size_of::<(String, FileRange)>() + 32;
 
 /// Bytes in memory of a node that has not been read yet.
 const CHILD_BYTES: usize = 2 * size_of::<Child>() + 64;
@@ -142,7 +142,7 @@ impl Walk<'_> {
                 0 => {
                     let bytes = fields.bytes(length as usize)?;
                     self.hold(bytes.len())?;
-                    Place::Inline(bytes.into())
+                    FileRange::Inline(bytes.into())
                 }
                 1 => {
                     let file = files::listed(files, ids.next().expect("as many as kinds"))?;
@@ -150,7 +150,7 @@ impl Walk<'_> {
                     offset.checked_add(length).ok_or("has a value beyond the end of its file")?;
                     let file = self.dir.join(&file.path);
                     self.hold(file.as_str().len())?;
-                    Place::Slice { file, offset, length }
+                    FileRange::Slice { file, offset, length }
                 }
                 other => return Err(format!("has a value of the unknown kind {other}")),
             };

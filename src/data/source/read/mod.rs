@@ -155,17 +155,17 @@ pub(crate) fn open_records(
     let Some(range) = file.records.clone() else { return Ok(reader) };
     let reached = reader.position().records;
     reader.skip(range.start.saturating_sub(reached))?;
-    Ok(Box::new(Part { path: path.clone(), reader, range }))
+    Ok(Box::new(RecordRange { path: path.clone(), reader, range }))
 }
 
 /// A range of a file's records.
-struct Part {
+struct RecordRange {
     path: Path,
     reader: Box<dyn RecordReader>,
     range: Range<u64>,
 }
 
-impl RecordReader for Part {
+impl RecordReader for RecordRange {
     fn next_record(&mut self) -> Result<Option<Body>, DataError> {
         if self.reader.position().records >= self.range.end {
             return Ok(None);
@@ -191,7 +191,7 @@ impl RecordReader for Part {
     }
 }
 
-impl Part {
+impl RecordRange {
     /// The error of a file with fewer records than the description of its data set counts.
     fn ends_early(&self) -> DataError {
         let (found, expected) = (self.reader.position().records, self.range.end);

@@ -23,7 +23,7 @@ pub(crate) const TEMPORARY_MARK: &str = ".gimlet";
 
 /// The way in which the checkpoint becomes visible.
 #[derive(Debug)]
-pub(super) enum Place {
+pub(super) enum Publication {
     /// By its name, on disk. The lock shows cleaners that the writer is alive.
     Renamed { _lock: Option<Lock> },
     /// By its name, in a store that copies the files to that name.
@@ -65,7 +65,7 @@ impl Tenure {
     }
 }
 
-impl Place {
+impl Publication {
     /// Makes room for a checkpoint, and returns the folder to write into. Other processes that
     /// share the work can then begin.
     pub fn begin(
@@ -275,17 +275,17 @@ fn move_files(temporary: &Path, finished: &Path, tenure: &Tenure) -> Result<(), 
 
 /// Makes room for a checkpoint in a store and marks the checkpoint as unfinished. As on disk, a
 /// complete checkpoint stays and a damaged one is replaced.
-fn begin_in_store(tenure: Tenure, finished: &Path) -> Result<Place, CheckpointError> {
+fn begin_in_store(tenure: Tenure, finished: &Path) -> Result<Publication, CheckpointError> {
     if finished.is_dir()? {
         // A partial checkpoint may look like a complete one.
         if !unfinished::is_unfinished(finished)? && is_whole(finished)? {
-            return Ok(Place::There);
+            return Ok(Publication::There);
         }
         tenure.refuse_busy(finished)?;
         unfinished::remove(finished)?;
     }
     unfinished::mark(finished, None)?;
-    Ok(Place::LastFile(tenure))
+    Ok(Publication::LastFile(tenure))
 }
 
 /// Whether a complete checkpoint of any format exists at this path. A damaged one may be replaced
