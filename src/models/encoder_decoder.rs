@@ -1,6 +1,6 @@
 //! Models that read inputs and write targets.
 
-use super::base::BaseModel;
+use super::base_model::BaseModel;
 use super::decoding::{DecodeFn, Prediction};
 use super::loss::{LossNormalizingFactor, LossSpec};
 use super::memory::{Estimate, Gradients, StepShape};

@@ -9,7 +9,7 @@ pub mod loss;
 pub mod memory;
 pub mod t5;
 
-mod base;
+mod base_model;
 mod encoder_decoder;
 mod spec;
 
@@ -18,7 +18,7 @@ mod batch;
 #[cfg(feature = "torch")]
 mod network;
 
-pub use base::BaseModel;
+pub use base_model::BaseModel;
 pub use encoder_decoder::{DecoderParams, EncoderDecoderModel, PredictBatchWithAux};
 pub use spec::{Model, Module};
 

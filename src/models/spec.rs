@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use super::base::BaseModel;
+use super::base_model::BaseModel;
 use super::encoder_decoder::EncoderDecoderModel;
 use super::t5::Transformer;
 use crate::gin::Configurable;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::assert_none;
-use crate::source::sources;
+use crate::source::{is_word, sources};
 
 const EMPTY_NAMES: [&str; 7] = ["utils", "util", "common", "base", "helpers", "helper", "misc"];
 
@@ -18,6 +18,26 @@ fn no_file_or_folder_is_named_for_nothing() {
         })
         .collect();
     assert_none("name the file after what it holds", empty);
+}
+
+/// Words that would fit most types.
+const EMPTY_TYPES: [&str; 5] = ["Place", "Part", "Entry", "Layout", "Update"];
+
+#[test]
+fn no_type_is_named_for_nothing() {
+    let mut breaches = Vec::new();
+    for source in sources(&["src", "macros"]) {
+        for keyword in ["struct ", "enum ", "type "] {
+            for (offset, _) in source.code.match_indices(keyword) {
+                let name = &source.code[offset + keyword.len()..];
+                let length = name.bytes().take_while(|byte| is_word(*byte)).count();
+                if EMPTY_TYPES.contains(&&name[..length]) {
+                    breaches.push(source.place(offset));
+                }
+            }
+        }
+    }
+    assert_none("say in the name what it is of: `RecordPlace`, `FolderEntry`", breaches);
 }
 
 #[test]

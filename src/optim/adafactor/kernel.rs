@@ -11,7 +11,7 @@ use std::ffi::CStr;
 use tch::Tensor;
 
 use super::spec::Factored;
-use super::update::{Update, V, V_COL, V_ROW};
+use super::update::{FactoredUpdate, V, V_COL, V_ROW};
 use crate::nn::fused::kernels;
 use crate::optim::layout::StateLayout;
 use crate::optim::optimizer::ParamState;
@@ -29,7 +29,7 @@ struct Call {
     numbers: Vec<f64>,
 }
 
-impl Update {
+impl FactoredUpdate {
     /// Updates parameter and state by a kernel. Returns false, without a change, if no kernel can
     /// do it.
     pub(super) fn apply_by_kernel(
@@ -163,7 +163,7 @@ mod tests {
             random(&size).square()
         });
         let mut state = ParamState { arrays: arrays.collect(), layout };
-        let update = Update::new(spec, 0.1, 7).unwrap();
+        let update = FactoredUpdate::new(spec, 0.1, 7).unwrap();
         let call = update.call(&state.layout, &size).expect("a kernel does it");
         let mut tensors = vec![grad.copy(), first.copy()];
         tensors.extend(call.moments.iter().map(|&index| state.arrays[index].copy()));
@@ -185,7 +185,7 @@ mod tests {
             let axes: &[&'static str] = &["embed", "mlp"][..shape.len()];
             let layout = spec.layout(ParamShape { name: "x", shape, axes }).unwrap();
             let size: Vec<i64> = shape.iter().map(|&extent| extent as i64).collect();
-            assert_eq!(Update::new(&spec, 0.1, 0).unwrap().call(&layout, &size), None);
+            assert_eq!(FactoredUpdate::new(&spec, 0.1, 0).unwrap().call(&layout, &size), None);
         };
         let plain = Adafactor::default;
         refused(Adafactor { beta1: Some(0.9), ..plain() }, &[128, 128]);

@@ -21,7 +21,7 @@ pub(super) const V_ROW: usize = 3;
 
 /// The values that all parameters share in one update.
 #[derive(Debug)]
-pub(super) struct Update {
+pub(super) struct FactoredUpdate {
     pub(super) spec: Adafactor,
     pub(super) learning_rate: f64,
     /// Factor of the old second moment, T5X's beta2.
@@ -31,7 +31,7 @@ pub(super) struct Update {
     pub(super) weight_decay: Option<f64>,
 }
 
-impl Update {
+impl FactoredUpdate {
     /// Prepares update number `step`.
     pub(super) fn new(spec: &Adafactor, learning_rate: f32, step: i64) -> Result<Self, OptimError> {
         let step_offset = spec.step_offset;
@@ -160,12 +160,12 @@ impl Update {
 impl Prepare for Adafactor {
     fn prepare(&self, clock: &Clock) -> Result<Box<dyn Prepared>, OptimError> {
         let clips = self.global_norm_threshold().map(Clipping::GlobalNorm).into_iter().collect();
-        let update = Update::new(self, clock.learning_rate, clock.step)?;
+        let update = FactoredUpdate::new(self, clock.learning_rate, clock.step)?;
         Ok(after_clips(clips, Box::new(update)))
     }
 }
 
-impl Prepared for Update {
+impl Prepared for FactoredUpdate {
     fn apply(&self, updated: Vec<Updated<'_>>) {
         for Updated { param, grad, state } in updated {
             self.apply_one(&param, grad, state);
