@@ -116,6 +116,11 @@ pub enum CheckpointError {
 }
 
 impl CheckpointError {
+    /// The error of a conversion whose file or folder another conversion writes.
+    pub(crate) fn converting(path: &Path) -> Self {
+        Self::Busy { path: path.to_string(), by: "another conversion".to_string() }
+    }
+
     /// Whether the checkpoint itself is at fault, so that an older checkpoint may be usable.
     pub fn is_damage(&self) -> bool {
         matches!(self, Self::Damaged { .. })

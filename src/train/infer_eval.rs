@@ -22,7 +22,6 @@ use super::actions::MetricsByTask;
 use super::error::TrainError;
 use super::forward::Forward;
 use super::held_out::HeldOut;
-use super::inputs::num_ids;
 use super::spans::filled;
 use super::unfinished::{Unfinished, go_on};
 
@@ -69,7 +68,7 @@ impl InferEval {
         let (mut tasks, mut left_out) = (Vec::new(), Vec::new());
         for task in subtasks(&config.mixture_or_task_name, provider)? {
             let cache = config.use_cached.then(|| provider.caches());
-            match InferTask::read(task, config, cache, evaluator, num_ids(model))? {
+            match InferTask::read(task, config, cache, evaluator, model.num_ids())? {
                 Ok(task) => tasks.push(task),
                 Err(reason) => left_out.push(reason),
             }
@@ -161,7 +160,7 @@ impl InferTask {
         config: &DatasetConfig,
         cache: Option<Caches>,
         evaluator: &Evaluator,
-        num_ids: Option<usize>,
+        num_ids: usize,
     ) -> Result<Result<Self, String>, TrainError> {
         if task.metric_fns.is_empty() {
             return Ok(Err(format!("`{}` has no metrics", task.task_name())));
@@ -169,7 +168,7 @@ impl InferTask {
         let options = ExampleOptions {
             split: config.split.clone(),
             lengths: config.task_feature_lengths.clone(),
-            num_ids,
+            num_ids: Some(num_ids),
             cache,
             shuffle: evaluator.shuffle,
             seed: config.seed.unwrap_or(42),

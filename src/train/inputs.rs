@@ -2,7 +2,6 @@
 //! alone.
 
 use crate::data::{DatasetConfig, DatasetOptions, Lengths, feature_length};
-use crate::models::Model;
 use crate::models::memory::StepShape;
 
 use super::check::UnfitSpec;
@@ -16,14 +15,9 @@ pub fn training_options(spec: &Train, seed: u64) -> DatasetOptions {
         converter: spec.model.feature_converter(),
         // Without a seed of its own, the data uses the run's.
         seed: Some(derive(seed, Purpose::Data, &[])),
-        num_ids: num_ids(&spec.model),
+        num_ids: Some(spec.model.num_ids()),
         ..DatasetOptions::default()
     }
-}
-
-/// Returns the number of token ids in the model's embedding.
-pub fn num_ids(model: &Model) -> Option<usize> {
-    Some(model.num_ids())
 }
 
 /// Returns the shape of a training batch.

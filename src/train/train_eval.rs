@@ -12,7 +12,6 @@ use super::actions::MetricsByTask;
 use super::error::TrainError;
 use super::forward::Forward;
 use super::held_out::HeldOut;
-use super::inputs::num_ids;
 use super::unfinished::{Unfinished, go_on};
 use super::window::Window;
 
@@ -49,7 +48,7 @@ impl TrainEval {
         let HeldOut { model, config, tasks: provider } = held_out;
         let options = DatasetOptions {
             converter: model.feature_converter(),
-            num_ids: num_ids(model),
+            num_ids: Some(model.num_ids()),
             ..Default::default()
         };
         let found = training_eval_batches(config, provider, &options, eval_steps as usize)?;

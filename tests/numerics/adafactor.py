@@ -4,7 +4,7 @@ Run with T5X at cc342d4 checked out: `python adafactor.py T5X_DIR > adafactor.js
 (jax 0.10.2, flax 0.12.8, numpy 2.x, absl-py 2.5, CPU, float32, op by op).
 `t5x/adafactor.py` runs as it is; of the two T5X modules that it imports only the three names it uses
 are stood in for, so that nothing else of T5X needs to import.
-Parameters and gradients come from the integer hash below, which adafactor.rs has too. Of each array
+Parameters and gradients come from `noise` of samples.py, which adafactor.rs has too. Of each array
 about 8 elements are kept, evenly spaced, with its root mean square.
 """
 
@@ -19,6 +19,7 @@ import flax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct, traverse_util
+from samples import noise, sample
 
 MATRICES = {
     "wide": [[128, 192], ["embed", "mlp"]],
@@ -55,17 +56,6 @@ LEARNING_RATES = [0.01, 0.02, 0.005, 0.3]
 GRADIENT_SCALES = [1.0, 10.0, 0.1, 3.0]
 
 
-def noise(shape, seed):
-    """Uniform in [-0.5, 0.5), exact in float32."""
-    index = np.arange(int(np.prod(shape)), dtype=np.uint32) + np.uint32(seed * 1_000_003)
-    with np.errstate(over="ignore"):
-        index = (index ^ (index >> np.uint32(16))) * np.uint32(0x7FEB352D)
-        index = (index ^ (index >> np.uint32(15))) * np.uint32(0x846CA68B)
-        index = index ^ (index >> np.uint32(16))
-    unit = (index >> np.uint32(8)).astype(np.float32) / np.float32(1 << 24) - np.float32(0.5)
-    return unit.reshape(shape)
-
-
 def load_adafactor(root):
     @struct.dataclass
     class OptimizerState:
@@ -84,14 +74,6 @@ def load_adafactor(root):
     sys.modules.update({"t5x": t5x, "t5x.optimizers": optimizers, "t5x.adafactor": module})
     exec((pathlib.Path(root) / "t5x/adafactor.py").read_text(), module.__dict__)
     return module
-
-
-def sample(array):
-    flat = np.asarray(array, np.float32).reshape(-1)
-    stride = max(1, len(flat) // 8)
-    rms = float(np.sqrt(np.mean(flat.astype(np.float64) ** 2)))
-    short = lambda x: float(f"{x:.9g}")
-    return {"shape": list(np.shape(array)), "rms": short(rms), "values": [short(x) for x in flat[::stride]]}
 
 
 def run(module, settings, params, first):
@@ -119,11 +101,11 @@ def run(module, settings, params, first):
         weights, state = optimizer.apply_gradient(hyper, weights, state, grads)
         record = {}
         for name in weights:
-            record[name] = sample(weights[name])
+            record[name] = sample(weights[name], 9)
             for slot in ("m", "v", "v_col", "v_row"):
                 array = getattr(state.param_states[name], slot)
                 if array.shape != (1,):
-                    record[f"{name}/{slot}"] = sample(array)
+                    record[f"{name}/{slot}"] = sample(array, 9)
         steps.append(record)
     return steps
 

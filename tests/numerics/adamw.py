@@ -2,7 +2,7 @@
 
 Run as `python adamw.py > adamw.json` (optax 0.2.8, jax 0.10.2, flax 0.12.8, CPU, float32, op by op).
 State has the names that T5X's `OptaxWrapper.state_dict` gives it: flax's state dict without its empty
-parts. Parameters and gradients come from the integer hash below, which adamw.rs has too. Of each array
+parts. Parameters and gradients come from `noise` of samples.py, which adafactor.rs has too. Of each array
 about 8 elements are kept, evenly spaced, with its root mean square.
 """
 
@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from flax import serialization, traverse_util
+from samples import noise, sample
 
 SHAPES = {"kernel": [24, 16], "scale": [64], "scalar": []}
 COSINE = {"init_value": 0.001, "peak_value": 0.02, "warmup_steps": 2, "decay_steps": 6, "end_value": 0.004}
@@ -30,28 +31,6 @@ CASES = [
     ["narrow_mu", None, {"learning_rate": 0.01, "mu_dtype": "bfloat16"}],
 ]
 GRADIENT_SCALES = [1.0, 10.0, 0.1, 3.0, 0.0]
-
-
-def noise(shape, seed):
-    """Uniform in [-0.5, 0.5), exact in float32."""
-    index = np.arange(int(np.prod(shape)), dtype=np.uint32) + np.uint32(seed * 1_000_003)
-    with np.errstate(over="ignore"):
-        index = (index ^ (index >> np.uint32(16))) * np.uint32(0x7FEB352D)
-        index = (index ^ (index >> np.uint32(15))) * np.uint32(0x846CA68B)
-        index = index ^ (index >> np.uint32(16))
-    unit = (index >> np.uint32(8)).astype(np.float32) / np.float32(1 << 24) - np.float32(0.5)
-    return unit.reshape(shape)
-
-
-def short(x):
-    return float(f"{float(x):.9g}")
-
-
-def sample(array):
-    flat = np.asarray(array).astype(np.float32).reshape(-1)
-    stride = max(1, len(flat) // 8)
-    rms = float(np.sqrt(np.mean(flat.astype(np.float64) ** 2)))
-    return {"shape": list(np.shape(array)), "rms": short(rms), "values": [short(x) for x in flat[::stride]]}
 
 
 def schedule(rate):
@@ -72,16 +51,16 @@ def run(clips, settings):
         updates, state = optimizer.update(grads, state, weights)
         weights = optax.apply_updates(weights, updates)
         tree = traverse_util.flatten_dict(serialization.to_state_dict(state), sep="/")
-        arrays = {name: sample(array) for name, array in tree.items() if not name.endswith("/count")}
+        arrays = {name: sample(array, 9) for name, array in tree.items() if not name.endswith("/count")}
         counts = {name: int(count) for name, count in tree.items() if name.endswith("/count")}
-        steps.append({"arrays": arrays | {name: sample(w) for name, w in weights.items()}, "counts": counts})
+        steps.append({"arrays": arrays | {name: sample(w, 9) for name, w in weights.items()}, "counts": counts})
     return steps
 
 
 def main():
     cases = [{"name": n, "clips": c, "settings": s, "steps": run(c, s)} for n, c, s in CASES]
     rates = [COSINE, COSINE | {"warmup_steps": 0}, COSINE | {"init_value": 0.02, "exponent": 0.5}]
-    rate = lambda spec, step: short(schedule(spec)(jnp.int32(step)))
+    rate = lambda spec, step: float(f"{float(schedule(spec)(jnp.int32(step))):.9g}")
     schedules = [{"spec": spec, "rates": [rate(spec, step) for step in range(9)]} for spec in rates]
     record = {"shapes": SHAPES, "gradient_scales": GRADIENT_SCALES, "cases": cases, "schedules": schedules}
     print(json.dumps(record).replace(" ", ""))

@@ -89,13 +89,13 @@ fn def(case: &Value) -> OptimizerDef {
     OptimizerDef::Chain(Chain { transformations })
 }
 
-fn shapes(reference: &Value) -> Vec<(String, Vec<usize>)> {
+pub fn shapes(reference: &Value) -> Vec<(String, Vec<usize>)> {
     let shape = |value: &Value| serde_json::from_value(value.clone()).unwrap();
     let shapes = reference["shapes"].as_object().unwrap().iter();
     shapes.map(|(name, value)| (name.clone(), shape(value))).collect()
 }
 
-fn optimizer(def: &OptimizerDef, shapes: &[(String, Vec<usize>)]) -> Optimizer {
+pub fn optimizer(def: &OptimizerDef, shapes: &[(String, Vec<usize>)]) -> Optimizer {
     let params: Vec<ParamShape> =
         shapes.iter().map(|(name, shape)| ParamShape { name, shape, axes: &[] }).collect();
     Optimizer::new(def, &params, Device::Cpu).unwrap()

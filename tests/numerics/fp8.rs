@@ -1,8 +1,8 @@
 //! Compares training in 8-bit floats with training in float32.
 
-use gimlet::models::Batch;
 use gimlet::models::loss::{LossNormalizingFactor, LossSpec};
 use gimlet::models::t5::{T5, T5Config};
+use gimlet::models::{Batch, Network};
 use gimlet::nn::{Dropout, Fp8Format, Params, TransformerEngineConfig};
 use gimlet::optim::{Adafactor, Gradient, Optimizer, OptimizerDef, ParamShape};
 use tch::{Device, Kind, Tensor};

@@ -9,6 +9,6 @@ mod fp8;
 mod kernels;
 mod loss;
 mod model;
-mod optax;
+mod optax_rules;
 mod products;
 mod remat;

@@ -1,6 +1,7 @@
 //! Layers that are recomputed in the backward pass give the same gradients as others, bit for
 //! bit, with dropout and in both dtypes.
 
+use gimlet::models::Network;
 use gimlet::models::loss::LossSpec;
 use gimlet::models::t5::{T5, T5Config};
 use gimlet::nn::{Dropout, Dtype, Params, RematPolicy};

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use crate::assert_none;
-use crate::source::{Source, is_word, sources};
+use crate::source::{Source, first_word, is_word, sources};
 
 /// The layers from bottom to top: the folders that share the crate `gimlet`.
 const LAYERS: [&str; 6] = ["nn", "partition", "optim", "models", "train", "run"];
@@ -66,15 +66,10 @@ fn crate_paths(source: &Source) -> Vec<(usize, String)> {
             continue;
         }
         let rest = &code[offset + root.len()..];
-        let heads = if rest.starts_with('{') { group_heads(rest) } else { vec![head(rest)] };
+        let heads = if rest.starts_with('{') { group_heads(rest) } else { vec![first_word(rest)] };
         found.extend(heads.into_iter().map(|head| (offset, head.to_string())));
     }
     found
-}
-
-fn head(path: &str) -> &str {
-    let length = path.bytes().take_while(|byte| is_word(*byte)).count();
-    &path[..length]
 }
 
 /// The first words of the entries of `{a::b, c::{d, e}}`.
@@ -86,7 +81,7 @@ fn group_heads(group: &str) -> Vec<&str> {
             b'}' => depth -= 1,
             b',' => {}
             _ if expects && is_word(byte) => {
-                heads.push(head(&group[offset..]));
+                heads.push(first_word(&group[offset..]));
                 expects = false;
             }
             _ => {}

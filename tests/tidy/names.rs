@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::assert_none;
-use crate::source::{is_word, sources};
+use crate::source::{first_word, sources};
 
 const EMPTY_NAMES: [&str; 7] = ["utils", "util", "common", "base", "helpers", "helper", "misc"];
 
@@ -29,9 +29,8 @@ fn no_type_is_named_for_nothing() {
     for source in sources(&["src", "macros"]) {
         for keyword in ["struct ", "enum ", "type "] {
             for (offset, _) in source.code.match_indices(keyword) {
-                let name = &source.code[offset + keyword.len()..];
-                let length = name.bytes().take_while(|byte| is_word(*byte)).count();
-                if EMPTY_TYPES.contains(&&name[..length]) {
+                let name = first_word(&source.code[offset + keyword.len()..]);
+                if EMPTY_TYPES.contains(&name) {
                     breaches.push(source.place(offset));
                 }
             }

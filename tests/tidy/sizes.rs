@@ -1,7 +1,7 @@
 //! Files and functions of limited length.
 
 use crate::assert_none;
-use crate::source::{Source, end_of_block, is_word, sources};
+use crate::source::{Source, end_of_block, first_word, is_word, sources};
 
 const MAX_FILE_LINES: usize = 600;
 const MAX_FUNCTION_LINES: usize = 80;
@@ -34,8 +34,7 @@ fn long_functions(source: &Source) -> Vec<String> {
         let Some(end) = end_of_block(code, offset) else { continue };
         let lines = source.line_at(end - 1) - source.line_at(offset) + 1;
         if lines > MAX_FUNCTION_LINES {
-            let name = code[offset + 3..].bytes().take_while(|byte| is_word(*byte)).count();
-            let name = &code[offset + 3..offset + 3 + name];
+            let name = first_word(&code[offset + 3..]);
             long.push(format!("{}: `{name}` has {lines} lines", source.place(offset)));
         }
     }

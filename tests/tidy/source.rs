@@ -84,6 +84,12 @@ pub fn end_of_block(code: &str, start: usize) -> Option<usize> {
     None
 }
 
+/// The identifier with which a text begins.
+pub fn first_word(text: &str) -> &str {
+    let length = text.bytes().take_while(|byte| is_word(*byte)).count();
+    &text[..length]
+}
+
 /// Whether a byte can be part of an identifier.
 pub fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'

@@ -70,7 +70,7 @@ impl TensorFile {
         let Some(mut staged) = self.staged else { return Ok(()) };
         // A file system without locks does not tell of other writers.
         if staged.unfinished.size()? != self.position {
-            return Err(busy(&staged.unfinished));
+            return Err(CheckpointError::converting(&staged.unfinished));
         }
         staged.unfinished.rename(&self.target)?;
         staged.is_named = true;
@@ -117,7 +117,7 @@ fn stage(target: &Path, mark: &Path) -> Result<(Staged, FileWriter), CheckpointE
     let lock = match unfinished.try_lock()? {
         Locked::Held(lock) => Some(lock),
         Locked::Unsupported => None,
-        Locked::Busy => return Err(busy(&unfinished)),
+        Locked::Busy => return Err(CheckpointError::converting(&unfinished)),
     };
     let staged = Staged { unfinished, is_named: false, _lock: lock };
     if mark.exists()? {
@@ -129,8 +129,4 @@ fn stage(target: &Path, mark: &Path) -> Result<(Staged, FileWriter), CheckpointE
         staged.unfinished.set_size(0)?;
     }
     Ok((staged, out))
-}
-
-fn busy(unfinished: &Path) -> CheckpointError {
-    CheckpointError::Busy { path: unfinished.to_string(), by: "another conversion".to_string() }
 }

@@ -118,14 +118,16 @@ impl Publication {
         // All conversions use the same name, and only one of them can create the folder.
         let temporary = temporary(finished, "conversion");
         match temporary.create_dir_new() {
-            Err(error) if already_exists(&error) => return Err(busy(temporary)),
+            Err(error) if already_exists(&error) => {
+                return Err(CheckpointError::converting(&temporary));
+            }
             created => created?,
         }
         match temporary.try_lock()? {
             Locked::Held(lock) => Ok((temporary, Self::Renamed { _lock: Some(lock) })),
             Locked::Unsupported => Ok((temporary, Self::Renamed { _lock: None })),
             // A process that removes leftovers saw the folder before it was locked.
-            Locked::Busy => Err(busy(temporary)),
+            Locked::Busy => Err(CheckpointError::converting(&temporary)),
         }
     }
 
@@ -242,10 +244,6 @@ impl Publication {
             Self::There | Self::Another => {}
         }
     }
-}
-
-fn busy(folder: Path) -> CheckpointError {
-    CheckpointError::Busy { path: folder.to_string(), by: "another conversion".to_string() }
 }
 
 /// Renames the files of a folder in a store to those of another folder, whose checkpoint is damaged

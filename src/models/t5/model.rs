@@ -1,16 +1,12 @@
-//! The whole network: embeddings, both stacks, logits, loss and scores.
+//! The whole network: embeddings, both stacks and logits.
 
 use tch::{Kind, Tensor};
 
 use super::decoder::{Decoder, DecoderContext};
 use super::encoder::Encoder;
 use super::spec::T5Config;
-use crate::models::loss::{
-    Head, LossOutput, LossSpec, TargetSums, Targets, UnreadSums, cross_entropy, log_likelihoods,
-    normalize,
-};
+use crate::models::loss::Head;
 use crate::models::{Batch, Packing, RowFacts};
-use crate::nn::profiler::{Activity, part};
 use crate::nn::{Dropout, Params, causal_mask, embed, kind, pairs, same_segment};
 
 /// A T5. It holds no weights: every method gets them as `Params`.
@@ -36,50 +32,6 @@ impl T5 {
         let head = self.head(params, hidden);
         let (rows, _, length) = batch.dims();
         head.hidden.matmul(&head.kernel).view([rows, length, -1])
-    }
-
-    /// The training loss of `batch` and the sums for its metrics.
-    pub fn loss(
-        &self,
-        params: &Params,
-        batch: &Batch,
-        spec: &LossSpec,
-        dropout: Dropout,
-    ) -> LossOutput {
-        let head = self.head(params, self.hidden(params, batch, dropout));
-        let _part = part(Activity::Loss);
-        let normalized = normalize(spec.loss_normalizing_factor, batch);
-        let weights = normalized.weights.reshape(-1);
-        let coefficients = match &normalized.factor {
-            Some(factor) => &weights / factor,
-            None => weights.shallow_clone(),
-        };
-        let tokens = batch.decoder_target_tokens.reshape(-1);
-        let targets = Targets { tokens, coefficients };
-        let (losses, scalar) = cross_entropy(&head, &targets, spec);
-        let loss = losses.loss.dot(&targets.coefficients);
-        // T5X's metrics count targets with any weight, independently of its size.
-        let counted = weights.ne(0).to_kind(Kind::Float);
-        let sums = TargetSums {
-            z_loss: losses.z_loss.dot(&targets.coefficients),
-            correct: losses.correct.dot(&counted),
-            num_weighted_tokens: counted.sum(Kind::Float),
-            weight_sum: weights.sum(Kind::Float),
-            loss: loss.shallow_clone(),
-        };
-        let sums = UnreadSums::new(batch, &sums);
-        // The value of the loss with the gradient of the scalar.
-        LossOutput { loss: &scalar + (loss - scalar.detach()), sums }
-    }
-
-    /// Log-likelihood of each row's targets, weighted, without smoothing or z-loss: float32 `[batch]`.
-    pub fn score_batch(&self, params: &Params, batch: &Batch) -> Tensor {
-        tch::no_grad(|| {
-            let head = self.head(params, self.hidden(params, batch, Dropout::off()));
-            let tokens = batch.decoder_target_tokens.reshape(-1);
-            let scores = log_likelihoods(&head, &tokens).view_as(&batch.decoder_loss_weights);
-            (scores * &batch.decoder_loss_weights).sum_dim_intlist(-1, false, Kind::Float)
-        })
     }
 
     /// Encoding of `tokens` `[batch, inputs_length]` without packing: `[batch, inputs_length, embed]`.
@@ -126,7 +78,7 @@ impl T5 {
     }
 
     /// Returns the decoder's result for `batch`: `[batch, targets_length, embed]`.
-    fn hidden(&self, params: &Params, batch: &Batch, dropout: Dropout) -> Tensor {
+    pub(super) fn hidden(&self, params: &Params, batch: &Batch, dropout: Dropout) -> Tensor {
         let (_, inputs_length, targets_length) = batch.dims();
         self.begin(params);
         // One lookup for both stacks, since its gradient is as large as the embedding.

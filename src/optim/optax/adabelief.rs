@@ -3,7 +3,7 @@
 use crate::gin::Configurable;
 
 use super::expr::gradient;
-use super::means::{ahead, corrected, mean, mean_square};
+use super::means::{corrected, first_moment, mean, mean_square};
 use super::{Changes, Formula, LearningRate, OptaxSlot, Turn, zeros};
 
 /// AdaBelief (Zhuang et al. 2020, arXiv:2010.07468): Adam with the mean square of gradients' distance
@@ -50,10 +50,7 @@ impl Formula for AdaBelief {
     fn changes(&self, turn: &Turn) -> Changes {
         let mu = mean(0, gradient(), self.b1);
         let nu = mean_square(1, &(gradient() - mu.clone()), self.b2) + self.eps_root;
-        let first = match self.nesterov {
-            true => ahead(&mu, gradient(), self.b1, turn.number()),
-            false => corrected(&mu, self.b1, turn.number()),
-        };
+        let first = first_moment(&mu, self.b1, self.nesterov, turn.number());
         let step = first / (corrected(&nu, self.b2, turn.number()).sqrt() + self.eps);
         Changes { step: step * -turn.learning_rate, state: vec![mu, nu] }
     }

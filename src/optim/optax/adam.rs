@@ -4,7 +4,7 @@ use crate::gin::Configurable;
 use crate::nn::Dtype;
 
 use super::expr::{Expr, gradient};
-use super::means::{ahead, corrected, mean, mean_square};
+use super::means::{corrected, first_moment, mean, mean_square};
 use super::{Changes, Formula, FusedNumbers, LearningRate, OptaxSlot, Turn, zeros};
 
 /// Adam (Kingma & Ba 2015, arXiv:1412.6980). Source: optax `_src/alias.py`.
@@ -82,10 +82,7 @@ impl ScaleByAdam {
     pub(super) fn step(&self, turn: &Turn) -> (Expr, Vec<Expr>) {
         let mu = mean(0, gradient(), self.b1);
         let nu = mean_square(1, &gradient(), self.b2);
-        let first = match self.nesterov {
-            true => ahead(&mu, gradient(), self.b1, turn.number()),
-            false => corrected(&mu, self.b1, turn.number()),
-        };
+        let first = first_moment(&mu, self.b1, self.nesterov, turn.number());
         let second = corrected(&nu, self.b2, turn.number()) + self.eps_root;
         (first / (second.sqrt() + self.eps), vec![mu, nu])
     }

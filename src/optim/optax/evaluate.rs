@@ -22,7 +22,7 @@ impl Prepare for OptaxRule {
                 let factors = FusedAdamW { learning_rate, b1, b2, eps, weight_decay };
                 Box::new(Fused { factors, number: turn.number() })
             }
-            None => Box::new(self.changes(clock.count)?),
+            None => Box::new(self.changes(&turn)),
         })
     }
 }

@@ -139,12 +139,9 @@ pub struct FusedNumbers {
 }
 
 impl OptaxRule {
-    /// Returns what the update after `count` others computes.
-    ///
-    /// # Errors
-    /// A schedule that has no value.
-    pub fn changes(&self, count: i64) -> Result<Changes, OptimError> {
-        Ok(self.spec().changes(&self.turn(count)?))
+    /// Returns the formulas of an update.
+    pub fn changes(&self, turn: &Turn) -> Changes {
+        self.spec().changes(turn)
     }
 
     /// Returns the numbers of libtorch's kernel, if it computes this optimizer's changes.

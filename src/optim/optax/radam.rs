@@ -3,7 +3,7 @@
 use crate::gin::Configurable;
 
 use super::expr::gradient;
-use super::means::{ahead, corrected, mean, mean_square};
+use super::means::{corrected, first_moment, mean, mean_square};
 use super::{Changes, Formula, LearningRate, OptaxSlot, Turn, zeros};
 
 /// RAdam (Liu et al. 2020, arXiv:1908.03265): Adam whose steps are only as long as the second moment
@@ -53,10 +53,7 @@ impl Formula for RAdam {
     fn changes(&self, turn: &Turn) -> Changes {
         let mu = mean(0, gradient(), self.b1);
         let nu = mean_square(1, &gradient(), self.b2);
-        let first = match self.nesterov {
-            true => ahead(&mu, gradient(), self.b1, turn.number()),
-            false => corrected(&mu, self.b1, turn.number()),
-        };
+        let first = first_moment(&mu, self.b1, self.nesterov, turn.number());
         let step = match self.certainty(turn) {
             Some(certainty) => {
                 let second = corrected(&nu, self.b2, turn.number()) + self.eps_root;

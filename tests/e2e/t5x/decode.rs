@@ -4,9 +4,9 @@
 use std::path::Path;
 
 use gimlet::checkpoint::{Reader, Stored};
-use gimlet::models::Batch;
 use gimlet::models::decoding::{BeamSearch, DecodeFn, Prediction};
 use gimlet::models::t5::{T5, T5Config};
+use gimlet::models::{Batch, Network};
 use gimlet::nn::Params;
 use serde_json::Value;
 use tch::{Kind, Tensor};

@@ -1,15 +1,10 @@
-"""Writes optax.json: what optax makes of a few steps, for optax.rs.
+"""Writes optax_rules.json: what optax makes of a few steps, for optax_rules.rs.
 
-Run as `python optax.py > optax.json` (optax 0.2.8, jax 0.10.2, flax 0.12.8, CPU, float32, op by op).
+Run as `python optax_rules.py > optax_rules.json` (optax 0.2.8, jax 0.10.2, flax 0.12.8, CPU, float32, op by op).
 State has the names that T5X's `OptaxWrapper.state_dict` gives it: flax's state dict without its empty
-parts. Parameters and gradients come from the integer hash of adamw.py; `still` starts at zero. Of each
+parts. Parameters and gradients come from `noise` of samples.py; `still` starts at zero. Of each
 array up to about 8 elements are kept, evenly spaced, with its root mean square.
 """
-
-import sys
-
-# This folder has a file of the package's name.
-sys.path.pop(0)
 
 import json
 import os
@@ -19,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from flax import serialization, traverse_util
+from samples import noise, sample
 
 SHAPES = {"kernel": [2, 3], "scale": [4], "scalar": [], "still": [2]}
 COSINE = {"init_value": 0.001, "peak_value": 0.02, "warmup_steps": 2, "decay_steps": 6, "end_value": 0.004}
@@ -58,28 +54,6 @@ CASES = [
 GRADIENT_SCALES = [1.0, 10.0, 0.1, 3.0, 0.0]
 
 
-def noise(shape, seed):
-    """Uniform in [-0.5, 0.5), exact in float32."""
-    index = np.arange(int(np.prod(shape)), dtype=np.uint32) + np.uint32(seed * 1_000_003)
-    with np.errstate(over="ignore"):
-        index = (index ^ (index >> np.uint32(16))) * np.uint32(0x7FEB352D)
-        index = (index ^ (index >> np.uint32(15))) * np.uint32(0x846CA68B)
-        index = index ^ (index >> np.uint32(16))
-    unit = (index >> np.uint32(8)).astype(np.float32) / np.float32(1 << 24) - np.float32(0.5)
-    return unit.reshape(shape)
-
-
-def short(x):
-    return float(f"{float(x):.7g}")
-
-
-def sample(array):
-    flat = np.asarray(array).astype(np.float32).reshape(-1)
-    stride = max(1, len(flat) // 8)
-    rms = float(np.sqrt(np.mean(flat.astype(np.float64) ** 2)))
-    return {"shape": list(np.shape(array)), "rms": short(rms), "values": [short(x) for x in flat[::stride]]}
-
-
 def run(name, clipped, settings):
     rate = settings["learning_rate"]
     rate = optax.warmup_cosine_decay_schedule(**rate) if isinstance(rate, dict) else rate
@@ -95,9 +69,9 @@ def run(name, clipped, settings):
         updates, state = optimizer.update(grads, state, weights)
         weights = optax.apply_updates(weights, updates)
         tree = traverse_util.flatten_dict(serialization.to_state_dict(state), sep="/")
-        arrays = {name: sample(array) for name, array in tree.items() if not name.endswith("count")}
+        arrays = {name: sample(array, 7) for name, array in tree.items() if not name.endswith("count")}
         counts = {name: int(count) for name, count in tree.items() if name.endswith("count")}
-        steps.append({"arrays": arrays | {name: sample(w) for name, w in weights.items()}, "counts": counts})
+        steps.append({"arrays": arrays | {name: sample(w, 7) for name, w in weights.items()}, "counts": counts})
     return steps
 
 

@@ -1,7 +1,7 @@
 //! Optax's optimizers, alone and after a clip, equal optax's, step by step, and their state has T5X's
 //! names. Gin gives them, so names and defaults are compared too.
 //!
-//! Reference: `optax.json`, made by `optax.py` from optax itself in float32. Tolerance: each element to
+//! Reference: `optax_rules.json`, made by `optax_rules.py` from optax itself in float32. Tolerance: each element to
 //! 2e-6 of its array's root mean square or of itself, float32 against float32; `adam`'s and `lamb`'s to
 //! 2e-5, since libtorch's kernel corrects means in float64; arrays in bfloat16 to one of its places.
 
@@ -9,17 +9,17 @@ use std::collections::BTreeMap;
 
 use gimlet::gin::{Evaluator, Request, load};
 use gimlet::optim::{
-    Amos, Chain, Dpsgd, Gradient, NoisySgd, Optimizer, OptimizerDef, ParamShape, Refused,
-    Transformation,
+    Amos, Chain, Dpsgd, Gradient, NoisySgd, OptimizerDef, Refused, Transformation,
 };
 use gimlet::run::{Library, registry};
 use serde_json::Value;
-use tch::{Device, Kind, Tensor};
+use tch::{Kind, Tensor};
 
 use crate::adafactor::{check_array, noise};
+use crate::adamw::{optimizer, shapes};
 
 fn reference() -> Value {
-    serde_json::from_str(include_str!("optax.json")).unwrap()
+    serde_json::from_str(include_str!("optax_rules.json")).unwrap()
 }
 
 /// Returns a value of JSON as gin writes it.
@@ -85,12 +85,8 @@ fn tolerance(rule: &str, array: &Tensor) -> f64 {
 
 fn check_case(reference: &Value, case: &Value) {
     let rule = case["optimizer"].as_str().unwrap();
-    let shape = |value: &Value| serde_json::from_value::<Vec<usize>>(value.clone()).unwrap();
-    let shapes = reference["shapes"].as_object().unwrap().iter();
-    let shapes: Vec<(String, Vec<usize>)> = shapes.map(|(n, s)| (n.clone(), shape(s))).collect();
-    let params: Vec<ParamShape> =
-        shapes.iter().map(|(name, shape)| ParamShape { name, shape, axes: &[] }).collect();
-    let mut optimizer = Optimizer::new(&def(case), &params, Device::Cpu).unwrap();
+    let shapes = shapes(reference);
+    let mut optimizer = optimizer(&def(case), &shapes);
     let named = |seed: u32| -> Vec<Tensor> {
         shapes.iter().enumerate().map(|(i, (_, shape))| noise(shape, seed + i as u32)).collect()
     };
