@@ -12,9 +12,11 @@ pub use gimlet_storage as storage;
 pub use gimlet_telemetry as telemetry;
 pub use gimlet_vocab as vocab;
 
+pub mod eval;
 pub mod models;
 pub mod nn;
 pub mod optim;
 pub mod partition;
 pub mod run;
+pub mod session;
 pub mod train;

@@ -1,12 +1,14 @@
 //! Evaluates flags to the root spec that a command runs.
 
 use crate::data::{Mixture, Task, TaskFamily, set_tfds_data_dir};
+use crate::eval::{Evaluate, check_evaluate};
 use crate::gin::{
     Config, Configurable, Diagnostic, Diagnostics, Evaluator, Loaded, Modules, Registry, Running,
     Schema, Severity, Source, load_anyway,
 };
+use crate::session::check::UnfitSpec;
 use crate::storage::{Path, parse_path_map, set_path_map};
-use crate::train::{Evaluate, Train, UnfitSpec, check, check_evaluate};
+use crate::train::{Train, check};
 
 use super::cache::caches_of;
 use super::cli::GinArgs;

@@ -3,11 +3,10 @@
 use std::fmt::Write;
 
 use crate::data::{DatasetConfig, TaskProvider};
+use crate::eval::{Chosen, Evaluate, foresee_evaluation, left_to_evaluate};
 use crate::models::Model;
 use crate::partition::Partitioner;
-use crate::train::{
-    Chosen, Evaluate, Periods, Train, foresee, foresee_evaluation, left_to_evaluate, step_estimate,
-};
+use crate::train::{Periods, Train, foresee, step_estimate};
 
 use super::failure::Failure;
 

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use crate::checkpoint::CheckpointError;
 use crate::gin::Diagnostics;
-use crate::train::TrainError;
+use crate::session::error::SessionError;
 
 /// The reason why a command failed.
 #[derive(Debug)]
@@ -77,8 +77,8 @@ impl From<CheckpointError> for Failure {
     }
 }
 
-impl From<TrainError> for Failure {
-    fn from(error: TrainError) -> Self {
+impl From<SessionError> for Failure {
+    fn from(error: SessionError) -> Self {
         if error.is_users() { Failure::usage(error) } else { Failure::world(error) }
     }
 }

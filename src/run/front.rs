@@ -10,9 +10,10 @@ use std::process::{self, ExitCode};
 use anyhow::anyhow;
 
 use crate::data::TaskProvider;
+use crate::eval::Evaluate;
 use crate::storage;
 use crate::telemetry;
-use crate::train::{Evaluate, Train};
+use crate::train::Train;
 
 use super::bench;
 use super::cache::cache_command;

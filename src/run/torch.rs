@@ -7,11 +7,14 @@ use anyhow::anyhow;
 use tch::Device;
 
 use crate::checkpoint::RestoreMode;
+use crate::eval::{Evaluate, Evaluations, evaluate};
 use crate::gin::config_str;
 use crate::nn::cpu;
+use crate::session::context::Context;
+use crate::session::error::SessionError;
 use crate::storage::{Takeover, set_observer};
 use crate::telemetry::{self, Verbosity, set_verbosity};
-use crate::train::{Context, Evaluate, Evaluations, Outcome, Train, TrainError, evaluate, train};
+use crate::train::{Outcome, Train, train};
 
 use super::bench;
 use super::cache::cache_command;
@@ -103,7 +106,7 @@ fn eval_command(args: &EvalArgs, verbosity: Verbosity, color: bool) -> Result<()
 fn in_context<T, R>(
     configured: &Configured<T>,
     interrupt: &Interrupt,
-    run: impl FnOnce(&T, &Context<'_>) -> Result<R, TrainError>,
+    run: impl FnOnce(&T, &Context<'_>) -> Result<R, SessionError>,
 ) -> Result<R, Failure> {
     eprint!("{}", configured.warnings);
     if let Some(signal) = interrupt.signal() {

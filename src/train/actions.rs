@@ -2,12 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::session::held_out::MetricsByTask;
 use crate::telemetry;
 
 use super::spec::{Action, EarlyStopping, EarlyStoppingMode, TerminateOnNan};
-
-/// Task to metric to value.
-pub type MetricsByTask = BTreeMap<String, BTreeMap<String, f64>>;
 
 /// By phase, the values that each action has looked at; `None` for NaN and infinite values, which
 /// JSON cannot express.

@@ -2,19 +2,11 @@
 
 use crate::checkpoint::{RestoreCheckpointConfig, RestoreMode, SaveCheckpointConfig};
 use crate::data::DatasetConfig;
-use crate::partition::Partitioner;
-use crate::storage::Path;
+use crate::session::check::{UnfitSpec, check_partitions, check_path, unfit};
+use crate::session::spec::TrainerClass;
 
 use super::periods::Periods;
-use super::spec::{ACTION_MODES, Train, TrainerClass};
-
-/// A spec whose values contradict each other, or have no meaning.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct UnfitSpec(
-    /// The found and expected values, and the place to change.
-    pub String,
-);
+use super::spec::{ACTION_MODES, Train};
 
 /// Finds the first mistake.
 ///
@@ -39,14 +31,6 @@ pub fn check(train: &Train) -> Result<(), UnfitSpec> {
     }
     let periods = Periods::of(train, 0, 0).validated(0);
     periods.map(drop).map_err(|error| UnfitSpec(error.to_string()))
-}
-
-pub(super) fn unfit<T>(message: String) -> Result<T, UnfitSpec> {
-    Err(UnfitSpec(message))
-}
-
-pub(super) fn check_path(binding: &str, path: &str) -> Result<(), UnfitSpec> {
-    Path::parse(path).map(drop).map_err(|error| UnfitSpec(format!("{binding}: {error}")))
 }
 
 fn check_batches(train: &Train) -> Result<(), UnfitSpec> {
@@ -116,18 +100,6 @@ fn check_save(config: &SaveCheckpointConfig) -> Result<(), UnfitSpec> {
     match config.keep_best() {
         Some(keep) => check_monitored(&keep.metric),
         None => Ok(()),
-    }
-}
-
-pub(super) fn check_partitions(partitioner: &Partitioner) -> Result<(), UnfitSpec> {
-    let Partitioner::Pjit(pjit) = partitioner;
-    let name = match &pjit.model_parallel_submesh {
-        Some(_) => "product of partitioning.PjitPartitioner.model_parallel_submesh",
-        None => "size of the model axis, partitioning.PjitPartitioner.num_partitions,",
-    };
-    match pjit.requested_partitions() {
-        Some(0) => unfit(format!("the {name} is 0, expected at least 1")),
-        _ => Ok(()),
     }
 }
 

@@ -8,15 +8,15 @@ use crate::checkpoint::{
     SaveCheckpointConfig, Saver, Saving, Stored, plan_resume, remove_stale, restore_newest,
 };
 use crate::data::DatasetState;
+use crate::session::error::SessionError;
+use crate::session::state::TrainState;
+use crate::session::state_arrays::{copy, fill, shapes};
 use crate::storage::{Path, Unsent};
 use crate::telemetry;
 
 use super::actions::Histories;
-use super::error::TrainError;
 use super::initial::initial;
 use super::monitor::Monitored;
-use super::state::TrainState;
-use super::state_arrays::{copy, fill, shapes};
 
 /// The facts that a resumed run needs to continue unchanged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -75,7 +75,7 @@ impl<'a> Checkpoints<'a> {
     ///
     /// # Errors
     /// The folder cannot be written.
-    pub fn clear_stale(&self) -> Result<(), TrainError> {
+    pub fn clear_stale(&self) -> Result<(), SessionError> {
         for removed in remove_stale(&self.model_dir)? {
             telemetry::notice(&format!("removed {removed}, which an ended run left half-written"));
         }
@@ -87,7 +87,7 @@ impl<'a> Checkpoints<'a> {
     ///
     /// # Errors
     /// No whole checkpoint is left, the configured one is missing, or it holds another model.
-    pub fn restore(&self, state: &mut TrainState) -> Result<Option<Restored>, TrainError> {
+    pub fn restore(&self, state: &mut TrainState) -> Result<Option<Restored>, SessionError> {
         if let Some(restored) = self.resume(state)? {
             if restored.data.is_none() {
                 let path = &restored.path;
@@ -111,7 +111,7 @@ impl<'a> Checkpoints<'a> {
 
     /// Restores the newest whole checkpoint of MODEL_DIR. Arrays are checked while they are read:
     /// after damage, reading starts over with the checkpoint before, which replaces every array.
-    fn resume(&self, state: &mut TrainState) -> Result<Option<Restored>, TrainError> {
+    fn resume(&self, state: &mut TrainState) -> Result<Option<Restored>, SessionError> {
         let config = self.config.restore.as_ref();
         let reads_data = config.and_then(|config| config.restore_dataset) != Some(false);
         let restore = |stored: Box<dyn Stored>| {
@@ -124,8 +124,8 @@ impl<'a> Checkpoints<'a> {
             };
             Ok(Restored { record, data, path: stored.path().clone() })
         };
-        let damage = |error: &TrainError| match error {
-            TrainError::Checkpoint(error) => error.damage(),
+        let damage = |error: &SessionError| match error {
+            SessionError::Checkpoint(error) => error.damage(),
             _ => None,
         };
         let mut skipped = Vec::new();
@@ -155,7 +155,7 @@ impl<'a> Checkpoints<'a> {
         record: &RunRecord,
         data: &DatasetState,
         beside: Beside,
-    ) -> Result<(), TrainError> {
+    ) -> Result<(), SessionError> {
         let data_file = self.data_file();
         let Some(saver) = &mut self.saver else { return Ok(()) };
         Ok(saver.save(state.step, beside.best, |snapshot| {
@@ -170,7 +170,7 @@ impl<'a> Checkpoints<'a> {
     ///
     /// # Errors
     /// Those of the save.
-    pub fn check(&mut self) -> Result<(), TrainError> {
+    pub fn check(&mut self) -> Result<(), SessionError> {
         Ok(self.saver.as_mut().map_or(Ok(()), Saver::check)?)
     }
 
@@ -179,7 +179,7 @@ impl<'a> Checkpoints<'a> {
     ///
     /// # Errors
     /// The run's error, else that of the save.
-    pub fn finish<T>(&mut self, outcome: Result<T, TrainError>) -> Result<T, TrainError> {
+    pub fn finish<T>(&mut self, outcome: Result<T, SessionError>) -> Result<T, SessionError> {
         let saved = self.saver.as_mut().map_or(Ok(()), Saver::wait);
         match (outcome, saved) {
             (outcome, Ok(())) => outcome,
@@ -192,10 +192,10 @@ impl<'a> Checkpoints<'a> {
     }
 
     /// Returns the place in the data that `restore_dataset` requests.
-    fn configured_data(&self, stored: &dyn Stored) -> Result<DatasetState, TrainError> {
+    fn configured_data(&self, stored: &dyn Stored) -> Result<DatasetState, SessionError> {
         let file = self.data_file();
         read_json(stored, &file)?.ok_or_else(|| {
-            TrainError::Unfit(format!(
+            SessionError::Unfit(format!(
                 "{} has no data position of Gimlet's (`{file}`); T5X's own belong to tf.data: set \
                  utils.RestoreCheckpointConfig.restore_dataset = False",
                 stored.path()

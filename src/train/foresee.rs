@@ -3,17 +3,15 @@
 //! of data files, only names are checked.
 
 use crate::checkpoint::{RestoreCheckpointConfig, Shapes, Stored, list_steps};
-use crate::data::{DataError, DatasetConfig, TaskProvider, check_split};
-use crate::models::Model;
+use crate::data::TaskProvider;
+use crate::session::error::SessionError;
+use crate::session::foresee::foresee_data;
 use crate::storage::Path;
 use crate::telemetry;
 
-use super::error::TrainError;
-use super::evaluate::Evaluate;
 use super::initial::initial;
 use super::periods::Periods;
 use super::spec::Train;
-use super::vocabularies::check_vocabularies;
 
 /// T5X's name of the step in a checkpoint.
 const STEP: &str = "state/step";
@@ -23,7 +21,7 @@ const STEP: &str = "state/step";
 /// # Errors
 /// The errors of the training: a missing checkpoint, task, split or vocabulary, a vocabulary that
 /// differs from the model's or exceeds its embedding, a last step that has passed already.
-pub fn foresee(spec: &Train, tasks: &dyn TaskProvider) -> Result<u64, TrainError> {
+pub fn foresee(spec: &Train, tasks: &dyn TaskProvider) -> Result<u64, SessionError> {
     let step = first_step(spec)?;
     Periods::of(spec, 0, step).validated(step)?;
     let held_out = [&spec.train_eval_dataset_cfg, &spec.infer_eval_dataset_cfg];
@@ -36,26 +34,8 @@ pub fn foresee(spec: &Train, tasks: &dyn TaskProvider) -> Result<u64, TrainError
     Ok(step)
 }
 
-/// Does the same as [`foresee`] for an evaluation's data.
-///
-/// # Errors
-/// See [`foresee`].
-pub fn foresee_evaluation(spec: &Evaluate, tasks: &dyn TaskProvider) -> Result<(), TrainError> {
-    let name = &spec.dataset_cfg.mixture_or_task_name;
-    foresee_data(&spec.model, &spec.dataset_cfg, tasks)?
-        .map_err(|unknown| nothing_to_evaluate(name, &unknown.to_string()))
-}
-
-/// Returns the error of an evaluation whose tasks have neither the split nor metrics.
-pub fn nothing_to_evaluate(name: &str, reasons: &str) -> TrainError {
-    TrainError::Unfit(format!(
-        "nothing of '{name}' can be evaluated: {reasons}; bind utils.DatasetConfig.split to a split of a \
-         task with metric_fns"
-    ))
-}
-
 /// Returns the step of the newest checkpoint in MODEL_DIR, else of the configured one, else 0.
-fn first_step(spec: &Train) -> Result<u64, TrainError> {
+fn first_step(spec: &Train) -> Result<u64, SessionError> {
     let model_dir = Path::parse(&spec.model_dir)?;
     if model_dir.is_dir()?
         && let Some(step) = list_steps(&model_dir)?.last()
@@ -78,24 +58,4 @@ fn takes_step(restore: &RestoreCheckpointConfig, stored: &dyn Stored) -> bool {
     let rest: Vec<String> = found.keys().cloned().collect();
     // An invalid plan is reported by the run, which knows the model's needs.
     restore.plan_part(stored, &needs, &rest).map_or(true, |plan| plan.sources.contains_key(STEP))
-}
-
-/// Reports the error of a data set; a split that none of its tasks has is the inner error. For data
-/// that cannot be reached, a warning is printed: they may exist on the machine of the run.
-fn foresee_data(
-    model: &Model,
-    config: &DatasetConfig,
-    tasks: &dyn TaskProvider,
-) -> Result<Result<(), DataError>, TrainError> {
-    check_vocabularies(model, config, tasks)?;
-    match check_split(config, tasks) {
-        Err(error @ DataError::UnknownSplit { .. }) => {
-            Ok(Err(tasks.placed(&config.mixture_or_task_name, error)))
-        }
-        Err(error) => {
-            telemetry::warn_once(&error.to_string());
-            Ok(Ok(()))
-        }
-        Ok(()) => Ok(Ok(())),
-    }
 }

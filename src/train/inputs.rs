@@ -3,9 +3,9 @@
 
 use crate::data::{DatasetConfig, DatasetOptions, Lengths, feature_length};
 use crate::models::memory::StepShape;
+use crate::session::check::UnfitSpec;
+use crate::session::seeds::{Purpose, derive};
 
-use super::check::UnfitSpec;
-use super::seeds::{Purpose, derive};
 use super::spec::Train;
 
 /// Returns the options with which a run with this seed reads its training data, from their

@@ -1,13 +1,14 @@
-//! The memory that a step needs, and the memory of the machine.
+//! The memory that a training step needs.
 
 use crate::data::{DatasetConfig, PREFETCH};
-use crate::models::Model;
 use crate::models::memory::{Estimate, Gradients, StepShape};
+use crate::session::check::UnfitSpec;
+use crate::session::memory::gib;
+use crate::session::spec::TrainerClass;
+use crate::session::state_layout::state_variables;
 
-use super::check::UnfitSpec;
 use super::inputs::training_shape;
-use super::spec::{Train, TrainerClass};
-use super::state_layout::state_variables;
+use super::spec::Train;
 
 /// Estimates the memory of a training step on one device.
 ///
@@ -63,20 +64,6 @@ pub fn shortage(
     ))
 }
 
-/// Returns the message for the user if the parameters alone need more than `available` bytes.
-pub fn parameter_shortage(model: &Model, available: u64) -> Option<String> {
-    let needed = model.num_params().saturating_mul(4);
-    (needed > available).then(|| {
-        format!(
-            "the parameters take {}, and {} are available: evaluate on a machine with more memory, or \
-             lower {}'s dimensions",
-            gib(needed as f64),
-            gib(available as f64),
-            model.dimensions(),
-        )
-    })
-}
-
 /// Returns the message for the user if the batches that a run keeps in memory need more than
 /// `available` bytes of the host. These bytes are exact: the batches are allocated in full.
 pub fn batch_shortage(train: &Train, available: u64) -> Option<String> {
@@ -116,39 +103,12 @@ fn batch_bytes(config: &DatasetConfig) -> f64 {
     4.0 * config.batch_size as f64 * numbers
 }
 
-fn gib(bytes: f64) -> String {
-    format!("{:.1} GiB", bytes / f64::from(1 << 30))
-}
-
 /// Whether a step cannot run in that much memory even if it needs only two thirds of the estimate.
 /// The estimate was within a quarter on a CPU (`models::memory`); on a GPU, without measurements,
 /// the factor is one half.
 pub fn cannot_fit(estimate: &Estimate, memory: u64, on_cuda: bool) -> bool {
     let least = if on_cuda { 1.0 / 2.0 } else { 2.0 / 3.0 };
     least * estimate.total() as f64 > memory as f64
-}
-
-/// Returns the bytes that this machine's processes can still allocate, if the system reports them.
-pub fn available_on_host() -> Option<u64> {
-    memory_of_host(["MemAvailable:", "SwapFree:"])
-}
-
-/// Returns the bytes that this machine has, if the system reports them.
-pub fn total_on_host() -> Option<u64> {
-    memory_of_host(["MemTotal:", "SwapTotal:"])
-}
-
-/// Returns the sum of two lines of `/proc/meminfo`, or the limit of the process's group.
-fn memory_of_host(lines: [&str; 2]) -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let kilobytes = |name: &str| -> Option<u64> {
-        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-        line.trim().strip_suffix("kB")?.trim().parse().ok()
-    };
-    let limit = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
-    let limit = limit.and_then(|text| text.trim().parse().ok()).unwrap_or(u64::MAX);
-    let [memory, swap] = lines.map(kilobytes);
-    Some(((memory? + swap.unwrap_or(0)) * 1024).min(limit))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::checkpoint::{Best, KeepBest};
 
-use super::evaluated::Evaluated;
+use super::last_evaluation::LastEvaluation;
 
 /// A metric by step; `None` for NaN and infinite values, which JSON cannot express.
 pub type Monitored = BTreeMap<u64, Option<f64>>;
@@ -31,12 +31,12 @@ impl Monitor {
     }
 
     /// Records the results of an evaluation.
-    pub fn see_evaluated(&mut self, evaluated: &Evaluated) {
-        for (task, metrics) in &evaluated.train_eval {
-            self.see(evaluated.step, &format!("training_eval/{task}"), metrics, "");
+    pub fn see_evaluation(&mut self, evaluation: &LastEvaluation) {
+        for (task, metrics) in &evaluation.training {
+            self.see(evaluation.step, &format!("training_eval/{task}"), metrics, "");
         }
-        for (task, metrics) in &evaluated.infer_eval {
-            self.see(evaluated.step, &format!("inference_eval/{task}"), metrics, "eval/");
+        for (task, metrics) in &evaluation.inference {
+            self.see(evaluation.step, &format!("inference_eval/{task}"), metrics, "eval/");
         }
     }
 
@@ -88,8 +88,8 @@ mod tests {
     #[test]
     fn metrics_are_named_as_tensorboard_shows_them() {
         let by_task = |name: &str| BTreeMap::from([("a/b".to_string(), metrics(name, 2.0))]);
-        let evaluated =
-            Evaluated { step: 5, train_eval: by_task("loss"), infer_eval: by_task("rouge/1") };
+        let evaluation =
+            LastEvaluation { step: 5, training: by_task("loss"), inference: by_task("rouge/1") };
         for (metric, expected) in [
             ("train/accuracy", Some(1.0)),
             ("training_eval/a/b/loss", Some(2.0)),
@@ -100,7 +100,7 @@ mod tests {
         ] {
             let mut monitor = monitor(metric);
             monitor.see_train(5, &metrics("accuracy", 1.0));
-            monitor.see_evaluated(&evaluated);
+            monitor.see_evaluation(&evaluation);
             assert_eq!(monitor.at_save(5).get(&5).copied().flatten(), expected, "{metric}");
         }
     }

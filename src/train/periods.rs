@@ -4,6 +4,8 @@
 //! 7,777 shifts every later one. Here they count from the first step of the *run*, which
 //! checkpoints record: a resumed run does the same work at the same steps as an uninterrupted one.
 
+use crate::session::error::SessionError;
+
 use super::spec::Train;
 
 /// The periods of a run, in steps; 0 means never.
@@ -50,6 +52,12 @@ pub enum PeriodsError {
         /// Step restored.
         step: u64,
     },
+}
+
+impl From<PeriodsError> for SessionError {
+    fn from(error: PeriodsError) -> Self {
+        Self::Unfit(error.to_string())
+    }
 }
 
 /// A step at which the loop pauses, and the actions due there.

@@ -3,48 +3,36 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tch::Device;
-
 use crate::checkpoint::SaveCheckpointConfig;
-use crate::data::{BatchIterator, DatasetOptions, DatasetState, TaskProvider, get_dataset};
+use crate::data::{BatchIterator, DatasetOptions, DatasetState, get_dataset};
 use crate::models::Batch;
+use crate::session::context::{Context, say_partitions};
+use crate::session::error::SessionError;
+use crate::session::held_out::MetricsByTask;
+use crate::session::inference_evaluation::InferenceEvaluation;
+use crate::session::occupied::Occupied;
+use crate::session::state::TrainState;
+use crate::session::training_evaluation::TrainingEvaluation;
+use crate::session::unfinished::Unfinished;
+use crate::session::vocabularies::check_vocabularies;
 use crate::storage::{Path, Takeover};
 use crate::telemetry::{self, Progress};
 
-use super::actions::{Actions, MetricsByTask};
+use super::actions::Actions;
 use super::check::check;
 use super::checkpointing::{Beside, Checkpoints, RunRecord};
-use super::error::TrainError;
-use super::evaluated::Evaluated;
-use super::infer_eval::InferEval;
 use super::inputs::training_options;
+use super::last_evaluation::LastEvaluation;
 use super::logs::Logs;
 use super::monitor::Monitor;
-use super::occupied::Occupied;
 use super::periods::{Periods, Stop};
 use super::spec::Train;
 use super::start::{
-    Start, foresee_shortage, infer_eval, occupy, occupy_new, refuse_shortage, restore_or_init,
-    say_partitions, train_eval,
+    Start, foresee_shortage, inference_evaluation, occupy, occupy_new, refuse_shortage,
+    restore_or_init, training_evaluation,
 };
-use super::state::TrainState;
 use super::step::{StepReport, Stepper};
-use super::train_eval::TrainEval;
-use super::unfinished::Unfinished;
-use super::vocabularies::check_vocabularies;
 use super::window::Window;
-
-/// The environment of a run, beside its spec.
-pub struct Context<'a> {
-    /// Finds tasks by name.
-    pub tasks: &'a dyn TaskProvider,
-    /// `config.gin` of the run.
-    pub config_text: &'a str,
-    /// The device of the model.
-    pub device: Device,
-    /// A flag that requests a checkpoint and the end of the run.
-    pub stop: &'a AtomicBool,
-}
 
 /// The way in which a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,12 +57,12 @@ pub enum Outcome {
 /// Trains; `takeover` decides whether to take MODEL_DIR from a process that seems alive.
 ///
 /// # Errors
-/// See [`TrainError`]; checkpoints already written stay whole.
+/// See [`SessionError`]; checkpoints already written stay whole.
 pub fn train(
     spec: &Train,
     context: &Context<'_>,
     takeover: Takeover,
-) -> Result<Outcome, TrainError> {
+) -> Result<Outcome, SessionError> {
     let started = Instant::now();
     check(spec)?;
     let model_dir = Path::parse(&spec.model_dir)?;
@@ -99,12 +87,12 @@ pub fn train(
     let mut run = Run {
         spec,
         stepper: Stepper::new(spec, record.seed, context.device)?,
-        train_eval: train_eval(spec, context, &model_dir, state.step)?,
-        infer_eval: infer_eval(spec, context, &model_dir, state.step)?,
+        training_evaluation: training_evaluation(spec, context, &model_dir, state.step)?,
+        inference_evaluation: inference_evaluation(spec, context, &model_dir, state.step)?,
         batches: training_batches(spec, context, &record, data)?,
         saved,
         monitor,
-        evaluated: if resumed { Evaluated::read(&model_dir)? } else { None },
+        last_evaluation: if resumed { LastEvaluation::read(&model_dir)? } else { None },
         skips_nan_updates: spec.model.optimizer_def().skips_nan_updates(),
         actions,
         state,
@@ -135,7 +123,7 @@ fn training_batches(
     context: &Context<'_>,
     record: &RunRecord,
     position: Option<DatasetState>,
-) -> Result<BatchIterator, TrainError> {
+) -> Result<BatchIterator, SessionError> {
     let config = &spec.train_dataset_cfg;
     check_vocabularies(&spec.model, config, context.tasks)?;
     let options = DatasetOptions { resume: position, ..training_options(spec, record.seed) };
@@ -156,10 +144,10 @@ struct Run<'a> {
     /// Step of the newest checkpoint, which may still be in writing.
     saved: Option<u64>,
     monitor: Monitor,
-    train_eval: TrainEval,
-    infer_eval: Option<InferEval>,
+    training_evaluation: TrainingEvaluation,
+    inference_evaluation: Option<InferenceEvaluation>,
     /// The last evaluation of an earlier process.
-    evaluated: Option<Evaluated>,
+    last_evaluation: Option<LastEvaluation>,
     actions: Actions,
     /// Whether a loss that is not finite does no harm.
     skips_nan_updates: bool,
@@ -180,7 +168,7 @@ enum Verdict {
 }
 
 impl Run<'_> {
-    fn work(&mut self, periods: &Periods, logs: &mut Logs) -> Result<Outcome, TrainError> {
+    fn work(&mut self, periods: &Periods, logs: &mut Logs) -> Result<Outcome, SessionError> {
         let verdict = self.begin(periods, logs)?;
         match self.end_on(verdict, logs)? {
             Some(outcome) => Ok(outcome),
@@ -190,14 +178,14 @@ impl Run<'_> {
 
     /// Does the work before the next step: the first checkpoint, and an evaluation that is
     /// requested or that an earlier process has not done.
-    fn begin(&mut self, periods: &Periods, logs: &Logs) -> Result<Verdict, TrainError> {
+    fn begin(&mut self, periods: &Periods, logs: &Logs) -> Result<Verdict, SessionError> {
         let step = self.state.step;
         let is_first = step == self.record.first_step;
         if is_first && periods.checkpoint > 0 {
             self.save(logs)?;
         }
-        if let Some(evaluated) = self.evaluated.take().filter(|last| last.step == step) {
-            return Ok(self.react(&evaluated));
+        if let Some(evaluation) = self.last_evaluation.take().filter(|last| last.step == step) {
+            return Ok(self.react(&evaluation));
         }
         let due = if is_first {
             self.spec.run_eval_before_training
@@ -208,7 +196,7 @@ impl Run<'_> {
     }
 
     /// Saves and returns the outcome of the run; `None` if it continues.
-    fn end_on(&mut self, verdict: Verdict, logs: &Logs) -> Result<Option<Outcome>, TrainError> {
+    fn end_on(&mut self, verdict: Verdict, logs: &Logs) -> Result<Option<Outcome>, SessionError> {
         if verdict == Verdict::GoOn {
             return Ok(None);
         }
@@ -220,7 +208,7 @@ impl Run<'_> {
         }))
     }
 
-    fn main_loop(&mut self, periods: &Periods, logs: &mut Logs) -> Result<Outcome, TrainError> {
+    fn main_loop(&mut self, periods: &Periods, logs: &mut Logs) -> Result<Outcome, SessionError> {
         let mut progress = Progress::new(self.state.step, periods.total_steps);
         while self.state.step < periods.total_steps {
             let stop = periods.next_stop(self.state.step);
@@ -243,14 +231,14 @@ impl Run<'_> {
         end: u64,
         progress: &mut Progress,
         logs: &mut Logs,
-    ) -> Result<Window, TrainError> {
+    ) -> Result<Window, SessionError> {
         let mut window = Window::start();
         let mut broken = None;
         while self.state.step < end && broken.is_none() && !self.stop.load(Ordering::Relaxed) {
             self.occupied.as_ref().map_or(Ok(()), Occupied::check)?;
             self.checkpoints.check()?;
             let (report, waited) = match self.step() {
-                Err(error @ TrainError::Data(_)) => {
+                Err(error @ SessionError::Data(_)) => {
                     // The data caused the error; the training up to it is saved.
                     self.tell(&mut window, progress, logs);
                     if let Err(unsaved) = self.save(logs) {
@@ -270,7 +258,7 @@ impl Run<'_> {
             None => Ok(window),
             Some(value) => {
                 let (step, saved) = (self.state.step, self.saved);
-                Err(TrainError::NonFiniteLoss { step, value, saved })
+                Err(SessionError::NonFiniteLoss { step, value, saved })
             }
         }
     }
@@ -292,7 +280,7 @@ impl Run<'_> {
     }
 
     /// Makes one update; also returns the time that it waited for its batch.
-    fn step(&mut self) -> Result<(StepReport, Duration), TrainError> {
+    fn step(&mut self) -> Result<(StepReport, Duration), SessionError> {
         let waiting = Instant::now();
         let batch = self.batches.next_batch()?.expect("training data repeats without end");
         let waited = waiting.elapsed();
@@ -301,7 +289,12 @@ impl Run<'_> {
     }
 
     /// Does the work that is due at a pause.
-    fn act(&mut self, stop: Stop, window: &Window, logs: &mut Logs) -> Result<Verdict, TrainError> {
+    fn act(
+        &mut self,
+        stop: Stop,
+        window: &Window,
+        logs: &mut Logs,
+    ) -> Result<Verdict, SessionError> {
         let stopping = self.actions.after_train(&window.scalars());
         let mut verdict = if stopping { Verdict::Stop } else { Verdict::GoOn };
         if stop.save {
@@ -324,46 +317,50 @@ impl Run<'_> {
     }
 
     /// Evaluates, unless asked to end; then the process that continues the run does it.
-    fn evaluate(&mut self) -> Result<Verdict, TrainError> {
+    fn evaluate(&mut self) -> Result<Verdict, SessionError> {
         match self.measure() {
-            Ok(evaluated) => {
-                evaluated.write(self.checkpoints.model_dir())?;
-                Ok(self.react(&evaluated))
+            Ok(evaluation) => {
+                evaluation.write(self.checkpoints.model_dir())?;
+                Ok(self.react(&evaluation))
             }
             Err(Unfinished::Asked) => Ok(Verdict::Interrupt),
             Err(Unfinished::Failed(error)) => Err(error),
         }
     }
 
-    fn measure(&mut self) -> Result<Evaluated, Unfinished> {
+    fn measure(&mut self) -> Result<LastEvaluation, Unfinished> {
         let TrainState { step, params, .. } = &self.state;
         let (forward, step) = (&self.stepper.forward, *step);
-        let train_eval = self.train_eval.evaluate(forward, params, step, self.stop)?;
-        let infer_eval = match &mut self.infer_eval {
-            Some(infer_eval) => infer_eval.evaluate(forward, params, step, self.stop)?,
+        let training = self.training_evaluation.evaluate(forward, params, step, self.stop)?;
+        let inference = match &mut self.inference_evaluation {
+            Some(inference_evaluation) => {
+                inference_evaluation.evaluate(forward, params, step, self.stop)?
+            }
             None => MetricsByTask::new(),
         };
-        Ok(Evaluated { step, train_eval, infer_eval })
+        Ok(LastEvaluation { step, training, inference })
     }
 
     /// Passes the results of an evaluation to the actions.
-    fn react(&mut self, evaluated: &Evaluated) -> Verdict {
-        self.monitor.see_evaluated(evaluated);
-        let stopping = self.actions.after_train_eval(&evaluated.train_eval);
-        let stopping = self.actions.after_infer_eval(&evaluated.infer_eval) || stopping;
+    fn react(&mut self, evaluation: &LastEvaluation) -> Verdict {
+        self.monitor.see_evaluation(evaluation);
+        let stopping = self.actions.after_train_eval(&evaluation.training);
+        let stopping = self.actions.after_infer_eval(&evaluation.inference) || stopping;
         if stopping { Verdict::Stop } else { Verdict::GoOn }
     }
 
     /// Saves the state, unless it has been saved already.
-    fn save(&mut self, logs: &Logs) -> Result<(), TrainError> {
+    fn save(&mut self, logs: &Logs) -> Result<(), SessionError> {
         if !self.checkpoints.saves() || self.saved == Some(self.state.step) {
             return Ok(());
         }
         self.occupied.as_ref().map_or(Ok(()), Occupied::check)?;
         self.record.histories = self.actions.histories();
         self.record.monitored = self.monitor.at_save(self.state.step);
-        let logged = logs.unsent().chain(self.train_eval.unsent());
-        let logged = logged.chain(self.infer_eval.iter().flat_map(InferEval::unsent)).collect();
+        let logged = logs.unsent().chain(self.training_evaluation.unsent());
+        let logged = logged
+            .chain(self.inference_evaluation.iter().flat_map(InferenceEvaluation::unsent))
+            .collect();
         let beside = Beside { best: self.monitor.best(), logs: logged };
         self.checkpoints.save(&self.state, &self.record, &self.batches.state(), beside)?;
         self.saved = Some(self.state.step);

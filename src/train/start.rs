@@ -6,37 +6,35 @@ use tch::Device;
 use crate::checkpoint::list_steps;
 use crate::data::DatasetState;
 use crate::nn::bridge::cuda_devices;
-use crate::partition::Partitioner;
+use crate::session::context::Context;
+use crate::session::error::SessionError;
+use crate::session::guard::{TorchFailure, guarded};
+use crate::session::held_out::HeldOut;
+use crate::session::inference_evaluation::{INFERENCE_EVAL, InferenceEvaluation};
+use crate::session::memory::{available_on_host, total_on_host};
+use crate::session::occupied::Occupied;
+use crate::session::spec::TrainerClass;
+use crate::session::state::TrainState;
+use crate::session::training_evaluation::{TRAINING_EVAL, TrainingEvaluation};
 use crate::storage::{Path, Takeover};
 use crate::telemetry;
 
 use super::actions::Histories;
 use super::checkpointing::{Checkpoints, Restored, RunRecord};
-use super::error::TrainError;
-use super::guard::{TorchFailure, guarded};
-use super::held_out::HeldOut;
-use super::infer_eval::{INFERENCE_EVAL, InferEval};
-use super::memory::{
-    available_on_host, batch_shortage, cannot_fit, saving_bytes, shortage, step_estimate,
-    total_on_host,
-};
+use super::memory::{batch_shortage, cannot_fit, saving_bytes, shortage, step_estimate};
 use super::monitor::Monitored;
-use super::occupied::Occupied;
-use super::run::Context;
-use super::spec::{Train, TrainerClass};
-use super::state::TrainState;
-use super::train_eval::{TRAINING_EVAL, TrainEval};
+use super::spec::Train;
 
 /// Locks MODEL_DIR if it exists; a new one is locked when it is made.
 ///
 /// # Errors
 /// Another process works in it, or it is a file.
-pub fn occupy(model_dir: &Path, takeover: Takeover) -> Result<Option<Occupied>, TrainError> {
+pub fn occupy(model_dir: &Path, takeover: Takeover) -> Result<Option<Occupied>, SessionError> {
     if model_dir.is_dir()? {
         return Occupied::take(model_dir, takeover).map(Some);
     }
     match model_dir.exists()? {
-        true => Err(TrainError::Unfit(format!(
+        true => Err(SessionError::Unfit(format!(
             "MODEL_DIR `{model_dir}` is a file, expected a folder or a name that is free"
         ))),
         false => Ok(None),
@@ -47,11 +45,11 @@ pub fn occupy(model_dir: &Path, takeover: Takeover) -> Result<Option<Occupied>, 
 ///
 /// # Errors
 /// Another process was faster.
-pub fn occupy_new(model_dir: &Path, takeover: Takeover) -> Result<Occupied, TrainError> {
+pub fn occupy_new(model_dir: &Path, takeover: Takeover) -> Result<Occupied, SessionError> {
     let occupied = Occupied::take(model_dir, takeover)?;
     match list_steps(model_dir)?.is_empty() {
         true => Ok(occupied),
-        false => Err(TrainError::Unfit(format!(
+        false => Err(SessionError::Unfit(format!(
             "another process has trained into `{model_dir}` since this one started: start again"
         ))),
     }
@@ -77,7 +75,7 @@ pub fn restore_or_init(
     spec: &Train,
     context: &Context<'_>,
     checkpoints: &Checkpoints<'_>,
-) -> Result<Start, TrainError> {
+) -> Result<Start, SessionError> {
     let seed = fresh_seed(spec);
     let mut state = initialize(spec, seed, context.device)?;
     let restored = checkpoints.restore(&mut state)?;
@@ -103,22 +101,22 @@ pub fn restore_or_init(
 ///
 /// # Errors
 /// Memory runs out, or the optimizer's rules do not cover a parameter.
-pub fn initialize(spec: &Train, seed: u64, device: Device) -> Result<TrainState, TrainError> {
+pub fn initialize(spec: &Train, seed: u64, device: Device) -> Result<TrainState, SessionError> {
     let state = guarded(|| TrainState::initialize(&spec.model, seed, device));
     let state = state.map_err(|failure| match failure {
-        TorchFailure::OutOfMemory(detail) => TrainError::ModelTooLarge { detail },
-        TorchFailure::Other(detail) => TrainError::Torch { step: 0, detail },
+        TorchFailure::OutOfMemory(detail) => SessionError::ModelTooLarge { detail },
+        TorchFailure::Other(detail) => SessionError::Torch { step: 0, detail },
     })?;
-    state.map_err(|error| TrainError::Unfit(error.to_string()))
+    state.map_err(|error| SessionError::Unfit(error.to_string()))
 }
 
 /// Refuses batches that the host cannot hold: allocating them would abort the process.
 ///
 /// # Errors
 /// The batches exceed the host's memory.
-pub fn refuse_shortage(spec: &Train) -> Result<(), TrainError> {
+pub fn refuse_shortage(spec: &Train) -> Result<(), SessionError> {
     let message = available_on_host().and_then(|available| batch_shortage(spec, available));
-    message.map_or(Ok(()), |message| Err(TrainError::Unfit(message)))
+    message.map_or(Ok(()), |message| Err(SessionError::Unfit(message)))
 }
 
 /// Names the binding to lower before memory runs out, as far as that is predictable: the system may
@@ -126,7 +124,7 @@ pub fn refuse_shortage(spec: &Train) -> Result<(), TrainError> {
 ///
 /// # Errors
 /// The step certainly does not fit; or an error of [`step_estimate`].
-pub fn foresee_shortage(spec: &Train, device: Device) -> Result<(), TrainError> {
+pub fn foresee_shortage(spec: &Train, device: Device) -> Result<(), SessionError> {
     let estimate = step_estimate(spec)?;
     let beside_saving =
         |bytes: Option<u64>| Some(bytes?.saturating_sub(saving_bytes(spec, &estimate)));
@@ -144,7 +142,7 @@ pub fn foresee_shortage(spec: &Train, device: Device) -> Result<(), TrainError> 
         Some(message)
             if total.is_some_and(|total| cannot_fit(&estimate, total, device.is_cuda())) =>
         {
-            Err(TrainError::Unfit(message))
+            Err(SessionError::Unfit(message))
         }
         Some(message) => {
             telemetry::warn(&message);
@@ -154,57 +152,48 @@ pub fn foresee_shortage(spec: &Train, device: Device) -> Result<(), TrainError> 
     }
 }
 
-/// Reports that a mesh larger than the available devices runs on those.
-pub fn say_partitions(partitioner: &Partitioner) {
-    let Partitioner::Pjit(partitioner) = partitioner;
-    let asked = partitioner.requested_partitions().unwrap_or(1);
-    if asked > 1 {
-        telemetry::notice_once(&format!(
-            "num_partitions = {asked}, and there is 1 process: the model is not partitioned"
-        ));
-    }
-}
-
 /// Creates the evaluation by the training loss of held-out batches.
 ///
 /// # Errors
 /// The batches cannot be read.
-pub fn train_eval(
+pub fn training_evaluation(
     spec: &Train,
     context: &Context<'_>,
     model_dir: &Path,
     step: u64,
-) -> Result<TrainEval, TrainError> {
-    let Some(config) = &spec.train_eval_dataset_cfg else { return Ok(TrainEval::default()) };
+) -> Result<TrainingEvaluation, SessionError> {
+    let Some(config) = &spec.train_eval_dataset_cfg else {
+        return Ok(TrainingEvaluation::default());
+    };
     let held_out = HeldOut::new(&spec.model, config, context.tasks)?;
-    TrainEval::new(held_out, spec.eval_steps, &model_dir.join(TRAINING_EVAL), Some(step))
+    TrainingEvaluation::new(held_out, spec.eval_steps, &model_dir.join(TRAINING_EVAL), Some(step))
 }
 
 /// Creates the evaluation by decoding; `None` if the run has none.
 ///
 /// # Errors
 /// Examples cannot be read.
-pub fn infer_eval(
+pub fn inference_evaluation(
     spec: &Train,
     context: &Context<'_>,
     model_dir: &Path,
     step: u64,
-) -> Result<Option<InferEval>, TrainError> {
+) -> Result<Option<InferenceEvaluation>, SessionError> {
     let Some(config) = &spec.infer_eval_dataset_cfg else { return Ok(None) };
     let held_out = HeldOut::new(&spec.model, config, context.tasks)?;
     let (evaluator, log_dir) = (&spec.inference_evaluator_cls.0, model_dir.join(INFERENCE_EVAL));
-    let infer_eval = InferEval::new(held_out, evaluator, &log_dir, Some(step))?;
-    for reason in infer_eval.left_out() {
+    let inference_evaluation = InferenceEvaluation::new(held_out, evaluator, &log_dir, Some(step))?;
+    for reason in inference_evaluation.left_out() {
         telemetry::notice(&format!("{reason}: it is not decoded"));
     }
-    if infer_eval.is_empty() {
+    if inference_evaluation.is_empty() {
         let (name, split) = (&config.mixture_or_task_name, &config.split);
         telemetry::notice(&format!(
             "{name} has no task with metrics and a '{split}' split: no evaluation by decoding"
         ));
         return Ok(None);
     }
-    Ok(Some(infer_eval))
+    Ok(Some(inference_evaluation))
 }
 
 /// Returns the seed of a run that continues no other: the configured one, else the clock.

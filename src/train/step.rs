@@ -9,13 +9,14 @@ use crate::models::Batch;
 use crate::models::loss::{LossOutput, normalize};
 use crate::optim::{Watch, Watched};
 use crate::schedule::LearningRateSchedule;
+use crate::session::error::SessionError;
+use crate::session::forward::Forward;
+use crate::session::guard::{TorchFailure, guarded};
+use crate::session::seeds::{Purpose, derive};
+use crate::session::spec::{TrainerClass, WeightMetricsComputer};
+use crate::session::state::TrainState;
 
-use super::error::TrainError;
-use super::forward::Forward;
-use super::guard::{TorchFailure, guarded};
-use super::seeds::{Purpose, derive};
-use super::spec::{Train, TrainerClass, WeightMetricsComputer};
-use super::state::TrainState;
+use super::spec::Train;
 
 /// Computes updates. No update changes its fields.
 #[derive(Debug)]
@@ -50,10 +51,10 @@ impl Stepper {
     ///
     /// # Errors
     /// A learning rate that is not possible.
-    pub fn new(spec: &Train, seed: u64, device: Device) -> Result<Self, TrainError> {
+    pub fn new(spec: &Train, seed: u64, device: Device) -> Result<Self, SessionError> {
         let TrainerClass::Trainer(trainer) = &spec.trainer_cls.0;
         let schedule = trainer.learning_rate_fn.build();
-        let schedule = schedule.map_err(|error| TrainError::Unfit(error.to_string()))?;
+        let schedule = schedule.map_err(|error| SessionError::Unfit(error.to_string()))?;
         let fp8 = spec.te_config_cls.as_ref().map(|class| &class.0);
         let forward = Forward::new(&spec.model, fp8, device);
         let num_microbatches = trainer.num_microbatches();
@@ -72,7 +73,7 @@ impl Stepper {
         &self,
         state: &mut TrainState,
         batch: &Batch,
-    ) -> Result<StepReport, TrainError> {
+    ) -> Result<StepReport, SessionError> {
         let learning_rate = self.schedule.at(i64::try_from(state.step).expect("steps fit"));
         let (parts, rows) = (self.num_microbatches as i64, batch.num_rows());
         let whole = (parts > 1).then(|| self.normalizer(batch)).flatten();
@@ -119,12 +120,12 @@ impl Stepper {
         learning_rate: f32,
         loss: &Tensor,
         watch: &mut Watch,
-    ) -> Result<(), TrainError> {
+    ) -> Result<(), SessionError> {
         let (params, optimizer, step) = (&state.params, &mut state.optimizer, state.step);
         let backward = || loss.backward();
         let update = || optimizer.update(params, learning_rate, step as i64, watch, backward);
         let updated = self.guarded(step, update)?;
-        updated.map_err(|error| TrainError::Unfit(error.to_string()))
+        updated.map_err(|error| SessionError::Unfit(error.to_string()))
     }
 
     /// Returns the divisor of the loss of `batch`, if any.
@@ -137,16 +138,16 @@ impl Stepper {
     ///
     /// # Errors
     /// Out of memory, or another failure of libtorch.
-    pub fn guarded<R>(&self, step: u64, body: impl FnOnce() -> R) -> Result<R, TrainError> {
+    pub fn guarded<R>(&self, step: u64, body: impl FnOnce() -> R) -> Result<R, SessionError> {
         guarded(body).map_err(|failure| match failure {
             TorchFailure::OutOfMemory(detail) => {
                 let parts = self.num_microbatches * 2;
                 let remedy = format!(
                     "lower BATCH_SIZE, or keep it and set trainer.Trainer.num_microbatches = {parts}"
                 );
-                TrainError::OutOfMemory { step, detail, remedy }
+                SessionError::OutOfMemory { step, detail, remedy }
             }
-            TorchFailure::Other(detail) => TrainError::Torch { step, detail },
+            TorchFailure::Other(detail) => SessionError::Torch { step, detail },
         })
     }
 }

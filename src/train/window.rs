@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use crate::metrics::{LossSums, TrainMetrics};
+use crate::metrics::TrainMetrics;
 use crate::telemetry::Status;
 
 use super::step::StepReport;
 
-/// A window of training steps, or one pass over held-out batches.
+/// A window of training steps.
 #[derive(Debug)]
 pub struct Window {
     started: Instant,
@@ -43,11 +43,6 @@ impl Window {
         for (tag, value) in &report.weights {
             *self.weights.entry(tag.clone()).or_default() += value;
         }
-    }
-
-    /// Counts a held-out batch.
-    pub fn add_eval(&mut self, sums: &LossSums) {
-        self.metrics.add_step(sums, None);
     }
 
     /// Stops the clock. `uptime` is the time since the trainer was made, if it is reported.

@@ -4,9 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use gimlet::data::TaskProvider;
+use gimlet::eval::Evaluate;
 use gimlet::gin::{Diagnostics, Evaluator, Loaded, Request, format, load};
 use gimlet::run::{GinTasks, Library, Root, registry};
-use gimlet::train::{Evaluate, Train};
+use gimlet::train::Train;
 
 use crate::assert_none;
 

@@ -5,10 +5,10 @@ use tch::Device;
 use crate::models::decoding::{DecodeFn, Prediction};
 use crate::models::memory::StepShape;
 use crate::nn::Params;
+use crate::session::error::SessionError;
+use crate::session::seeds::{Purpose, derive};
 use crate::telemetry::Laps;
-use crate::train::error::TrainError;
 use crate::train::inputs::decoding_shape;
-use crate::train::seeds::{Purpose, derive};
 use crate::train::spec::Train;
 use crate::train::step::Stepper;
 
@@ -42,7 +42,11 @@ pub struct DecodeFigures {
 ///
 /// # Errors
 /// Lengths are not bound or contradict the decoding function, memory runs out, or libtorch fails.
-pub fn bench_decode(spec: &Train, device: Device, plan: Plan) -> Result<DecodeFigures, TrainError> {
+pub fn bench_decode(
+    spec: &Train,
+    device: Device,
+    plan: Plan,
+) -> Result<DecodeFigures, SessionError> {
     let prediction = spec.model.prediction(NEVER);
     let bound = decoding_shape(spec)?;
     let targets_length = num_tokens(&prediction, bound.targets_length)?;
@@ -59,7 +63,7 @@ pub fn bench_decode(spec: &Train, device: Device, plan: Plan) -> Result<DecodeFi
         stepper.guarded(0, || {
             let decodes = predictor.predict(&batch, &prediction);
             synchronize(device);
-            decodes.map(drop).map_err(|error| TrainError::Unfit(error.to_string()))
+            decodes.map(drop).map_err(|error| SessionError::Unfit(error.to_string()))
         })?
     };
     let encode = || {
@@ -85,7 +89,10 @@ pub fn bench_decode(spec: &Train, device: Device, plan: Plan) -> Result<DecodeFi
     })
 }
 
-fn timed(plan: Plan, mut body: impl FnMut() -> Result<(), TrainError>) -> Result<Laps, TrainError> {
+fn timed(
+    plan: Plan,
+    mut body: impl FnMut() -> Result<(), SessionError>,
+) -> Result<Laps, SessionError> {
     let mut laps = Laps::default();
     for _ in 0..plan.warmup {
         body()?;
@@ -97,7 +104,7 @@ fn timed(plan: Plan, mut body: impl FnMut() -> Result<(), TrainError>) -> Result
 }
 
 /// Returns the number of tokens to which a row is decoded if no token ends it.
-fn num_tokens(prediction: &Prediction, length: usize) -> Result<usize, TrainError> {
+fn num_tokens(prediction: &Prediction, length: usize) -> Result<usize, SessionError> {
     let checked = match &prediction.decode_fn {
         DecodeFn::BeamSearch(search) => search.check(length).map(|limit| {
             let steps = usize::try_from(search.max_decode_step).unwrap_or(0);
@@ -107,5 +114,5 @@ fn num_tokens(prediction: &Prediction, length: usize) -> Result<usize, TrainErro
             sample.check(length).map(|limit| limit.unwrap_or(length))
         }
     };
-    checked.map_err(|error| TrainError::Unfit(error.to_string()))
+    checked.map_err(|error| SessionError::Unfit(error.to_string()))
 }

@@ -5,8 +5,8 @@ use tch::Device;
 use crate::checkpoint::CheckpointConfig;
 use crate::models::memory::StepShape;
 use crate::nn::profiler::profile;
+use crate::session::error::SessionError;
 use crate::telemetry::Laps;
-use crate::train::error::TrainError;
 use crate::train::inputs::training_shape;
 use crate::train::spec::Train;
 use crate::train::start::{foresee_shortage, initialize};
@@ -46,7 +46,7 @@ pub fn bench_train_step(
     spec: &Train,
     device: Device,
     plan: Plan,
-) -> Result<TrainStepFigures, TrainError> {
+) -> Result<TrainStepFigures, SessionError> {
     let shape = training_shape(spec)?;
     // Nothing is saved, so no memory is reserved for saving.
     let checkpoint_cfg = CheckpointConfig { save: None, ..spec.checkpoint_cfg.clone() };
@@ -61,7 +61,7 @@ pub fn bench_train_step(
         let report = stepper.train_step(&mut state, &batch)?;
         synchronize(device);
         losses.push(report.sums.loss);
-        Ok::<_, TrainError>(())
+        Ok::<_, SessionError>(())
     };
     peak_bytes(device);
     for _ in 0..plan.warmup {

@@ -6,7 +6,7 @@ use crate::evaluation::Evaluator;
 use crate::gin::{Configurable, Ref};
 use crate::models::Model;
 use crate::partition::Partitioner;
-use crate::train::spec::{SummarizeConfig, SummarizeGinConfig, TrainerClass};
+use crate::session::spec::{SummarizeConfig, SummarizeGinConfig, TrainerClass};
 
 /// Measures checkpoints on held-out examples, without training. Source: T5X `eval.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]

@@ -6,7 +6,7 @@
 use crate::storage::{Lease, Leased, Lock, Locked, Path, Process, Takeover};
 use crate::telemetry;
 
-use super::error::TrainError;
+use super::error::SessionError;
 
 /// The file that names the active process for a second one. Its content counts only while it is
 /// locked.
@@ -33,7 +33,7 @@ impl Occupied {
     ///
     /// # Errors
     /// Another process works in it, or it cannot be written.
-    pub fn take(model_dir: &Path, takeover: Takeover) -> Result<Self, TrainError> {
+    pub fn take(model_dir: &Path, takeover: Takeover) -> Result<Self, SessionError> {
         let hold = match model_dir.is_on_disk() {
             true => lock(model_dir)?,
             false => match model_dir.lease(takeover)? {
@@ -49,7 +49,7 @@ impl Occupied {
     ///
     /// # Errors
     /// Another process has taken it over.
-    pub fn check(&self) -> Result<(), TrainError> {
+    pub fn check(&self) -> Result<(), SessionError> {
         match &self.hold {
             Hold::Lease(lease) if lease.is_lost() => {
                 let holder = self.model_dir.lease_holder()?;
@@ -61,14 +61,14 @@ impl Occupied {
     }
 }
 
-fn lock(model_dir: &Path) -> Result<Hold, TrainError> {
+fn lock(model_dir: &Path) -> Result<Hold, SessionError> {
     let file = model_dir.join(FILE);
     let lock = match file.try_lock_with(&Process::this().to_string())? {
         Locked::Held(lock) => Some(lock),
         Locked::Busy => {
             let by = file.read_to_string().unwrap_or_else(|_| "another process".to_string());
             let model_dir = model_dir.to_string();
-            return Err(TrainError::Occupied { model_dir, by, or: "" });
+            return Err(SessionError::Occupied { model_dir, by, or: "" });
         }
         Locked::Unsupported => {
             telemetry::warn(&format!(
@@ -81,9 +81,9 @@ fn lock(model_dir: &Path) -> Result<Hold, TrainError> {
     Ok(Hold::Lock { _lock: lock })
 }
 
-fn taken(model_dir: &Path, by: String) -> TrainError {
+fn taken(model_dir: &Path, by: String) -> SessionError {
     let or = "take over with --take_over if it is dead, ";
-    TrainError::Occupied { model_dir: model_dir.to_string(), by, or }
+    SessionError::Occupied { model_dir: model_dir.to_string(), by, or }
 }
 
 impl Drop for Occupied {

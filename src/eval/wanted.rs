@@ -4,8 +4,8 @@
 use crate::checkpoint::{
     CheckpointError, Mismatch, Plan, RestoreCheckpointConfig, Shapes, Stored, open,
 };
+use crate::session::state_layout::{TARGET, state_variables};
 use crate::storage::Path;
-use crate::train::state_layout::{TARGET, state_variables};
 
 use super::spec::Evaluate;
 

@@ -4,7 +4,7 @@ use crate::data::{DatasetConfig, TaskProvider, subtasks};
 use crate::models::Model;
 use crate::vocab::{VocabError, VocabularySpec};
 
-use super::error::TrainError;
+use super::error::SessionError;
 
 /// Compares the features' vocabularies with the model's (T5X `utils.py`, `verify_matching_vocabs`).
 ///
@@ -14,7 +14,7 @@ pub fn check_vocabularies(
     model: &Model,
     config: &DatasetConfig,
     tasks: &dyn TaskProvider,
-) -> Result<(), TrainError> {
+) -> Result<(), SessionError> {
     let name = &config.mixture_or_task_name;
     for task in subtasks(name, tasks).map_err(|error| tasks.placed(name, error))? {
         for (name, expected) in model.vocabularies() {
@@ -30,7 +30,7 @@ fn check_same(
     task: &str,
     found: &VocabularySpec,
     expected: &VocabularySpec,
-) -> Result<(), TrainError> {
+) -> Result<(), SessionError> {
     let name = found.build()?.name();
     let remedy = "bind VOCABULARY to the task's vocabulary, or change the task";
     let error = match difference(found, expected) {
@@ -43,7 +43,7 @@ fn check_same(
             "the vocabulary of task `{task}`, {name}, cannot be compared with the model's: {error}\n{remedy}"
         ),
     };
-    Err(TrainError::Unfit(error))
+    Err(SessionError::Unfit(error))
 }
 
 /// Returns the name of the expected vocabulary, if it differs from the found one.
@@ -56,13 +56,13 @@ fn difference(
     Ok((!is_same).then_some(name))
 }
 
-fn check_size(vocabulary: &VocabularySpec, model: &Model) -> Result<(), TrainError> {
+fn check_size(vocabulary: &VocabularySpec, model: &Model) -> Result<(), SessionError> {
     let (vocabulary, rows) = (vocabulary.build()?, model.num_ids());
     let size = vocabulary.vocab_size();
     if size <= rows {
         return Ok(());
     }
-    Err(TrainError::Unfit(format!(
+    Err(SessionError::Unfit(format!(
         "{} has {size} ids, but {}.vocab_size is {rows}: set it to {} or more",
         vocabulary.name(),
         model.dimensions(),

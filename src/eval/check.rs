@@ -1,7 +1,7 @@
 //! Mistakes that are visible in the spec of an evaluation alone, found before anything is built.
 
 use crate::checkpoint::RestoreCheckpointConfig;
-use crate::train::check::{UnfitSpec, check_partitions, check_path, unfit};
+use crate::session::check::{UnfitSpec, check_partitions, check_path, unfit};
 
 use super::spec::{Evaluate, TrainEvalDatasets};
 

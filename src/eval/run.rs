@@ -6,26 +6,24 @@ use std::sync::atomic::AtomicBool;
 use crate::checkpoint::{CheckpointError, RestoreMode, index_of, is_unfinished};
 use crate::data::DatasetConfig;
 use crate::evaluation::Logger;
+use crate::session::context::{Context, say_partitions};
+use crate::session::describe::{describe, describe_model};
+use crate::session::error::SessionError;
+use crate::session::forward::Forward;
+use crate::session::held_out::{HeldOut, MetricsByTask};
+use crate::session::inference_evaluation::{INFERENCE_EVAL, InferenceEvaluation};
+use crate::session::memory::{available_on_host, parameter_shortage};
+use crate::session::occupied::Occupied;
+use crate::session::state_layout::step_variable;
+use crate::session::training_evaluation::{TRAINING_EVAL, TrainingEvaluation};
+use crate::session::unfinished::Unfinished;
 use crate::storage::{Path, Takeover};
 use crate::telemetry;
-use crate::train::actions::MetricsByTask;
-use crate::train::error::TrainError;
-use crate::train::foresee::nothing_to_evaluate;
-use crate::train::forward::Forward;
-use crate::train::held_out::HeldOut;
-use crate::train::infer_eval::{INFERENCE_EVAL, InferEval};
-use crate::train::logs::{describe, describe_model};
-use crate::train::memory::{available_on_host, parameter_shortage};
-use crate::train::occupied::Occupied;
-use crate::train::run::Context;
-use crate::train::start::say_partitions;
-use crate::train::state_layout::step_variable;
-use crate::train::train_eval::{TRAINING_EVAL, TrainEval};
-use crate::train::unfinished::Unfinished;
 
 use super::check::check_evaluate;
 use super::chosen::{Chosen, choose};
 use super::done::DoneCheckpoints;
+use super::foresee::nothing_to_evaluate;
 use super::spec::{Evaluate, TrainEvalDatasets};
 use super::wanted::Wanted;
 use super::weights::{Restored, Weights};
@@ -48,13 +46,13 @@ pub struct Evaluations {
 /// process seems to write.
 ///
 /// # Errors
-/// See [`TrainError`]; results already written stay whole. In mode 'all' damaged checkpoints are no errors:
+/// See [`SessionError`]; results already written stay whole. In mode 'all' damaged checkpoints are no errors:
 /// they are left out.
 pub fn evaluate(
     spec: &Evaluate,
     context: &Context<'_>,
     takeover: Takeover,
-) -> Result<Evaluations, TrainError> {
+) -> Result<Evaluations, SessionError> {
     check_evaluate(spec)?;
     let output_dir = Path::parse(&spec.output_dir)?;
     // Two processes that write into one folder would lose each other's results.
@@ -70,16 +68,16 @@ pub fn evaluate(
     let mut evaluation = Evaluation {
         weights: Weights::new(spec, wanted, context.device),
         forward: Forward::new(&spec.model, None, context.device),
-        train_eval: train_eval(spec, context, &output_dir)?,
-        infer_eval: infer_eval(spec, context, &output_dir)?,
+        training_evaluation: training_evaluation(spec, context, &output_dir)?,
+        inference_evaluation: inference_evaluation(spec, context, &output_dir)?,
         logs_to_console: logs_to_console(spec),
         done,
         evaluated: BTreeMap::new(),
         stop: context.stop,
     };
-    if evaluation.train_eval.is_empty() && evaluation.infer_eval.is_none() {
+    if evaluation.training_evaluation.is_empty() && evaluation.inference_evaluation.is_none() {
         let DatasetConfig { mixture_or_task_name: name, split, .. } = &spec.dataset_cfg;
-        return Err(TrainError::Unfit(format!(
+        return Err(SessionError::Unfit(format!(
             "nothing of '{name}' can be evaluated: it has no '{split}' split; bind \
              utils.DatasetConfig.split to one that it has"
         )));
@@ -103,44 +101,45 @@ fn say_what_is_done(chosen: &Chosen, done: &DoneCheckpoints) {
 }
 
 /// Refuses a model that exceeds the host's memory, which could end the process without a message.
-fn refuse_shortage(spec: &Evaluate, context: &Context<'_>) -> Result<(), TrainError> {
+fn refuse_shortage(spec: &Evaluate, context: &Context<'_>) -> Result<(), SessionError> {
     let available = available_on_host().filter(|_| !context.device.is_cuda());
     let message = available.and_then(|available| parameter_shortage(&spec.model, available));
-    message.map_or(Ok(()), |message| Err(TrainError::Unfit(message)))
+    message.map_or(Ok(()), |message| Err(SessionError::Unfit(message)))
 }
 
 /// Creates the evaluation by the training loss; an empty one if no trainer is bound.
-fn train_eval(
+fn training_evaluation(
     spec: &Evaluate,
     context: &Context<'_>,
     output_dir: &Path,
-) -> Result<TrainEval, TrainError> {
+) -> Result<TrainingEvaluation, SessionError> {
     let TrainEvalDatasets::Training(datasets) = &spec.train_eval_get_dataset_fn.0;
     let Some(eval_steps) = datasets.eval_steps.filter(|_| spec.training_evaluator_cls.is_some())
     else {
-        return Ok(TrainEval::default());
+        return Ok(TrainingEvaluation::default());
     };
     let held_out = HeldOut::new(&spec.model, &spec.dataset_cfg, context.tasks)?;
-    TrainEval::new(held_out, eval_steps, &output_dir.join(TRAINING_EVAL), None)
+    TrainingEvaluation::new(held_out, eval_steps, &output_dir.join(TRAINING_EVAL), None)
 }
 
 /// Creates the evaluation by decoding; `None` if no evaluator is bound.
-fn infer_eval(
+fn inference_evaluation(
     spec: &Evaluate,
     context: &Context<'_>,
     output_dir: &Path,
-) -> Result<Option<InferEval>, TrainError> {
+) -> Result<Option<InferenceEvaluation>, SessionError> {
     let Some(evaluator) = &spec.inference_evaluator_cls else { return Ok(None) };
     let held_out = HeldOut::new(&spec.model, &spec.dataset_cfg, context.tasks)?;
-    let infer_eval = InferEval::new(held_out, evaluator, &output_dir.join(INFERENCE_EVAL), None)?;
-    let left_out = infer_eval.left_out();
-    if infer_eval.is_empty() {
+    let inference_evaluation =
+        InferenceEvaluation::new(held_out, evaluator, &output_dir.join(INFERENCE_EVAL), None)?;
+    let left_out = inference_evaluation.left_out();
+    if inference_evaluation.is_empty() {
         let name = &spec.dataset_cfg.mixture_or_task_name;
         let reasons = left_out[..left_out.len().min(MAX_REASONS)].join("; ");
         return Err(nothing_to_evaluate(name, &reasons));
     }
     left_out.iter().for_each(|reason| telemetry::notice(&format!("left out: {reason}")));
-    Ok(Some(infer_eval))
+    Ok(Some(inference_evaluation))
 }
 
 /// Whether a logger prints the metrics.
@@ -150,13 +149,13 @@ fn logs_to_console(spec: &Evaluate) -> bool {
 }
 
 /// Locks the folder of results if it exists.
-fn occupy(output_dir: &Path, takeover: Takeover) -> Result<Option<Occupied>, TrainError> {
+fn occupy(output_dir: &Path, takeover: Takeover) -> Result<Option<Occupied>, SessionError> {
     output_dir.is_dir()?.then(|| take(output_dir, takeover)).transpose()
 }
 
-fn take(output_dir: &Path, takeover: Takeover) -> Result<Occupied, TrainError> {
+fn take(output_dir: &Path, takeover: Takeover) -> Result<Occupied, SessionError> {
     Occupied::take(output_dir, takeover).map_err(|error| match error {
-        TrainError::Occupied { by, or, .. } => TrainError::Unfit(format!(
+        SessionError::Occupied { by, or, .. } => SessionError::Unfit(format!(
             "{by} writes into `{output_dir}`: {or}wait until it ends, end it, or set EVAL_OUTPUT_DIR \
              to another folder"
         )),
@@ -168,8 +167,8 @@ fn take(output_dir: &Path, takeover: Takeover) -> Result<Occupied, TrainError> {
 struct Evaluation<'a> {
     weights: Weights,
     forward: Forward,
-    train_eval: TrainEval,
-    infer_eval: Option<InferEval>,
+    training_evaluation: TrainingEvaluation,
+    inference_evaluation: Option<InferenceEvaluation>,
     logs_to_console: bool,
     done: DoneCheckpoints,
     /// By step, the checkpoint whose results were written.
@@ -178,7 +177,7 @@ struct Evaluation<'a> {
 }
 
 impl Evaluation<'_> {
-    fn run(&mut self, paths: &[Path], mode: RestoreMode) -> Result<Evaluations, TrainError> {
+    fn run(&mut self, paths: &[Path], mode: RestoreMode) -> Result<Evaluations, SessionError> {
         let mut outcome = Evaluations::default();
         for path in paths {
             match self.checkpoint(path) {
@@ -186,7 +185,7 @@ impl Evaluation<'_> {
                 Err(Unfinished::Asked) => {
                     return Ok(Evaluations { is_interrupted: true, ..outcome });
                 }
-                Err(Unfinished::Failed(TrainError::Checkpoint(error)))
+                Err(Unfinished::Failed(SessionError::Checkpoint(error)))
                     if mode == RestoreMode::All =>
                 {
                     outcome.damaged.extend(left_out(path, error)?);
@@ -209,11 +208,11 @@ impl Evaluation<'_> {
                  ones replace the others; give each a separate EVAL_OUTPUT_DIR"
             ));
         }
-        self.train_eval.evaluate(&self.forward, &params, step, self.stop)?;
-        self.train_eval.settle()?;
-        if let Some(infer_eval) = &mut self.infer_eval {
-            let metrics = infer_eval.evaluate(&self.forward, &params, step, self.stop)?;
-            infer_eval.settle()?;
+        self.training_evaluation.evaluate(&self.forward, &params, step, self.stop)?;
+        self.training_evaluation.settle()?;
+        if let Some(inference_evaluation) = &mut self.inference_evaluation {
+            let metrics = inference_evaluation.evaluate(&self.forward, &params, step, self.stop)?;
+            inference_evaluation.settle()?;
             if !self.logs_to_console {
                 tell(path, step, &metrics);
             }
@@ -227,7 +226,7 @@ impl Evaluation<'_> {
 ///
 /// # Errors
 /// Any other error.
-fn left_out(path: &Path, error: CheckpointError) -> Result<Option<String>, TrainError> {
+fn left_out(path: &Path, error: CheckpointError) -> Result<Option<String>, SessionError> {
     let is_missing = matches!(&error, CheckpointError::Storage(missing) if missing.is_not_found());
     if (is_missing || error.is_damage()) && is_gone(path)? {
         telemetry::notice(&format!("{path} was deleted in the meantime; it is left out"));

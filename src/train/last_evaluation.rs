@@ -8,26 +8,25 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::session::held_out::MetricsByTask;
 use crate::storage::{Path, StorageError};
-
-use super::actions::MetricsByTask;
 
 const FILE: &str = "evaluated.json";
 
 /// The results of an evaluation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Evaluated {
+pub struct LastEvaluation {
     /// The step it followed.
     pub step: u64,
     /// By task, the training metrics of held-out batches.
-    #[serde(deserialize_with = "metrics")]
-    pub train_eval: MetricsByTask,
+    #[serde(rename = "train_eval", deserialize_with = "metrics")]
+    pub training: MetricsByTask,
     /// By task, the metrics of predictions.
-    #[serde(deserialize_with = "metrics")]
-    pub infer_eval: MetricsByTask,
+    #[serde(rename = "infer_eval", deserialize_with = "metrics")]
+    pub inference: MetricsByTask,
 }
 
-impl Evaluated {
+impl LastEvaluation {
     /// Writes the results to the file.
     ///
     /// # Errors
@@ -68,15 +67,15 @@ mod tests {
     fn results_are_read_back_with_what_is_no_number() {
         let dir = tempfile::tempdir().unwrap();
         let model_dir = Path::try_from(dir.path()).unwrap();
-        assert_eq!(Evaluated::read(&model_dir).unwrap(), None);
+        assert_eq!(LastEvaluation::read(&model_dir).unwrap(), None);
         let metrics = |value| {
             BTreeMap::from([("task".to_string(), BTreeMap::from([("loss".to_string(), value)]))])
         };
-        let (train_eval, infer_eval) = (metrics(0.1), metrics(f64::NAN));
-        let written = Evaluated { step: 7, train_eval, infer_eval };
+        let (training, inference) = (metrics(0.1), metrics(f64::NAN));
+        let written = LastEvaluation { step: 7, training, inference };
         written.write(&model_dir).unwrap();
-        let read = Evaluated::read(&model_dir).unwrap().unwrap();
-        assert_eq!((read.step, read.train_eval), (7, metrics(0.1)));
-        assert!(read.infer_eval["task"]["loss"].is_nan());
+        let read = LastEvaluation::read(&model_dir).unwrap().unwrap();
+        assert_eq!((read.step, read.training), (7, metrics(0.1)));
+        assert!(read.inference["task"]["loss"].is_nan());
     }
 }

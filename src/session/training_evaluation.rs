@@ -1,19 +1,19 @@
 //! Evaluation by the training loss on held-out batches, with teacher forcing, a task at a time.
 
 use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 use crate::data::{self, DatasetOptions, training_eval_batches};
+use crate::metrics::{TrainMetrics, Window};
 use crate::models::Batch;
 use crate::nn::Params;
 use crate::storage::{Path, Unsent};
 use crate::telemetry::{self, EventWriter};
 
-use super::actions::MetricsByTask;
-use super::error::TrainError;
+use super::error::SessionError;
 use super::forward::Forward;
-use super::held_out::HeldOut;
+use super::held_out::{HeldOut, MetricsByTask};
 use super::unfinished::{Unfinished, go_on};
-use super::window::Window;
 
 /// The folder of the results, in that of the run.
 pub const TRAINING_EVAL: &str = "training_eval";
@@ -23,7 +23,7 @@ const MAX_NAME_LENGTH: usize = 113;
 
 /// The held-out batches of every task; no tasks by default.
 #[derive(Default)]
-pub struct TrainEval {
+pub struct TrainingEvaluation {
     tasks: Vec<EvalTask>,
 }
 
@@ -33,7 +33,7 @@ struct EvalTask {
     events: EventWriter,
 }
 
-impl TrainEval {
+impl TrainingEvaluation {
     /// Reads `eval_steps` batches of every task that has the split. New logs under `log_dir`
     /// replace those of an earlier process for steps later than `first_step`, if it is given.
     ///
@@ -44,7 +44,7 @@ impl TrainEval {
         eval_steps: u64,
         log_dir: &Path,
         first_step: Option<u64>,
-    ) -> Result<Self, TrainError> {
+    ) -> Result<Self, SessionError> {
         let HeldOut { model, config, tasks: provider } = held_out;
         let options = DatasetOptions {
             converter: model.feature_converter(),
@@ -70,7 +70,7 @@ impl TrainEval {
     ///
     /// # Errors
     /// A part of the logs is lost.
-    pub fn settle(&mut self) -> Result<(), TrainError> {
+    pub fn settle(&mut self) -> Result<(), SessionError> {
         Ok(self.tasks.iter_mut().try_for_each(|task| task.events.settle())?)
     }
 
@@ -97,13 +97,14 @@ impl TrainEval {
     ) -> Result<MetricsByTask, Unfinished> {
         let mut out = MetricsByTask::new();
         for task in &mut self.tasks {
-            let mut window = Window::start();
+            let started = Instant::now();
+            let mut metrics = TrainMetrics::default();
             for batch in &task.batches {
                 go_on(stop)?;
-                window.add_eval(&forward.eval_step(params, step, &Batch::from_host(batch))?);
+                metrics.add_step(&forward.eval_step(params, step, &Batch::from_host(batch))?, None);
             }
-            window.finish(None);
-            let scalars = window.scalars();
+            let seconds = started.elapsed().as_secs_f64();
+            let scalars = metrics.summary(&Window { seconds, num_devices: 1, uptime: None });
             task.events.scalars(step as i64, scalars.clone());
             let shown = |tag: &str| scalars.get(tag).copied().unwrap_or(f64::NAN);
             telemetry::notice(&format!(

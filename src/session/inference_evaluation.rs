@@ -18,10 +18,9 @@ use crate::storage::{Path, Unsent};
 use crate::telemetry;
 use crate::vocab::Vocabulary;
 
-use super::actions::MetricsByTask;
-use super::error::TrainError;
+use super::error::SessionError;
 use super::forward::Forward;
-use super::held_out::HeldOut;
+use super::held_out::{HeldOut, MetricsByTask};
 use super::spans::filled;
 use super::unfinished::{Unfinished, go_on};
 
@@ -32,7 +31,7 @@ pub const INFERENCE_EVAL: &str = "inference_eval";
 const SHOWN: usize = 3;
 
 /// The held-out examples of every task that has metrics.
-pub struct InferEval {
+pub struct InferenceEvaluation {
     tasks: Vec<InferTask>,
     left_out: Vec<String>,
     evaluator: TaskEvaluator,
@@ -52,7 +51,7 @@ struct InferTask {
     converter: FeatureConverter,
 }
 
-impl InferEval {
+impl InferenceEvaluation {
     /// Reads the examples. New logs under `log_dir` replace those of an earlier process for steps
     /// later than `first_step`, if it is given.
     ///
@@ -63,7 +62,7 @@ impl InferEval {
         evaluator: &Evaluator,
         log_dir: &Path,
         first_step: Option<u64>,
-    ) -> Result<Self, TrainError> {
+    ) -> Result<Self, SessionError> {
         let HeldOut { model, config, tasks: provider } = held_out;
         let (mut tasks, mut left_out) = (Vec::new(), Vec::new());
         for task in subtasks(&config.mixture_or_task_name, provider)? {
@@ -98,7 +97,7 @@ impl InferEval {
     ///
     /// # Errors
     /// A part of the logs is lost.
-    pub fn settle(&mut self) -> Result<(), TrainError> {
+    pub fn settle(&mut self) -> Result<(), SessionError> {
         Ok(self.evaluator.settle()?)
     }
 
@@ -161,7 +160,7 @@ impl InferTask {
         cache: Option<Caches>,
         evaluator: &Evaluator,
         num_ids: usize,
-    ) -> Result<Result<Self, String>, TrainError> {
+    ) -> Result<Result<Self, String>, SessionError> {
         if task.metric_fns.is_empty() {
             return Ok(Err(format!("`{}` has no metrics", task.task_name())));
         }
@@ -200,20 +199,20 @@ impl InferTask {
 fn converter(
     task: &Task,
     lengths: &BTreeMap<String, usize>,
-) -> Result<FeatureConverter, TrainError> {
+) -> Result<FeatureConverter, SessionError> {
     let length = |feature: &str| {
         lengths.get(feature).copied().filter(|length| *length > 0).ok_or_else(|| {
             let name = task.task_name();
-            TrainError::Unfit(format!("{name} has no '{feature}' to decode: it needs a length"))
+            SessionError::Unfit(format!("{name} has no '{feature}' to decode: it needs a length"))
         })
     };
     let lengths = ["inputs", "targets"].map(|name| Ok((name.to_string(), length(name)?)));
-    let lengths = lengths.into_iter().collect::<Result<_, TrainError>>()?;
+    let lengths = lengths.into_iter().collect::<Result<_, SessionError>>()?;
     Ok(FeatureConverter::new(&ConverterClass::default(), &lengths, Packing::None, 0)?)
 }
 
 /// Returns the inputs of the first examples: their texts, or the decoded ids if a preprocessor made them.
-fn inputs(task: &Task, features: &[data::Example]) -> Result<Vec<String>, TrainError> {
+fn inputs(task: &Task, features: &[data::Example]) -> Result<Vec<String>, SessionError> {
     let Some(feature) = task.output_features.get("inputs") else { return Ok(Vec::new()) };
     let vocabulary = feature.vocabulary.build()?;
     let text = |example: &data::Example| match example.text("inputs_pretokenized") {
@@ -262,7 +261,7 @@ impl Predictor<'_> {
         for batch in self.batches() {
             go_on(self.stop)?;
             let found = self.forward.guarded(self.step, || {
-                Ok::<_, TrainError>(self.forward.network.score_batch(self.params, &batch?))
+                Ok::<_, SessionError>(self.forward.network.score_batch(self.params, &batch?))
             })??;
             let found = found.to_kind(Kind::Double);
             scores.extend(Vec::<f64>::try_from(found).expect("scores are one vector"));
@@ -270,7 +269,7 @@ impl Predictor<'_> {
         Ok(scores)
     }
 
-    fn batches(&self) -> impl Iterator<Item = Result<Batch, TrainError>> {
+    fn batches(&self) -> impl Iterator<Item = Result<Batch, SessionError>> {
         let InferTask { features, converter, .. } = self.task;
         features.chunks(self.rows).map(move |chunk| {
             let batch = converter.batch(chunk, chunk.len())?;
@@ -293,8 +292,8 @@ impl Predictor<'_> {
     }
 }
 
-fn unfit(error: impl ToString) -> TrainError {
-    TrainError::Unfit(error.to_string())
+fn unfit(error: impl ToString) -> SessionError {
+    SessionError::Unfit(error.to_string())
 }
 
 /// Returns the rows of an int64 matrix.

@@ -7,7 +7,7 @@ use tch::{Device, Kind, Tensor};
 use crate::checkpoint::{Array, ArrayView, DType, Plan, Shapes, Snapshot, Stored};
 use crate::nn::Params;
 
-use super::error::TrainError;
+use super::error::SessionError;
 use super::state::TrainState;
 use super::state_layout::TARGET;
 
@@ -42,7 +42,7 @@ pub fn fill(
     stored: &dyn Stored,
     plan: &Plan,
     dtype: Option<DType>,
-) -> Result<(), TrainError> {
+) -> Result<(), SessionError> {
     let counted: BTreeSet<String> = counts(state).into_iter().map(|(name, _)| name).collect();
     let sources = plan.sources.iter();
     let sources = sources.filter(|(name, _)| *name != STEP && !counted.contains(*name));
@@ -67,7 +67,7 @@ pub fn fill_params(
     stored: &dyn Stored,
     plan: &Plan,
     dtype: Option<DType>,
-) -> Result<(), TrainError> {
+) -> Result<(), SessionError> {
     let rounded = dtype.and_then(kind);
     read_floats(stored, &plan.sources, &mut |name, tensor| {
         if let Some(parameter) = name.strip_prefix(TARGET) {
@@ -81,7 +81,7 @@ fn read_floats<'a>(
     stored: &dyn Stored,
     sources: impl IntoIterator<Item = (&'a String, &'a String)>,
     visit: &mut dyn FnMut(&str, &Tensor),
-) -> Result<(), TrainError> {
+) -> Result<(), SessionError> {
     let sources = sources.into_iter().map(|(name, source)| (&name[..], &source[..]));
     let (names, sources): (Vec<&str>, Vec<&str>) = sources.unzip();
     check_floats(stored, &sources)?;
@@ -95,10 +95,14 @@ fn read_floats<'a>(
 }
 
 /// Reads the number of updates of the optimizer; all its counts are the same.
-fn fill_count(state: &mut TrainState, stored: &dyn Stored, source: &str) -> Result<(), TrainError> {
+fn fill_count(
+    state: &mut TrainState,
+    stored: &dyn Stored,
+    source: &str,
+) -> Result<(), SessionError> {
     let array = stored.read(source)?;
     let count = array.to_int().ok_or_else(|| {
-        TrainError::Unfit(format!(
+        SessionError::Unfit(format!(
             "`{source}` of {} is {}, expected an integer",
             stored.path(),
             array.dtype
@@ -108,12 +112,12 @@ fn fill_count(state: &mut TrainState, stored: &dyn Stored, source: &str) -> Resu
     Ok(())
 }
 
-fn check_floats(stored: &dyn Stored, sources: &[&str]) -> Result<(), TrainError> {
+fn check_floats(stored: &dyn Stored, sources: &[&str]) -> Result<(), SessionError> {
     let wanted: BTreeSet<&str> = sources.iter().copied().collect();
     let leaves = stored.leaves();
     let mut leaves = leaves.iter().filter(|leaf| wanted.contains(leaf.name));
     match leaves.find(|leaf| !leaf.dtype.is_float()) {
-        Some(leaf) => Err(TrainError::Unfit(format!(
+        Some(leaf) => Err(SessionError::Unfit(format!(
             "`{}` of {} is {}, expected floats",
             leaf.name,
             stored.path(),

@@ -4,12 +4,12 @@ use tch::{Device, Tensor};
 
 use crate::checkpoint::{DType, Plan, open};
 use crate::nn::{ParamSpec, Params, kind};
+use crate::session::error::SessionError;
+use crate::session::guard::{TorchFailure, guarded};
+use crate::session::seeds::{Purpose, derive};
+use crate::session::state_arrays::fill_params;
 use crate::storage::Path;
 use crate::telemetry;
-use crate::train::error::TrainError;
-use crate::train::guard::{TorchFailure, guarded};
-use crate::train::seeds::{Purpose, derive};
-use crate::train::state_arrays::fill_params;
 
 use super::spec::Evaluate;
 use super::wanted::{Wanted, target};
@@ -42,12 +42,12 @@ impl Weights {
     ///
     /// # Errors
     /// It is missing, damaged or another model's, or memory runs out.
-    pub fn restore(&self, path: &Path) -> Result<Restored, TrainError> {
+    pub fn restore(&self, path: &Path) -> Result<Restored, SessionError> {
         let stored = open(path)?;
         let plan = self.wanted.plan(stored.as_ref())?;
         let params = guarded(|| self.allocate(&plan)).map_err(|failure| match failure {
-            TorchFailure::OutOfMemory(detail) => TrainError::ModelTooLarge { detail },
-            TorchFailure::Other(detail) => TrainError::Torch { step: 0, detail },
+            TorchFailure::OutOfMemory(detail) => SessionError::ModelTooLarge { detail },
+            TorchFailure::Other(detail) => SessionError::Torch { step: 0, detail },
         })?;
         let dtype = self.wanted.config.dtype.map(DType::from);
         fill_params(&params, stored.as_ref(), &plan, dtype)?;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::error::TrainError;
+use super::error::SessionError;
 
 /// The reason why an evaluation has no result.
 #[derive(Debug)]
@@ -10,10 +10,10 @@ pub enum Unfinished {
     /// The run was asked to end. The process that continues it evaluates again.
     Asked,
     /// An error ended the evaluation.
-    Failed(TrainError),
+    Failed(SessionError),
 }
 
-impl<E: Into<TrainError>> From<E> for Unfinished {
+impl<E: Into<SessionError>> From<E> for Unfinished {
     fn from(error: E) -> Self {
         Self::Failed(error.into())
     }

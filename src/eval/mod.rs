@@ -1,4 +1,4 @@
-//! `gimlet eval`: T5X's `evaluate`, which measures checkpoints and trains nothing.
+//! L5: `gimlet eval`: T5X's `evaluate`, which measures checkpoints and trains nothing.
 //!
 //! The spec, its check, the choice of checkpoints and the list of those that are done are
 //! torch-free; `run` restores the parameters of one checkpoint after another and evaluates the same
@@ -7,6 +7,7 @@
 mod check;
 mod chosen;
 mod done;
+mod foresee;
 mod spec;
 mod wanted;
 
@@ -18,6 +19,7 @@ mod weights;
 pub use check::check_evaluate;
 pub use chosen::{Chosen, left_to_evaluate};
 pub use done::DoneCheckpoints;
+pub use foresee::foresee_evaluation;
 pub use spec::Evaluate;
 
 #[cfg(feature = "torch")]

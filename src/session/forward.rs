@@ -7,7 +7,7 @@ use crate::models::loss::LossSpec;
 use crate::models::{Batch, Model, Network};
 use crate::nn::{Dropout, Params, TransformerEngineConfig};
 
-use super::error::TrainError;
+use super::error::SessionError;
 use super::guard::{TorchFailure, guarded};
 
 /// Measures losses and runs predictions, which change none of its fields.
@@ -36,7 +36,7 @@ impl Forward {
         params: &Params,
         step: u64,
         batch: &Batch,
-    ) -> Result<LossSums, TrainError> {
+    ) -> Result<LossSums, SessionError> {
         self.guarded(step, || {
             tch::no_grad(|| {
                 let batch = batch.to_device(self.device);
@@ -49,13 +49,13 @@ impl Forward {
     ///
     /// # Errors
     /// Out of memory, or another failure of libtorch.
-    pub fn guarded<R>(&self, step: u64, body: impl FnOnce() -> R) -> Result<R, TrainError> {
+    pub fn guarded<R>(&self, step: u64, body: impl FnOnce() -> R) -> Result<R, SessionError> {
         guarded(body).map_err(|failure| match failure {
             TorchFailure::OutOfMemory(detail) => {
                 let remedy = "lower batch_size of the utils.DatasetConfig that is evaluated";
-                TrainError::OutOfMemory { step, detail, remedy: remedy.to_string() }
+                SessionError::OutOfMemory { step, detail, remedy: remedy.to_string() }
             }
-            TorchFailure::Other(detail) => TrainError::Torch { step, detail },
+            TorchFailure::Other(detail) => SessionError::Torch { step, detail },
         })
     }
 }

@@ -7,11 +7,10 @@ use crate::storage::StorageError;
 use crate::vocab::VocabError;
 
 use super::check::UnfitSpec;
-use super::periods::PeriodsError;
 
 /// The reason why a run stopped before its end.
 #[derive(Debug, thiserror::Error)]
-pub enum TrainError {
+pub enum SessionError {
     /// The configuration is not possible, which was found only when it was built.
     #[error("{0}")]
     Unfit(String),
@@ -31,9 +30,6 @@ pub enum TrainError {
         /// A further remedy, or nothing.
         or: &'static str,
     },
-    /// The run is past its end.
-    #[error(transparent)]
-    Periods(#[from] PeriodsError),
     /// The loss is not finite any more.
     #[error(
         "the loss is {value} at step {step}; {}: lower the learning rate \
@@ -93,23 +89,22 @@ pub enum TrainError {
     Storage(#[from] StorageError),
 }
 
-impl TrainError {
+impl SessionError {
     /// Whether the user can fix it in the configuration or the command.
     pub fn is_users(&self) -> bool {
         match self {
-            TrainError::Unfit(_)
-            | TrainError::Spec(_)
-            | TrainError::Periods(_)
-            | TrainError::Occupied { .. }
-            | TrainError::Vocab(_) => true,
-            TrainError::Data(error) => error.is_users(),
-            TrainError::Checkpoint(error) => error.is_users(),
-            TrainError::Storage(error) => error.is_users(),
-            TrainError::Evaluation(error) => !matches!(error, EvalError::Write { .. }),
-            TrainError::NonFiniteLoss { .. }
-            | TrainError::OutOfMemory { .. }
-            | TrainError::ModelTooLarge { .. }
-            | TrainError::Torch { .. } => false,
+            SessionError::Unfit(_)
+            | SessionError::Spec(_)
+            | SessionError::Occupied { .. }
+            | SessionError::Vocab(_) => true,
+            SessionError::Data(error) => error.is_users(),
+            SessionError::Checkpoint(error) => error.is_users(),
+            SessionError::Storage(error) => error.is_users(),
+            SessionError::Evaluation(error) => !matches!(error, EvalError::Write { .. }),
+            SessionError::NonFiniteLoss { .. }
+            | SessionError::OutOfMemory { .. }
+            | SessionError::ModelTooLarge { .. }
+            | SessionError::Torch { .. } => false,
         }
     }
 }

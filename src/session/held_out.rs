@@ -1,10 +1,15 @@
 //! The examples of an evaluation, in a training run or in a run that only evaluates.
 
+use std::collections::BTreeMap;
+
 use crate::data::{DatasetConfig, TaskProvider};
 use crate::models::Model;
 
-use super::error::TrainError;
+use super::error::SessionError;
 use super::vocabularies::check_vocabularies;
+
+/// Task to metric to value.
+pub type MetricsByTask = BTreeMap<String, BTreeMap<String, f64>>;
 
 /// Held-out examples, and the model to evaluate on them.
 #[derive(Clone, Copy)]
@@ -26,7 +31,7 @@ impl<'a> HeldOut<'a> {
         model: &'a Model,
         config: &'a DatasetConfig,
         tasks: &'a dyn TaskProvider,
-    ) -> Result<Self, TrainError> {
+    ) -> Result<Self, SessionError> {
         check_vocabularies(model, config, tasks)?;
         Ok(Self { model, config, tasks })
     }

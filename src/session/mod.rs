@@ -1,0 +1,39 @@
+//! L4: the parts that the commands on a model share: their environment, errors and checks, the state of a
+//! model, its forward pass, and the evaluations on held-out data.
+//!
+//! `train` and `eval` stand beside each other on this layer. It knows no root spec.
+
+pub mod check;
+pub mod error;
+pub mod foresee;
+pub mod memory;
+pub mod model_info;
+pub mod seeds;
+pub mod spec;
+pub mod state_layout;
+pub mod vocabularies;
+
+#[cfg(feature = "torch")]
+pub mod context;
+#[cfg(feature = "torch")]
+pub mod describe;
+#[cfg(feature = "torch")]
+pub mod forward;
+#[cfg(feature = "torch")]
+pub mod guard;
+#[cfg(feature = "torch")]
+pub mod held_out;
+#[cfg(feature = "torch")]
+pub mod inference_evaluation;
+#[cfg(feature = "torch")]
+pub mod occupied;
+#[cfg(feature = "torch")]
+mod spans;
+#[cfg(feature = "torch")]
+pub mod state;
+#[cfg(feature = "torch")]
+pub mod state_arrays;
+#[cfg(feature = "torch")]
+pub mod training_evaluation;
+#[cfg(feature = "torch")]
+pub mod unfinished;
