@@ -6,7 +6,7 @@ use fancy_regex::Regex;
 
 use gimlet_gin::Configurable;
 
-use super::task::{Metric, MetricError, Pairs, Values, named};
+use super::metric::{Metric, MetricError, Pairs, Values, named};
 
 /// The separators of words: Python's `\W`.
 static NO_WORD: LazyLock<Regex> =

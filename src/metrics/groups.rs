@@ -5,7 +5,8 @@ use serde_json::Value;
 
 use gimlet_gin::{Configurable, Nested, Ref};
 
-use super::task::{Metric, MetricError, MetricFn, ModelOutput, Pairs, Values};
+use super::metric::{Metric, MetricError, ModelOutput, Pairs, Values};
+use super::metric_fn::MetricFn;
 
 /// A metric of the first example of each group.
 #[derive(Clone, Debug, PartialEq, Configurable)]

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use gimlet_gin::Configurable;
 
-use super::task::{Metric, MetricError, Pairs, Values, named, one};
+use super::metric::{Metric, MetricError, Pairs, Values, named, one};
 
 /// Share of predictions that equal their target, times 100: `accuracy`.
 #[derive(Clone, Debug, Default, PartialEq, Configurable)]

@@ -7,6 +7,8 @@
 mod edits;
 mod groups;
 mod labels;
+mod metric;
+mod metric_fn;
 mod multilingual;
 mod numbers;
 mod python;
@@ -16,7 +18,6 @@ mod ranking;
 mod sklearn;
 mod summaries;
 mod sums;
-mod task;
 mod train;
 mod translation;
 
@@ -26,6 +27,8 @@ pub use labels::{
     Accuracy, AllMatch, F1ScoreWithInvalid, MeanMulticlassF1, MultircF1OverAllAnswers,
     SequenceAccuracy,
 };
+pub use metric::{MetricError, ModelOutput, number_value};
+pub use metric_fn::MetricFn;
 pub use multilingual::{Mlqa, MlqaLanguage, SpanF1};
 pub use numbers::{PearsonCorrcoef, SpearmanCorrcoef};
 pub use python::PythonMetric;
@@ -35,7 +38,5 @@ pub use ranking::{Auc, RankClassification, ScoreAuc};
 pub use sklearn::{Average, ClassLabel, Percentage, SklearnMetric, SklearnMetricsWrapper};
 pub use summaries::{Rouge, RougeKey, RougeMean};
 pub use sums::{FeatureSums, LossSums};
-pub use task::number_value;
-pub use task::{MetricError, MetricFn, ModelOutput};
 pub use train::{TrainMetrics, Window};
 pub use translation::{Bleu, BleuTokenizer};

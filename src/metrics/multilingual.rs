@@ -6,9 +6,9 @@ use fancy_regex::Regex;
 
 use gimlet_gin::Configurable;
 
+use super::metric::{Metric, MetricError, Pairs, Values, named, one};
 use super::python_text::words;
 use super::question_answering::{em_and_f1, word_runs};
-use super::task::{Metric, MetricError, Pairs, Values, named, one};
 
 /// Exact match and F1 (`em`, `f1`, times 100) of answers in one of MLQA's languages, after its
 /// normalization; targets are lists of answers.

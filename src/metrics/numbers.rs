@@ -2,7 +2,7 @@
 
 use gimlet_gin::Configurable;
 
-use super::task::{Metric, MetricError, Pairs, Values, named, one};
+use super::metric::{Metric, MetricError, Pairs, Values, named, one};
 
 /// Pearson's correlation, times 100: `pearson_corrcoef`; NaN if one side is constant.
 #[derive(Clone, Debug, Default, PartialEq, Configurable)]

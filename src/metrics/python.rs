@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rmpv::Value as Wire;
 
-use super::task::{Metric, MetricError, ModelOutput, Pairs, Values};
+use super::metric::{Metric, MetricError, ModelOutput, Pairs, Values};
 use gimlet_gin::{Configurable, Value};
 use gimlet_python::{PythonFunction, PythonWorkers, of_json};
 

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use gimlet_gin::Configurable;
 
+use super::metric::{Metric, MetricError, Pairs, Values, named, one};
 use super::python_text::{is_word, whole_number, words};
-use super::task::{Metric, MetricError, Pairs, Values, named, one};
 
 /// Exact match and F1 (`em`, `f1`, times 100) after SQuAD's normalization; targets are lists of answers.
 #[derive(Clone, Debug, Default, PartialEq, Configurable)]
@@ -251,7 +251,7 @@ fn token_f1(target: &str, prediction: &str) -> f64 {
 mod tests {
     use serde_json::json;
 
-    use super::super::task::MetricFn;
+    use super::super::metric_fn::MetricFn;
     use super::*;
 
     /// Cases and values of t5's `metrics_test.py`.

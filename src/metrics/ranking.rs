@@ -7,7 +7,7 @@ use serde_json::Value;
 use gimlet_gin::Configurable;
 
 use super::labels::Counts;
-use super::task::{Metric, MetricError, ModelOutput, Pairs, Values, named, one};
+use super::metric::{Metric, MetricError, ModelOutput, Pairs, Values, named, one};
 
 /// Areas under the ROC and the precision-recall curve of predicted numbers: `auc-roc`, `auc-pr`, between
 /// 0 and 1. Targets are 0 or 1.

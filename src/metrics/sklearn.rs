@@ -8,7 +8,7 @@ use gimlet_gin::{
 };
 
 use super::labels::{Counts, Labels, ratio_or};
-use super::task::{Metric, MetricError, Pairs, Values, one};
+use super::metric::{Metric, MetricError, Pairs, Values, one};
 
 /// A metric of scikit-learn by its name, with the arguments of that metric.
 #[derive(Clone, Debug, PartialEq, Configurable)]

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use gimlet_gin::{Configurable, Evaluator, FromGin, Reported, ValueKind};
 
-use super::task::{Metric, MetricError, Pairs, Values};
+use super::metric::{Metric, MetricError, Pairs, Values};
 
 /// Number of samples of the bootstrap.
 const NUM_SAMPLES: usize = 1000;

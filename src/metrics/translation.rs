@@ -14,8 +14,8 @@ use gimlet_gin::{
     one_of,
 };
 
+use super::metric::{Metric, MetricError, Pairs, Values, named, one};
 use super::python_text::{is_space, words};
-use super::task::{Metric, MetricError, Pairs, Values, named, one};
 
 const MAX_ORDER: usize = 4;
 
