@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use super::error::StorageError;
-use super::files::Location;
+use super::location::Location;
 use super::path::Path;
 use super::process::{has_ended, machine};
 

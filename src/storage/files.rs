@@ -3,24 +3,16 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
-use std::path::PathBuf;
 use std::time::SystemTime;
 
 use super::copies;
 use super::disk;
 use super::error::StorageError;
+use super::location::Location;
 use super::path::Path;
 use super::ranges::RangeFile;
-use super::remote::{Remote, RemoteRanges, Upload};
+use super::remote::{RemoteRanges, Upload};
 use super::writer::FileWriter;
-
-/// Location of the bytes of a path.
-pub(super) enum Location {
-    /// On this machine.
-    Disk(PathBuf),
-    /// In a bucket, on the hub or on the web.
-    Elsewhere(Remote),
-}
 
 impl Path {
     /// Opens the file for reading from its start. Files on disk are unbuffered; for remote files
@@ -307,31 +299,6 @@ impl Path {
             Location::Disk(local) => self.done("look at the disk of", disk::free_space(&local)),
             Location::Elsewhere(_) => Ok(u64::MAX),
         }
-    }
-
-    /// Location of the bytes: also on disk if the prefix of a remote path is mapped to disk.
-    pub(super) fn place(&self) -> Result<Location, StorageError> {
-        match self.local() {
-            Ok(local) => Ok(Location::Disk(local)),
-            Err(StorageError::Unmapped { .. }) => Ok(Location::Elsewhere(Remote::connect(self)?)),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Location on disk; remote paths do not support the operation.
-    fn on_disk(&self, operation: &'static str, remedy: &str) -> Result<PathBuf, StorageError> {
-        match self.place()? {
-            Location::Disk(local) => Ok(local),
-            Location::Elsewhere(remote) => Err(remote.unsupported(operation, remedy)),
-        }
-    }
-
-    pub(super) fn done<T>(
-        &self,
-        operation: &'static str,
-        result: io::Result<T>,
-    ) -> Result<T, StorageError> {
-        result.map_err(|error| StorageError::new(operation, self, error))
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::disk;
 use super::error::StorageError;
-use super::files::Location;
+use super::location::Location;
 use super::matching;
 use super::path::{Path, split_scheme};
 use super::pattern::{self, Pattern};

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use super::error::StorageError;
-use super::files::Location;
+use super::location::Location;
 use super::path::Path;
 use super::remote::{Remote, limits};
 

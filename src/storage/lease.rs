@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use super::error::StorageError;
-use super::files::Location;
+use super::location::Location;
 use super::path::Path;
 use super::process::Process;
 use super::remote::{Remote, Version, limits};

@@ -19,6 +19,7 @@ mod files;
 mod folders;
 mod growing;
 mod lease;
+mod location;
 mod lock;
 mod matching;
 mod path;

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path as LocalPath;
 
 use super::error::StorageError;
-use super::files::Location;
+use super::location::Location;
 use super::path::Path;
 
 /// An exclusive lock on a folder or file, held until dropped.

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use super::error::StorageError;
-use super::files::Location;
+use super::location::Location;
 use super::path::{Path, split_scheme};
 use super::process::Process;
 use super::remote::Remote;
