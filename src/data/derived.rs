@@ -14,8 +14,9 @@ use super::feature::Feature;
 use super::mixture::{Mixture, MixtureEntries, MixtureEntry};
 use super::pipeline::mixture_tasks;
 use super::preprocess::{CacheDatasetPlaceholder, Preprocessor};
+use super::provider::{TaskOrMixture, TaskProvider};
 use super::source::{DataSource, OriginalSource, TruncatedDatasetProvider};
-use super::task::{Task, TaskOrMixture, TaskProvider};
+use super::task::Task;
 use gimlet_gin::{Configurable, Function, ValueKind};
 use gimlet_vocab::VocabularySpec;
 

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use super::feature::Feature;
 use super::postprocess::Postprocessor;
 use super::preprocess::Preprocessor;
 use super::source::DataSource;
-use super::task::{Feature, Task};
+use super::task::Task;
 use gimlet_gin::{
     Configurable, Evaluator, Fields, FromGin, Ref, Registry, Reported, Rows, Value, ValueKind,
 };

@@ -1,6 +1,6 @@
 //! The features that a task's examples end with.
 
-use super::example::Leaf;
+use super::value::Leaf;
 use gimlet_gin::{Configurable, Evaluator, Registry, Reported, Schema, Slot};
 use gimlet_vocab::{PassThroughVocabulary, VocabularySpec};
 

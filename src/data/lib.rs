@@ -29,12 +29,14 @@ mod pipeline;
 pub mod postprocess;
 mod preprocess;
 mod prompts;
+mod provider;
 mod python;
 mod random;
 mod rates;
 mod source;
 mod streams;
 mod task;
+mod value;
 
 pub use batches::{BatchIterator, DatasetState};
 pub use cache::{
@@ -50,7 +52,7 @@ pub use derived::{
     Derivation, WithMissingTaskSplitsRemoved, WithNewVocab, WithTruncatedData, part_name,
 };
 pub use error::DataError;
-pub use example::{Example, Key, Value};
+pub use example::Example;
 pub use examples::{
     ExampleIterator, ExampleOptions, examples_after, max_feature_lengths, split_files_found,
     task_examples, task_splits,
@@ -62,6 +64,7 @@ pub use pipeline::StageState;
 pub use postprocess::{ExampleFeatures, Postprocessor};
 pub use preprocess::*;
 pub use prompts::{PromptMixture, PromptRows, PromptSource, T0Mixture};
+pub use provider::{TaskOrMixture, TaskProvider};
 pub use rates::{
     MixingRateNumCharacters, MixingRateNumExamples, Rate, RateFunction, RateNumExamples,
     RateUnsupervised,
@@ -76,4 +79,5 @@ pub use source::{
     TfExampleDataSource, TfRecordDataset, TfdsDataSource, TfdsSplits, TruncatedDatasetProvider,
     VarLenFeature, set_tfds_data_dir,
 };
-pub use task::{Task, TaskOrMixture, TaskProvider};
+pub use task::Task;
+pub use value::{Key, Value};

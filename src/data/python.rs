@@ -2,7 +2,8 @@
 
 use rmpv::Value as Wire;
 
-use super::example::{Example, Key, Value};
+use super::example::Example;
+use super::value::{Key, Value};
 use gimlet_python::{INTS, LONGS, REALS, TEXTS, map, numbers};
 
 /// An example as a map.

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::example::{Example, Leaf, Value};
+use crate::example::Example;
+use crate::feature::{Feature, FeatureDtype};
 use crate::source::{Partition, TfFeature, TfKind, TfShape, ragged_lengths};
-use crate::task::{Feature, FeatureDtype};
+use crate::value::{Leaf, Value};
 
 /// The version of SeqIO whose layout this is.
 const SEQIO_VERSION: &str = "0.0.20";

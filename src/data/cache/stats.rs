@@ -6,8 +6,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::error::DataError;
-use crate::example::{Example, Value};
+use crate::example::Example;
 use crate::task::Task;
+use crate::value::Value;
 use gimlet_vocab::{PAD_ID, Vocabulary, VocabularySpec};
 
 /// Counts by their names in the file.

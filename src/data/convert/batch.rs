@@ -1,6 +1,6 @@
 //! The input of a model: rows of named features.
 
-use crate::example::Key;
+use crate::value::Key;
 
 /// Rows of model features.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -1,8 +1,9 @@
 //! Decoder-only models: language models, and models that see a prefix at once.
 
-use super::{
-    BatchFeature, Convert, Field, Lengths, Row, RowFeature, fields_of, shifted, take_ints,
-};
+use super::batch::BatchFeature;
+use super::contract::{Convert, Field, Lengths, fields_of, take_ints};
+use super::row::{Row, RowFeature};
+use super::shift::shifted;
 use crate::error::DataError;
 use crate::example::Example;
 use gimlet_gin::Configurable;

@@ -1,6 +1,8 @@
 //! Encoder-only models, which restore masked tokens.
 
-use super::{BatchFeature, Convert, Field, Lengths, Row, fields_of};
+use super::batch::BatchFeature;
+use super::contract::{Convert, Field, Lengths, fields_of};
+use super::row::Row;
 use crate::error::DataError;
 use gimlet_gin::Configurable;
 

@@ -1,6 +1,9 @@
 //! Encoder-decoder models: inputs are read at once, targets one by one.
 
-use super::{BatchFeature, Convert, Field, Lengths, Row, fields_of, shifted};
+use super::batch::BatchFeature;
+use super::contract::{Convert, Field, Lengths, fields_of};
+use super::row::Row;
+use super::shift::shifted;
 use crate::error::DataError;
 use gimlet_gin::Configurable;
 

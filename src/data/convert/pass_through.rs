@@ -1,8 +1,11 @@
 //! Features that the model can read without conversion.
 
-use super::{BatchFeature, Convert, Field, Lengths, Row, feature_length, take_ints};
+use super::batch::BatchFeature;
+use super::contract::{Convert, Field, Lengths, feature_length, take_ints};
+use super::row::Row;
 use crate::error::DataError;
-use crate::example::{Example, Value};
+use crate::example::Example;
+use crate::value::Value;
 use gimlet_gin::Configurable;
 
 /// Passes on the features that `task_feature_lengths` names, padded. Source: SeqIO

@@ -14,10 +14,11 @@ use crate::pipeline::{
     Listing, Mix, MixEnds, MixtureParts, Stage, TaskPlan, Workers, file_names, mixture_parts,
     num_bytes, task_stage,
 };
+use crate::provider::{TaskOrMixture, TaskProvider};
 use crate::random::{StageSeed, fnv1a};
 use crate::source::SharedReads;
 use crate::streams::{ENOUGH_BYTES, num_streams, stream_counts};
-use crate::task::{Task, TaskOrMixture, TaskProvider};
+use crate::task::Task;
 use gimlet_telemetry::quoted_names;
 
 /// Tasks that a notice names.

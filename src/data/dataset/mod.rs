@@ -11,9 +11,10 @@ use super::cache::{Caches, cache_step, has_cached_split};
 use super::convert::{Batch, ConverterClass, Rows};
 use super::error::{DataError, if_split};
 use super::pipeline::{Pull, TaskPlan, mixture_parts, mixture_tasks};
+use super::provider::TaskProvider;
 use super::source::BadRecords;
 use super::streams::{RowDeal, Stream, Streams};
-use super::task::{Task, TaskProvider};
+use super::task::Task;
 use gimlet_gin::{Configurable, ModuleName};
 
 use build::Builder;

@@ -3,7 +3,8 @@
 use super::pull::{Pull, Stage, StageState};
 use crate::convert::{BatchValues, FeatureConverter, Rows};
 use crate::error::DataError;
-use crate::example::{Example, Value};
+use crate::example::Example;
+use crate::value::Value;
 
 /// Converts each row of a converter to an example with the model's features.
 pub(crate) struct Convert {

@@ -2,7 +2,8 @@
 
 use super::pull::{Pull, Stage, StageState};
 use crate::error::DataError;
-use crate::example::{Example, Key, Value};
+use crate::example::Example;
+use crate::value::{Key, Value};
 
 /// Yields `eval/...` features of one stage with lists `train/...` of `num_shots` examples of another.
 pub(crate) struct FewShot {

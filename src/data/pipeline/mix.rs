@@ -8,9 +8,10 @@ use super::pull::{Pull, Stage, StageState};
 use crate::error::DataError;
 use crate::example::Example;
 use crate::mixture::{Mixture, MixtureEntry};
+use crate::provider::{TaskOrMixture, TaskProvider};
 use crate::random::{Draw, StageSeed};
 use crate::rates::Rate;
-use crate::task::{Task, TaskOrMixture, TaskProvider};
+use crate::task::Task;
 
 /// The tasks of a mixture by name, with their rates.
 pub(crate) type MixtureParts = BTreeMap<String, (Arc<Task>, f64)>;

@@ -3,7 +3,8 @@
 use super::chunks::StepContext;
 use super::pull::{Pull, Stage, StageState};
 use crate::error::DataError;
-use crate::example::{Example, Key, Value};
+use crate::example::Example;
+use crate::value::{Key, Value};
 
 /// Yields pieces of `length` tokens of one feature; the very last piece is shorter.
 pub(crate) struct Rebatch {

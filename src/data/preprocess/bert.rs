@@ -10,8 +10,9 @@ use std::ops::Range;
 
 use super::{BuiltFeature, Context, ExamplePosition, MapStep, Preprocess, Step, ids_of};
 use crate::error::DataError;
-use crate::example::{Example, Key, Value};
+use crate::example::Example;
 use crate::random::Draw;
+use crate::value::{Key, Value};
 use gimlet_gin::Configurable;
 use gimlet_vocab::PAD_ID;
 

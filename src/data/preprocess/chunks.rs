@@ -3,7 +3,8 @@
 use super::random_chunk::{check_length, check_overlap, length_of};
 use super::{Context, ExamplePosition, FlatMapStep, JoinStep, Preprocess, Step, ids_of};
 use crate::error::DataError;
-use crate::example::{Example, Key, Value};
+use crate::example::Example;
+use crate::value::{Key, Value};
 use gimlet_gin::Configurable;
 
 /// Joins the token ids of a feature over a number of examples, so that splitting them wastes no

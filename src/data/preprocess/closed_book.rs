@@ -3,8 +3,9 @@
 use super::text::{filter_map, flat_map, int_list_of, texts_of, value_of};
 use super::{Context, Preprocess, Step, missing, text_of};
 use crate::error::DataError;
-use crate::example::{Example, Leaf, Value};
+use crate::example::Example;
 use crate::random::Draw;
+use crate::value::{Leaf, Value};
 use gimlet_gin::Configurable;
 
 /// Makes a question with a prefix the inputs, and its first answer the targets; all answers stay.

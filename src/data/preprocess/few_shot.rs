@@ -3,7 +3,8 @@
 
 use super::{Context, ExamplePosition, FlatMapStep, Preprocess, Step, missing, text_of};
 use crate::error::DataError;
-use crate::example::{Example, Value};
+use crate::example::Example;
+use crate::value::Value;
 use gimlet_gin::Configurable;
 
 /// Writes the training examples that `FewshotDataSource` joins to an example before its inputs,

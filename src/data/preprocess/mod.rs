@@ -28,9 +28,10 @@ use std::sync::Arc;
 
 use super::convert::FeatureConverter;
 use super::error::DataError;
-use super::example::{Example, Key};
+use super::example::Example;
+use super::feature::{Feature, FeatureDtype};
 use super::random::{Draw, StageSeed};
-use super::task::{Feature, FeatureDtype};
+use super::value::Key;
 use gimlet_vocab::{VocabError, Vocabulary, VocabularySpec};
 
 pub use bert::BertMasking;

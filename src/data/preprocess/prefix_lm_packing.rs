@@ -7,7 +7,8 @@
 use super::{Context, ExamplePosition, JoinStep, MapStep, Preprocess, Step, ids_of};
 use crate::convert::make_autoregressive_inputs;
 use crate::error::DataError;
-use crate::example::{Example, Value};
+use crate::example::Example;
+use crate::value::Value;
 use gimlet_gin::Configurable;
 
 /// Packs two examples into one row: a random prefix of each is for the encoder, the rest for the

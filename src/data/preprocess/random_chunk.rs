@@ -4,8 +4,9 @@ use std::ops::Range;
 
 use super::{Context, ExamplePosition, MapStep, Preprocess, Step, missing};
 use crate::error::DataError;
-use crate::example::{Example, Value};
+use crate::example::Example;
 use crate::random::Draw;
+use crate::value::Value;
 use gimlet_gin::Configurable;
 
 /// Keeps one chunk of a feature, chosen at random, and drops features that are not named here.

@@ -12,9 +12,10 @@ use super::{
     RandomSpansTokensLength, Step,
 };
 use crate::error::DataError;
-use crate::example::{Example, Value};
+use crate::example::Example;
+use crate::feature::{Feature, FeatureDtype};
 use crate::pipeline::testing::run_steps;
-use crate::task::{Feature, FeatureDtype};
+use crate::value::Value;
 use gimlet_gin::{Configurable, Evaluator, Registry, Request, Source, load};
 use gimlet_vocab::{PassThroughVocabulary, SentencePieceVocabulary, VocabularySpec};
 

@@ -5,7 +5,7 @@
 
 use super::{BuiltFeature, Context, Preprocess, Step, ids_of};
 use crate::error::DataError;
-use crate::example::Value;
+use crate::value::Value;
 use gimlet_gin::Configurable;
 
 /// Appends sentinels to 'inputs' and puts the same sentinels before 'targets', beginning with the

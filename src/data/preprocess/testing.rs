@@ -3,8 +3,9 @@
 use std::io;
 
 use super::{Context, ExamplePosition, Features, Preprocessor, Step};
-use crate::example::{Example, Value};
+use crate::example::Example;
 use crate::random::StageSeed;
+use crate::value::Value;
 use gimlet_gin::{Configurable, Evaluator, Registry, Request, Source, load};
 
 /// `steps.preprocessors = [..]`.

@@ -2,8 +2,9 @@
 
 use super::{BuiltFeature, Context, ExamplePosition, MapStep, Preprocess, Step};
 use crate::error::DataError;
-use crate::example::Leaf;
-use crate::example::{Example, Key, Value};
+use crate::example::Example;
+use crate::value::Leaf;
+use crate::value::{Key, Value};
 use gimlet_gin::Configurable;
 
 /// Encodes the output features with their vocabularies. Source: SeqIO `preprocessors.py`.
@@ -252,9 +253,9 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::feature::{Feature, FeatureDtype};
     use crate::preprocess::Features;
     use crate::random::StageSeed;
-    use crate::task::{Feature, FeatureDtype};
     use gimlet_vocab::{ByteVocabulary, VocabularySpec};
 
     fn features(add_eos: bool) -> Features {

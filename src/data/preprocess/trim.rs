@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use super::{Context, ExamplePosition, MapStep, Preprocess, Step, ids_of};
 use crate::error::DataError;
-use crate::example::{Example, Key, Value};
+use crate::example::Example;
+use crate::value::{Key, Value};
 use gimlet_gin::Configurable;
 
 /// Keeps the last tokens of features, one fewer than their length. Source: t5 `preprocessors.py`.

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::bad::OnBadRecord;
+use super::file::Format;
 use super::parse::RecordParser;
+use super::patterns::{FilePattern, pattern_source};
 use super::read::RowOptions;
-use super::spec::{FilePattern, pattern_source};
-use super::split::Format;
 use crate::error::DataError;
 use gimlet_gin::Configurable;
 

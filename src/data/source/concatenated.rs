@@ -1,7 +1,7 @@
 //! Several sources, one after the other.
 
+use super::contract::{Source, unknown_split};
 use super::few_shot::OriginalSource;
-use super::spec::{Source, unknown_split};
 use super::split::SplitFiles;
 use crate::error::DataError;
 use gimlet_gin::Configurable;

@@ -6,8 +6,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use super::file::{Format, SourceFile};
 use super::read::{Body, RecordPosition, open_records};
-use super::split::{Format, SourceFile};
 use crate::error::DataError;
 
 /// The examples of a file.

@@ -4,23 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::bad::OnBadRecord;
+use super::column_type::ColumnType;
+use super::file::CsvOptions;
+use super::file::Format;
 use super::parse::RecordParser;
-use super::read::CsvOptions;
-use super::spec::{FilePattern, pattern_source};
-use super::split::Format;
+use super::patterns::{FilePattern, pattern_source};
 use crate::error::DataError;
 use gimlet_gin::Configurable;
-
-/// The type of a CSV column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]
-pub enum ColumnType {
-    /// The text, unchanged.
-    String,
-    /// A whole number.
-    Int,
-    /// A number.
-    Float,
-}
 
 /// Records of delimited fields, plain, gzip or zstd, one feature for each column; quoted as in RFC
 /// 4180, so a field in quotes may contain delimiters, line ends and doubled quotes. Gimlet's own.

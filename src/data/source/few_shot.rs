@@ -1,6 +1,7 @@
 //! Examples preceded by examples of the training split.
 
-use super::spec::{DataSource, Source};
+use super::contract::Source;
+use super::spec::DataSource;
 use super::split::SplitFiles;
 use crate::error::DataError;
 use crate::preprocess::Preprocessor;
@@ -70,9 +71,5 @@ impl Source for FewshotDataSource {
 
     fn num_input_examples(&self, split: &str) -> Option<u64> {
         self.original_source.0.num_input_examples(split)
-    }
-
-    fn few_shot(&self) -> Option<&FewshotDataSource> {
-        Some(self)
     }
 }

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::contract::{Source, unknown_split};
+use super::file::PythonSource;
+use super::file::{Format, SourceFile};
 use super::parse::RecordParser;
-use super::read::PythonSource;
-use super::spec::{Source, unknown_split};
-use super::split::{Format, SourceFile, SplitFiles};
+use super::split::SplitFiles;
 use crate::error::DataError;
 use gimlet_gin::{Configurable, Value};
 use gimlet_python::{PythonFunction, PythonWorkers};
@@ -79,12 +80,12 @@ impl Source for FunctionDataSource {
         };
         // The path appears as the place of each record.
         let path = Path::parse(&format!("python/{}/{split}", source.name()))?;
-        let num_examples = super::spec::given_count(&self.num_input_examples, split);
+        let num_examples = super::contract::given_count(&self.num_input_examples, split);
         let format = Format::Python { source: Arc::new(source), num_examples };
         Ok(SplitFiles::new(vec![SourceFile::new(path, format)], RecordParser::of_columns(None)))
     }
 
     fn num_input_examples(&self, split: &str) -> Option<u64> {
-        super::spec::given_count(&self.num_input_examples, split)
+        super::contract::given_count(&self.num_input_examples, split)
     }
 }

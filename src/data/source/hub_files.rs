@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::contract::unknown_split;
+use super::file::CsvOptions;
+use super::file::Format;
 use super::hub_listing::{Listed, data_files, extension_of, of_one_format};
-use super::read::{CsvOptions, RowOptions};
-use super::spec::unknown_split;
-use super::split::Format;
+use super::read::RowOptions;
 use crate::error::{DataError, if_split};
 use gimlet_storage::Path;
 

@@ -6,28 +6,13 @@ use std::sync::atomic::AtomicU64;
 use super::bad::BadRecordGuard;
 use super::counts::is_blank;
 use super::deal::Deal;
-use super::read::{Body, FrameStart, RecordPosition, RecordReader, lost_behind, open_records};
-use super::split::SourceFile;
+use super::file::SourceFile;
+use super::read::{
+    Body, FrameStart, Record, RecordPosition, RecordReader, lost_behind, open_records,
+};
 use crate::error::DataError;
 use crate::pipeline::StageState;
 use crate::random::StageSeed;
-
-/// One line or other record of a file.
-pub(crate) struct Record {
-    pub file: Arc<SourceFile>,
-    /// The number of the record, from 1.
-    pub number: u64,
-    /// The offset of the record in uncompressed bytes.
-    pub offset: u64,
-    pub body: Body,
-}
-
-impl Record {
-    /// Approximate size in memory, in bytes.
-    pub(super) fn size(&self) -> usize {
-        size_of::<Self>() + self.body.size()
-    }
-}
 
 /// The files to read, and the number of passes.
 #[derive(Clone)]

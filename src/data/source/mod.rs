@@ -7,20 +7,26 @@
 
 mod arrow_source;
 mod bad;
+mod column_type;
 mod concatenated;
+mod contract;
 mod counts;
 mod csv_source;
 mod deal;
 mod few_shot;
+mod file;
 mod file_source;
 mod function;
 mod generated;
+mod generator;
 mod hub_files;
 mod hub_listing;
 mod hugging_face;
 mod interleave;
+mod length;
 mod megatron;
 mod parse;
+mod patterns;
 mod read;
 mod reader;
 mod readme;
@@ -39,19 +45,21 @@ mod wire;
 
 pub use arrow_source::{ArrowDataSource, ParquetDataSource};
 pub use bad::{BadPlaces, BadRecords, OnBadRecord};
+pub use column_type::ColumnType;
 pub use concatenated::ConcatenatedDataSource;
-pub use csv_source::{ColumnType, CsvDataSource};
+pub use csv_source::CsvDataSource;
 pub use few_shot::{FewshotDataSource, OriginalSource};
 pub use file_source::{
     FileDataSource, ParseSingleExample, ProtoDataSource, ReadFileFn, TextLineDataset,
     TfRecordDataset,
 };
 pub use function::FunctionDataSource;
-pub use generated::{GeneratedDataSource, GeneratedKind, LengthDistribution};
+pub use generator::{GeneratedDataSource, GeneratedKind, LengthDistribution};
 pub use hugging_face::HuggingFaceDataSource;
 pub use megatron::MegatronDataSource;
+pub use patterns::FilePattern;
 pub use read::FrameStart;
-pub use spec::{DataSource, FilePattern};
+pub use spec::DataSource;
 pub use text_sources::{JsonLinesDataSource, TextLineDataSource};
 pub use tf_source::{
     FeatureDescription, FeatureSpec, FixedLenFeature, FixedLenSequenceFeature, ShortLength,
@@ -61,12 +69,14 @@ pub use tfds::{TfdsDataSource, TfdsSplits, set_tfds_data_dir};
 pub use truncated::TruncatedDatasetProvider;
 
 pub(crate) use bad::BadRecordGuard;
+pub(crate) use contract::unknown_split;
 pub(crate) use deal::Deal;
-pub(crate) use interleave::{ReadPlan, Record};
+pub(crate) use file::{Format, SourceFile};
+pub(crate) use interleave::ReadPlan;
+pub(crate) use length::Length;
 pub(crate) use parse::RecordParser;
-pub(crate) use read::frame;
+pub(crate) use read::{Record, frame};
 pub(crate) use reader::{Reader, SharedReads};
-pub(crate) use spec::unknown_split;
-pub(crate) use split::{Format, Length, SourceFile, SplitFiles};
+pub(crate) use split::SplitFiles;
 pub(crate) use tf_encode::{encode, ragged_lengths};
 pub(crate) use tf_example::{Partition, TfFeature, TfKind, TfShape};

@@ -15,7 +15,7 @@
 
 use std::collections::BTreeMap;
 
-use super::spec::FilePattern;
+use super::patterns::FilePattern;
 
 /// One configuration of a data set.
 #[derive(Debug, Default, PartialEq)]

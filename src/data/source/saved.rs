@@ -8,7 +8,7 @@
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::spec::unknown_split;
+use super::contract::unknown_split;
 use crate::error::DataError;
 use gimlet_storage::Path;
 

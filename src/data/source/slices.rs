@@ -4,9 +4,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::contract::unknown_split;
 use super::counts::Counted;
-use super::spec::unknown_split;
-use super::split::SourceFile;
+use super::file::SourceFile;
 use crate::error::DataError;
 
 /// The properties of a data set that slicing needs.

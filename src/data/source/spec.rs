@@ -1,47 +1,21 @@
-//! The enum of all sources, and code that their specs share.
-
-use std::collections::{BTreeMap, BTreeSet};
+//! The enum of all sources.
 
 use super::arrow_source::{ArrowDataSource, ParquetDataSource};
 use super::concatenated::ConcatenatedDataSource;
+use super::contract::Source;
 use super::csv_source::CsvDataSource;
 use super::few_shot::FewshotDataSource;
 use super::file_source::{FileDataSource, ProtoDataSource};
 use super::function::FunctionDataSource;
-use super::generated::GeneratedDataSource;
+use super::generator::GeneratedDataSource;
 use super::hugging_face::HuggingFaceDataSource;
 use super::megatron::MegatronDataSource;
-use super::split::{Format, SourceFile, SplitFiles};
+use super::split::SplitFiles;
 use super::text_sources::{JsonLinesDataSource, TextLineDataSource};
 use super::tf_source::TfExampleDataSource;
 use super::tfds::TfdsDataSource;
 use super::truncated::TruncatedDatasetProvider;
 use crate::error::DataError;
-use gimlet_gin::{Evaluator, FromGin, Registry, Reported, Value, ValueKind};
-use gimlet_storage::Path;
-
-/// A source that gin can name.
-pub(crate) trait Source {
-    /// Its splits, by their names in the task.
-    fn splits(&self, task: &str) -> Result<Vec<String>, DataError>;
-
-    /// The names of the splits, if gin files contain them, so that no file is opened.
-    fn written_splits(&self) -> Option<Vec<String>> {
-        None
-    }
-
-    /// The files of a split in their order without shuffling, and how to read them;
-    /// [`DataError::UnknownSplit`] if it has no such split.
-    fn split(&self, task: &str, split: &str) -> Result<SplitFiles, DataError>;
-
-    /// Number of raw examples of a split, if known without reading them.
-    fn num_input_examples(&self, split: &str) -> Option<u64>;
-
-    /// The source as a few-shot source, if it joins examples of two splits.
-    fn few_shot(&self) -> Option<&FewshotDataSource> {
-        None
-    }
-}
 
 gimlet_gin::slot! {
     /// Any source of a task.
@@ -83,7 +57,10 @@ impl DataSource {
 
     /// The source as a few-shot source, if it joins examples of two splits.
     pub(crate) fn few_shot(&self) -> Option<&FewshotDataSource> {
-        self.spec().few_shot()
+        match self {
+            Self::FewshotDataSource(source) => Some(source),
+            _ => None,
+        }
     }
 
     /// Number of raw examples of a split, if the task or the data set's description contains it.
@@ -91,151 +68,3 @@ impl DataSource {
         self.spec().num_input_examples(split)
     }
 }
-
-/// The files of a source that has file patterns for its splits.
-pub(crate) struct Patterns<'a> {
-    pub split_to_filepattern: &'a BTreeMap<String, FilePattern>,
-    /// The folder to which the patterns are relative.
-    pub root: Option<&'a Path>,
-}
-
-/// The files among the matches of `**`, which include folders. In a bucket a folder is a path that
-/// contains other files.
-fn files_of(found: Vec<Path>) -> Result<Vec<Path>, DataError> {
-    let folders: BTreeSet<Path> = found.iter().filter_map(Path::parent).collect();
-    let mut files = Vec::new();
-    for path in found {
-        if !folders.contains(&path) && (path.is_remote() || !path.is_dir()?) {
-            files.push(path);
-        }
-    }
-    Ok(files)
-}
-
-impl Patterns<'_> {
-    /// The names of the splits.
-    pub(crate) fn splits(&self) -> Vec<String> {
-        self.split_to_filepattern.keys().cloned().collect()
-    }
-
-    /// The files that match the split's globs: in the order of the globs, then of names.
-    pub(crate) fn paths(&self, task: &str, split: &str) -> Result<Vec<Path>, DataError> {
-        let Some(FilePattern(patterns)) = self.split_to_filepattern.get(split) else {
-            return Err(unknown_split(task, split, self.splits().into_iter()));
-        };
-        let mut paths = Vec::new();
-        for pattern in patterns {
-            let found = match self.root {
-                Some(root) => root.glob_below(pattern)?,
-                None => Path::glob(pattern)?,
-            };
-            if found.is_empty() {
-                let pattern = self.root.map_or(pattern.clone(), |root| format!("{root}/{pattern}"));
-                let help = "check the path and its wildcards".to_string();
-                let (task, split) = (task.to_string(), split.to_string());
-                return Err(DataError::NoFiles { task, split, pattern, help });
-            }
-            paths.extend(if pattern.ends_with("**") { files_of(found)? } else { found });
-        }
-        Ok(paths)
-    }
-
-    /// The same files with their common format.
-    pub(crate) fn files(
-        &self,
-        task: &str,
-        split: &str,
-        format: &Format,
-    ) -> Result<Vec<SourceFile>, DataError> {
-        let paths = self.paths(task, split)?;
-        Ok(paths.into_iter().map(|path| SourceFile::new(path, format.clone())).collect())
-    }
-}
-
-/// The error for a split that is not among the known ones.
-pub(crate) fn unknown_split(
-    task: &str,
-    split: &str,
-    known: impl Iterator<Item = String>,
-) -> DataError {
-    let known: Vec<String> = known.map(|name| format!("'{name}'")).collect();
-    let known = if known.is_empty() { "none".to_string() } else { known.join(", ") };
-    DataError::UnknownSplit { task: task.to_string(), split: split.to_string(), known }
-}
-
-/// The number in a `num_input_examples` parameter for a split.
-pub(crate) fn given_count(counts: &Option<BTreeMap<String, u64>>, split: &str) -> Option<u64> {
-    counts.as_ref()?.get(split).copied()
-}
-
-/// One glob or several.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FilePattern(
-    /// The globs, in the order given.
-    pub Vec<String>,
-);
-
-impl FromGin for FilePattern {
-    fn expected() -> String {
-        "a str or a list of str".to_string()
-    }
-
-    fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
-        match &value.kind {
-            ValueKind::Str(pattern) => Ok(Self(vec![pattern.clone()])),
-            ValueKind::List(_) | ValueKind::Tuple(_) => cx.read(value).map(Self),
-            _ => Err(cx.mismatch(value, &Self::expected())),
-        }
-    }
-
-    fn register(_: &mut Registry) {}
-}
-
-/// Implements [`Source`] for a spec that has `split_to_filepattern`, the parameters of reading, and
-/// `format` and `parser` methods.
-macro_rules! pattern_source {
-    ($spec:ty) => {
-        impl $crate::source::spec::Source for $spec {
-            fn splits(
-                &self,
-                _: &str,
-            ) -> ::core::result::Result<Vec<String>, $crate::error::DataError> {
-                Ok(self.split_to_filepattern.keys().cloned().collect())
-            }
-
-            fn written_splits(&self) -> Option<Vec<String>> {
-                Some(self.split_to_filepattern.keys().cloned().collect())
-            }
-
-            fn split(
-                &self,
-                task: &str,
-                split: &str,
-            ) -> ::core::result::Result<$crate::source::split::SplitFiles, $crate::error::DataError>
-            {
-                let patterns = $crate::source::spec::Patterns {
-                    split_to_filepattern: &self.split_to_filepattern,
-                    root: None,
-                };
-                let files = patterns.files(task, split, &self.format()?)?;
-                Ok($crate::source::split::SplitFiles {
-                    files,
-                    most: None,
-                    cycle_length: self.cycle_length.max(1),
-                    block_length: self.block_length.max(1),
-                    skip_header_lines: self.header_lines(),
-                    parser: self.parser()?,
-                    bad_records: $crate::source::bad::BadRecordPolicy {
-                        on_bad_record: self.on_bad_record,
-                        max_bad_records: self.max_bad_records,
-                    },
-                })
-            }
-
-            fn num_input_examples(&self, split: &str) -> Option<u64> {
-                $crate::source::spec::given_count(&self.num_input_examples, split)
-            }
-        }
-    };
-}
-pub(super) use pattern_source;

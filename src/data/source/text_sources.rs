@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::bad::OnBadRecord;
+use super::file::Format;
 use super::parse::RecordParser;
-use super::spec::{FilePattern, pattern_source};
-use super::split::Format;
+use super::patterns::{FilePattern, pattern_source};
 use crate::error::DataError;
 use gimlet_gin::Configurable;
 

@@ -3,7 +3,8 @@
 
 use prost::Message;
 
-use crate::example::{Example, Value};
+use crate::example::Example;
+use crate::value::Value;
 
 /// `tensorflow.Example`.
 #[derive(Clone, PartialEq, Message)]

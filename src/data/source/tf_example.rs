@@ -5,7 +5,8 @@
 
 use super::tf_values::{Values, value_of};
 use super::wire::{Field, Wire};
-use crate::example::{Example, Key, Value};
+use crate::example::Example;
+use crate::value::{Key, Value};
 
 /// The type of a feature's values in a proto, which has only three types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::bad::OnBadRecord;
+use super::file::Format;
 use super::parse::RecordParser;
-use super::spec::{FilePattern, pattern_source};
-use super::split::Format;
+use super::patterns::{FilePattern, pattern_source};
 use super::tf_example::{Partition, TfFeature, TfKind, TfShape};
 use crate::error::DataError;
-use crate::example::Value;
+use crate::value::Value;
 use gimlet_gin::{Configurable, Evaluator, FromGin, Registry, Reported, Slot, ValueKind};
 
 /// `tf.Example`s in TFRecord files, plain, gzip, zlib or zstd, each verified by its checksum.

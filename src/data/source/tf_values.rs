@@ -2,7 +2,7 @@
 
 use super::tf_example::{Partition, TfFeature, TfKind, TfShape};
 use super::wire::{Field, Wire};
-use crate::example::Value;
+use crate::value::Value;
 
 /// Collected values of a feature.
 #[derive(Debug)]

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::contract::Source;
 use super::few_shot::OriginalSource;
-use super::spec::Source;
 use super::split::SplitFiles;
 use crate::error::DataError;
 use gimlet_gin::Configurable;

@@ -9,7 +9,8 @@ mod tests;
 
 use super::{Context, ExamplePosition, MapStep, Preprocess, Step, ids_of};
 use crate::error::DataError;
-use crate::example::{Example, Key, Value};
+use crate::example::Example;
+use crate::value::{Key, Value};
 use gimlet_gin::{Configurable, Ref};
 
 use replace::Noisy;

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use super::tsv::{Piece, pieces};
 use super::{Context, Preprocess, Step, filter, int_of, missing, text_of, value_of};
 use crate::error::DataError;
-use crate::example::{Example, Key, Value};
+use crate::example::Example;
+use crate::value::{Key, Value};
 use gimlet_gin::{Configurable, repr_float};
 
 /// Keeps the examples in which a feature has one of the given values. Python's

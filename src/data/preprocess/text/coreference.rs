@@ -6,7 +6,8 @@ use super::{
     value_of,
 };
 use crate::error::DataError;
-use crate::example::{Example, Value};
+use crate::example::Example;
+use crate::value::Value;
 use gimlet_gin::Configurable;
 
 /// Converts a SuperGLUE WSC example to "wsc text: ..", with the noun between asterisks and the

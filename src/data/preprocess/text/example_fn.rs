@@ -2,7 +2,8 @@
 
 use super::strings::strip;
 use super::{int_of, texts_of, value_of};
-use crate::example::{Example, Value};
+use crate::example::Example;
+use crate::value::Value;
 use gimlet_gin::{Configurable, Evaluator, FromGin, Registry, Reported, ValueKind};
 
 gimlet_gin::slot! {

@@ -9,7 +9,8 @@ use super::{
     value_of,
 };
 use crate::error::DataError;
-use crate::example::{Example, Value};
+use crate::example::Example;
+use crate::value::Value;
 use gimlet_gin::Configurable;
 
 /// Converts a labelled example to "NAME feature: .. feature: ..", with its label's name as targets.

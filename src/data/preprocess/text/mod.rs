@@ -27,7 +27,8 @@ mod unsupervised;
 mod wnli;
 
 use super::{Context, ExamplePosition, FlatMapStep, MapStep, Preprocess, Step, missing, text_of};
-use crate::example::{Example, Key, Value};
+use crate::example::Example;
+use crate::value::{Key, Value};
 
 pub use blocks::{FilterByValue, FormatFeatures, MapLabels, ReplaceText, SetFeature};
 pub use coreference::{DefinitePronounResolutionSimple, Wsc, WscSimple};

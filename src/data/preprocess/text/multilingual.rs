@@ -10,7 +10,8 @@ use super::{
     Context, PairKeys, Preprocess, Step, filter, flat_map, int_of, text_of, texts_of, value_of,
 };
 use crate::error::DataError;
-use crate::example::{Example, Value};
+use crate::example::Example;
+use crate::value::Value;
 use gimlet_gin::Configurable;
 
 /// As t5's `squad`, for texts in any language: letters, their marks and digits of all scripts are

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Context, PairKeys, Preprocess, Step, filter, missing, strings, text_of};
 use crate::error::DataError;
-use crate::example::{Key, Value};
+use crate::value::{Key, Value};
 use gimlet_gin::Configurable;
 
 /// Renames features, dropping the others. Source: SeqIO `preprocessors.py`.

@@ -4,7 +4,8 @@ use minijinja::formatting::FormatStyle;
 
 use super::{Context, Preprocess, Step};
 use crate::error::DataError;
-use crate::example::{Example, Value};
+use crate::example::Example;
+use crate::value::Value;
 use gimlet_gin::Configurable;
 
 /// Prints each feature of each example as TensorFlow does, but to standard error, since standard

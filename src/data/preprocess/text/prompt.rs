@@ -8,8 +8,9 @@ use minijinja::{Environment, Value as Jinja};
 use super::jinja::{RANDOMNESS, Randomness, environment};
 use super::{Context, PairKeys, Preprocess, Step, filter_map};
 use crate::error::DataError;
-use crate::example::{Example, Key, Value};
+use crate::example::Example;
 use crate::random::Draw;
+use crate::value::{Key, Value};
 use gimlet_gin::Configurable;
 
 /// Makes inputs and targets from a record with a Jinja template, `inputs ||| targets`, whose

@@ -5,7 +5,8 @@ use super::{
     Context, PairKeys, Preprocess, Step, flat_map, missing, re2, text_of, texts_of, value_of,
 };
 use crate::error::DataError;
-use crate::example::{Example, Value};
+use crate::example::Example;
+use crate::value::Value;
 use gimlet_gin::Configurable;
 
 /// One example for each answer of a TriviaQA question and each context that contains it. Source: t5

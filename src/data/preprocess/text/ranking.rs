@@ -3,7 +3,8 @@
 use super::example_fn::{Equal, ExampleFn, Feature, Fill, OneHot};
 use super::{Context, PairKeys, Preprocess, Step, flat_map, missing, re2, value_of};
 use crate::error::DataError;
-use crate::example::{Example, Key, Value};
+use crate::example::Example;
+use crate::value::{Key, Value};
 use gimlet_gin::{Configurable, Evaluator, FromGin, Registry, Reported, ValueKind};
 
 /// The possible targets that become examples.

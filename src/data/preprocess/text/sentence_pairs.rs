@@ -3,8 +3,9 @@
 use super::strings::strip;
 use super::{Context, PairKeys, Preprocess, Step, flat_map, text_of, texts_of};
 use crate::error::DataError;
-use crate::example::{Example, Key, Value};
+use crate::example::Example;
 use crate::preprocess::{ExamplePosition, JoinStep};
+use crate::value::{Key, Value};
 use gimlet_gin::Configurable;
 
 /// Pairs of sentences that follow each other in a line, as 'first' and 'second'. Source: t5

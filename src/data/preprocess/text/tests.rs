@@ -13,7 +13,8 @@ use super::super::testing::{example, preprocessors, run};
 use super::languages::english_name;
 use super::print::lines_of;
 use super::transliterate::unidecode;
-use crate::example::{Example, Value};
+use crate::example::Example;
+use crate::value::Value;
 
 static REFERENCE: LazyLock<Json> = LazyLock::new(|| reference("text_preprocessors.json"));
 

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use super::{Context, Preprocess, Step, text_of};
 use crate::error::DataError;
-use crate::example::{Key, Value};
+use crate::value::{Key, Value};
 use gimlet_gin::Configurable;
 
 /// Makes a text the targets, and the text without diacritics, in ASCII, the inputs.

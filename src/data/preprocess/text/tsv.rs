@@ -2,7 +2,8 @@
 
 use super::{Context, PairKeys, Preprocess, Step, text_of};
 use crate::error::DataError;
-use crate::example::{Example, Value};
+use crate::example::Example;
+use crate::value::Value;
 use gimlet_gin::Configurable;
 
 /// Makes the fields of a delimited line features; quotes have no meaning. Source: t5

@@ -3,8 +3,9 @@
 use super::strings::{strip, words};
 use super::{Context, PairKeys, Preprocess, Step, filter_map, flat_map, text_of, texts_of};
 use crate::error::DataError;
-use crate::example::{Example, Key, Value};
+use crate::example::Example;
 use crate::random::Draw;
+use crate::value::{Key, Value};
 use gimlet_gin::Configurable;
 
 /// Cuts a text into pieces with the same number of words, which is drawn log-uniformly. Source: t5

@@ -5,7 +5,8 @@ use fancy_regex::Regex;
 use super::coreference::label_or_0;
 use super::{Context, PairKeys, Preprocess, Step, re2, text_of, value_of};
 use crate::error::DataError;
-use crate::example::{Example, Value};
+use crate::example::Example;
+use crate::value::Value;
 use gimlet_gin::Configurable;
 
 /// Converts a premise to "wsc: ..", with its ambiguous pronoun between asterisks; the targets are

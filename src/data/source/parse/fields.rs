@@ -1,9 +1,11 @@
 //! Conversion of CSV records to examples.
 
-use super::super::csv_source::ColumnType;
-use super::super::read::{CsvOptions, fields};
+use super::super::column_type::ColumnType;
+use super::super::file::CsvOptions;
+use super::super::read::fields;
 use super::{RecordParser, keeps};
-use crate::example::{Example, Key, Value};
+use crate::example::Example;
+use crate::value::{Key, Value};
 
 impl RecordParser {
     /// The example of a record with these field names, or a description of the mistake in it.

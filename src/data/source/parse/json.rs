@@ -3,7 +3,8 @@
 use serde_json::{Error, Map, Number, Value as Json};
 
 use super::keeps;
-use crate::example::{Example, Value};
+use crate::example::Example;
+use crate::value::Value;
 
 /// Converts a JSON object to an example, or describes the mistake in it.
 pub(super) fn parse(text: &str, columns: Option<&[String]>) -> Result<Example, String> {

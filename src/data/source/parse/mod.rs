@@ -5,14 +5,15 @@ mod json;
 
 use std::collections::BTreeMap;
 
-use super::csv_source::ColumnType;
-use super::generated::Generator;
-use super::interleave::Record;
+use super::column_type::ColumnType;
+use super::file::{Format, SourceFile};
+use super::generator::Generator;
 use super::read::Body;
-use super::split::{Format, SourceFile};
+use super::read::Record;
 use super::tf_example::{ProtoKind, TfFeature, decode};
 use crate::error::DataError;
-use crate::example::{Example, Key, Origin, Value};
+use crate::example::{Example, Origin};
+use crate::value::{Key, Value};
 
 /// Turns records into examples; shared by all threads.
 #[derive(Clone, PartialEq)]

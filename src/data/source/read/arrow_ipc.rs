@@ -8,10 +8,13 @@ use arrow_ipc::MessageHeader;
 use arrow_ipc::reader::{FileReader, StreamReader};
 use arrow_schema::{ArrowError, DataType, Schema};
 
+use super::error::{file_error, shorter};
 use super::panics::decoded;
-use super::rows::{RowOptions, Rows};
+use super::position::RecordPosition;
+use super::record::{Body, RecordReader};
+use super::row_options::RowOptions;
+use super::rows::Rows;
 use super::seek::{Progress, SeekFile};
-use super::{Body, RecordPosition, RecordReader, file_error, shorter};
 use crate::error::DataError;
 use gimlet_storage::Path;
 
@@ -270,7 +273,7 @@ impl ArrowRows {
         };
         let rows = Rows::new(&batch, &self.options).map_err(|why| file_error(&self.path, why))?;
         if !self.checked {
-            let checked = self.options.check(self.path.as_str(), &rows);
+            let checked = self.options.check(self.path.as_str(), &rows.kinds());
             checked.map_err(|reason| file_error(&self.path, reason))?;
             self.checked = true;
         }

@@ -2,7 +2,8 @@
 
 use std::io::{self, BufRead, Read};
 
-use super::{Path, RecordPosition};
+use super::Path;
+use super::position::RecordPosition;
 use crate::error::DataError;
 
 /// Maximum size of a record whose end is found only by reading it.

@@ -4,29 +4,18 @@
 
 use std::sync::Arc;
 
+use super::super::file::CsvOptions;
 use super::bounded::{LONGEST_RECORD, read_line, too_long};
 use super::decode::{Compression, Decoded, open_decoded};
-use super::{Body, RecordPosition, RecordReader, file_error, read_error};
+use super::error::{file_error, read_error};
+use super::position::RecordPosition;
+use super::record::{Body, RecordReader};
 use crate::error::DataError;
-use crate::example::Key;
+use crate::value::Key;
 use gimlet_gin::did_you_mean;
 use gimlet_storage::Path;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
-
-/// Options for reading a file.
-#[derive(Clone, Debug)]
-pub(crate) struct CsvOptions {
-    pub delimiter: u8,
-    /// The character that encloses fields; `None` treats quotes as text.
-    pub quote: Option<u8>,
-    /// Names of the columns; `None` takes the names in the first record.
-    pub column_names: Option<Vec<String>>,
-    /// Records dropped before the names.
-    pub skip: u64,
-    /// Columns that each file must have, since they have a type.
-    pub typed: Vec<String>,
-}
 
 /// The fields of a record, or a description of the mistake in it.
 pub(crate) fn fields(record: &[u8], options: &CsvOptions) -> Result<Vec<Vec<u8>>, String> {

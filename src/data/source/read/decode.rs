@@ -3,8 +3,9 @@
 
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 
-use super::frames::{FrameStart, Frames};
-use super::{RecordPosition, read_error, shorter};
+use super::error::{read_error, shorter};
+use super::frames::Frames;
+use super::position::{FrameStart, RecordPosition};
 use crate::error::DataError;
 use gimlet_storage::Path;
 

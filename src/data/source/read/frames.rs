@@ -7,25 +7,16 @@ use std::io::{self, BufRead};
 use std::ops::Range;
 
 use flate2::{Decompress, DecompressError, FlushDecompress, Status};
-use serde::{Deserialize, Serialize};
 use zstd::stream::raw::{self, DParameter, Operation};
 
 use super::decode::Compression;
+use super::position::FrameStart;
 
 /// Size of the buffer of decompressed bytes: that of zstd's largest block.
 const BUFFER_SIZE: usize = 128 << 10;
 /// Base-2 logarithms of the maximum windows: those of deflate and of zstd's `--long`.
 const DEFLATE_WINDOW_LOG: u8 = 15;
 const ZSTD_WINDOW_LOG: u32 = 31;
-
-/// The place of a frame's beginning.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FrameStart {
-    /// Bytes of the file before it.
-    pub(super) byte: u64,
-    /// Decompressed bytes before it.
-    pub(super) offset: u64,
-}
 
 /// A library's decompressor of one frame.
 enum Decompressor {

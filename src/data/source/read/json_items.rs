@@ -7,8 +7,10 @@ use serde::de::IgnoredAny;
 
 use super::bounded::{LONGEST_RECORD, too_long};
 use super::decode::{Compression, Decoded, open_decoded};
+use super::error::{file_error, read_error};
 use super::lines::Lines;
-use super::{Body, RecordPosition, RecordReader, file_error, read_error};
+use super::position::RecordPosition;
+use super::record::{Body, RecordReader};
 use crate::error::DataError;
 use gimlet_storage::Path;
 

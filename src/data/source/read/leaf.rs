@@ -12,7 +12,7 @@ use arrow_array::{
 };
 use arrow_schema::DataType;
 
-use crate::example::Value;
+use crate::value::Value;
 
 /// The kind of a column without values.
 pub(super) const NULL: &str = "null";

@@ -4,7 +4,9 @@ use std::io::{self, BufRead};
 
 use super::bounded::{LONGEST_RECORD, read_line, too_long};
 use super::decode::{Compression, Decoded, open_decoded};
-use super::{Body, RecordPosition, RecordReader, read_error};
+use super::error::read_error;
+use super::position::RecordPosition;
+use super::record::{Body, RecordReader};
 use crate::error::DataError;
 use gimlet_storage::Path;
 

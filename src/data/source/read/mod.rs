@@ -7,6 +7,7 @@ mod arrow_ipc;
 mod bounded;
 mod csv;
 mod decode;
+mod error;
 mod frames;
 mod json_items;
 mod leaf;
@@ -14,119 +15,34 @@ mod lines;
 mod megatron;
 mod panics;
 mod parquet;
+mod position;
 mod python;
+mod record;
+mod row_options;
 mod rows;
 mod seek;
 mod testing;
 mod tests;
 mod tf_record;
+mod token_type;
 
-use std::io;
 use std::ops::Range;
-use std::sync::Arc;
 
-use super::split::{Format, SourceFile};
+use super::file::{Format, SourceFile};
 use crate::error::DataError;
-use crate::example::{Example, Key, Value};
 use decode::{Compression, PROBE};
+use error::file_error;
 use gimlet_storage::Path;
 
 pub(crate) use arrow_ipc::about_num_rows;
-pub(crate) use csv::{CsvOptions, fields};
+pub(crate) use csv::fields;
 pub(crate) use decode::expansion;
-pub use frames::FrameStart;
-pub(crate) use megatron::TokenType;
 pub(crate) use parquet::num_rows;
-pub(crate) use python::PythonSource;
-pub(crate) use rows::{RowOptions, Rows};
+pub use position::FrameStart;
+pub(crate) use position::RecordPosition;
+pub(crate) use record::{Body, Record, RecordReader};
+pub(crate) use row_options::RowOptions;
 pub(crate) use tf_record::frame;
-
-/// A position in a file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct RecordPosition {
-    /// Records before it.
-    pub records: u64,
-    /// Uncompressed bytes before it, or before the batch that contains it.
-    pub bytes: u64,
-    /// Rows of that batch before it.
-    pub within: u64,
-    /// The start of the frame from which decompression reaches it.
-    pub frame: FrameStart,
-}
-
-/// The content of a record, as a reader returns it.
-pub(crate) enum Body {
-    /// Its bytes.
-    Bytes(Vec<u8>),
-    /// The JSON of an array's item.
-    Item(Vec<u8>),
-    /// A CSV record and the names of its fields.
-    Fields { bytes: Vec<u8>, columns: Arc<[Key]> },
-    /// A row of a batch.
-    Row { batch: Arc<Rows>, index: usize },
-    /// Token ids.
-    Tokens { bytes: Vec<u8>, dtype: TokenType },
-    /// The examples that Python made.
-    Example(Box<Example>),
-    /// No content: the record's number is enough.
-    Number,
-}
-
-impl Body {
-    /// Approximate size in memory, in bytes.
-    pub(crate) fn size(&self) -> usize {
-        match self {
-            Self::Bytes(bytes)
-            | Self::Item(bytes)
-            | Self::Fields { bytes, .. }
-            | Self::Tokens { bytes, .. } => bytes.len(),
-            Self::Row { batch, .. } => batch.bytes / batch.len.max(1),
-            Self::Example(example) => {
-                let size = |value: &Value| match value {
-                    Value::Text(text) => text.len(),
-                    other => 8 * other.len().unwrap_or(1),
-                };
-                example.iter().map(|(_, value)| size(value)).sum()
-            }
-            Self::Number => 0,
-        }
-    }
-}
-
-/// Reads a file record by record and knows its position.
-pub(crate) trait RecordReader: Send {
-    /// The next record; `None` at the end of the file.
-    fn next_record(&mut self) -> Result<Option<Body>, DataError>;
-
-    /// The position after the last record.
-    fn position(&self) -> RecordPosition;
-
-    /// Whether, after an error, the next record can be read.
-    fn recovers(&self) -> bool {
-        false
-    }
-
-    /// Whether, after an error, no records follow the record in error: the file ends within it. The
-    /// rest of a compressed stream is unknown after the point at which it breaks off.
-    fn breaks_off(&self) -> bool {
-        false
-    }
-
-    /// Skips records without parsing them.
-    fn skip(&mut self, count: u64) -> Result<(), DataError> {
-        // Blank lines count, and may be skipped together with a record.
-        let goal = self.position().records + count;
-        while self.position().records < goal {
-            match self.next_record() {
-                Ok(Some(_)) => {}
-                Ok(None) => break,
-                Err(_) if self.recovers() => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-}
 
 /// Opens a file at a position that [`RecordReader::position`] returned, or at its beginning.
 pub(crate) fn open_records(
@@ -242,20 +158,4 @@ pub(crate) fn lost_behind(file: &SourceFile, offset: u64) -> String {
         Some(size) => format!("{} of its {size} bytes", size.saturating_sub(offset)),
         None => format!("all behind byte {offset} of its decompressed bytes"),
     }
-}
-
-/// The error of a file that cannot be read beyond a position.
-fn read_error(path: &Path, position: RecordPosition, source: io::Error) -> DataError {
-    let RecordPosition { records, bytes, .. } = position;
-    DataError::Read { file: path.to_string(), line: records, offset: bytes, source }
-}
-
-/// The error of a file whose content is not as expected.
-fn file_error(path: &Path, reason: impl ToString) -> DataError {
-    DataError::File { file: path.to_string(), reason: reason.to_string() }
-}
-
-/// The error of a position after the end of a file.
-fn shorter(path: &Path) -> DataError {
-    DataError::State { reason: format!("`{path}` is shorter than it was") }
 }

@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 
-use super::file_error;
+use super::error::file_error;
 use crate::error::DataError;
 use gimlet_storage::Path;
 

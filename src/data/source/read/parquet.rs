@@ -15,9 +15,12 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::reader::{ChunkReader, Length};
 
+use super::error::{file_error, shorter};
 use super::panics::decoded;
-use super::rows::{BATCH_ROWS, RowOptions, Rows};
-use super::{Body, RecordPosition, RecordReader, file_error, shorter};
+use super::position::RecordPosition;
+use super::record::{Body, RecordReader};
+use super::row_options::RowOptions;
+use super::rows::{BATCH_ROWS, Rows};
 use crate::error::DataError;
 use gimlet_storage::{Path, RangeFile};
 
@@ -146,7 +149,7 @@ impl ParquetRows {
                     let rows = Rows::new(&batch, &self.options).map_err(|why| self.error(why))?;
                     if !self.checked {
                         let path = self.file.path();
-                        let checked = self.options.check(path.as_str(), &rows);
+                        let checked = self.options.check(path.as_str(), &rows.kinds());
                         checked.map_err(|reason| file_error(path, reason))?;
                         self.checked = true;
                     }

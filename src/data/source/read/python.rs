@@ -4,56 +4,16 @@ use std::vec::IntoIter;
 
 use rmpv::Value as Wire;
 
-use super::{Body, RecordPosition, RecordReader};
+use super::super::file::PythonSource;
+use super::position::RecordPosition;
+use super::record::{Body, RecordReader};
 use crate::error::DataError;
 use crate::example::Example;
 use crate::python::of_python;
-use gimlet_python::{Dedicated, PythonError, PythonFunction, PythonWorkers};
+use gimlet_python::Dedicated;
 
 /// Number of records requested at once.
 const RECORDS_AT_ONCE: u64 = 256;
-
-/// A split of a source that Python reads.
-#[derive(Debug)]
-pub(crate) struct PythonSource {
-    pub task: String,
-    pub split: String,
-    pub function: PythonFunction,
-    pub workers: PythonWorkers,
-}
-
-impl PythonSource {
-    /// The name in a path: module and function, or module and task.
-    pub(crate) fn name(&self) -> String {
-        let PythonFunction { module, function, task, .. } = &self.function;
-        format!("{module}:{}", function.as_ref().or(task.as_ref()).map_or("", String::as_str))
-    }
-
-    fn error(&self, reason: String) -> DataError {
-        let place = format!("split '{}'", self.split);
-        DataError::Python { task: self.task.clone(), place, reason }
-    }
-
-    /// Records from a position on; fewer than requested at the end.
-    fn records(&self, process: &mut Dedicated, position: u64) -> Result<Vec<Example>, DataError> {
-        let entries = [
-            ("split", Wire::from(&self.split[..])),
-            ("position", Wire::from(position)),
-            ("count", Wire::from(RECORDS_AT_ONCE)),
-        ];
-        let asked = |function: &PythonFunction| -> Result<Wire, PythonError> {
-            process.call(function, &function.request("source", entries)?)
-        };
-        let made = asked(&self.function).map_err(|error| self.error(error.to_string()))?;
-        let Wire::Array(records) = made else { unreachable!("the worker gives a list") };
-        let read = |(record, index)| {
-            of_python(record, None).map_err(|reason| {
-                self.error(format!("{}, record {}: {reason}", self.function, position + index + 1))
-            })
-        };
-        records.into_iter().zip(0..).map(read).collect()
-    }
-}
 
 /// Reads with a separate process, which keeps the data set open between requests.
 pub(super) struct PythonRecords {
@@ -70,12 +30,34 @@ impl PythonRecords {
         let process = Dedicated::new(&source.workers);
         Self { source, process, position, at_hand: Vec::new().into_iter(), ended: false }
     }
+
+    /// Records from the position on; fewer than requested at the end.
+    fn read_more(&mut self) -> Result<Vec<Example>, DataError> {
+        let Self { source, position, .. } = self;
+        let function = &source.function;
+        let entries = [
+            ("split", Wire::from(&source.split[..])),
+            ("position", Wire::from(position.records)),
+            ("count", Wire::from(RECORDS_AT_ONCE)),
+        ];
+        let request = function.request("source", entries);
+        let made = request.and_then(|request| self.process.call(function, &request));
+        let made = made.map_err(|error| source.error(error.to_string()))?;
+        let Wire::Array(records) = made else { unreachable!("the worker gives a list") };
+        let read = |(record, index)| {
+            of_python(record, None).map_err(|reason| {
+                let number = position.records + index + 1;
+                source.error(format!("{function}, record {number}: {reason}"))
+            })
+        };
+        records.into_iter().zip(0..).map(read).collect()
+    }
 }
 
 impl RecordReader for PythonRecords {
     fn next_record(&mut self) -> Result<Option<Body>, DataError> {
         if self.at_hand.len() == 0 && !self.ended {
-            let records = self.source.records(&mut self.process, self.position.records)?;
+            let records = self.read_more()?;
             self.ended = (records.len() as u64) < RECORDS_AT_ONCE;
             self.at_hand = records.into_iter();
         }

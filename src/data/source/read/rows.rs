@@ -4,74 +4,18 @@
 //! whose values are lists. Lists of lists become features with the same number of dimensions.
 
 use std::ops::Range;
-use std::sync::OnceLock;
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::DataType;
 
-use super::leaf::{Leaf, NULL, TEXT_ROWS, range_of};
-use crate::example::{Example, Key, Value};
+use super::leaf::{Leaf, TEXT_ROWS, range_of};
+use super::row_options::RowOptions;
+use crate::example::Example;
+use crate::value::{Key, Value};
 
 /// Rows decoded at once: few, as a row may be a whole document and many files are open.
 pub(super) const BATCH_ROWS: usize = 128;
-
-/// Options for reading columnar files, and the features of the first file.
-#[derive(Debug)]
-pub(crate) struct RowOptions {
-    /// Features to keep; all if None.
-    pub columns: Option<Vec<String>>,
-    first: OnceLock<(String, Vec<(Key, &'static str)>)>,
-}
-
-impl RowOptions {
-    /// Options of one split; all its files share them.
-    pub(crate) fn new(columns: Option<&[String]>) -> Self {
-        Self { columns: columns.map(<[String]>::to_vec), first: OnceLock::new() }
-    }
-
-    /// Whether the feature of that name is requested, or one below or above it.
-    pub(super) fn wants(&self, name: &str) -> bool {
-        let fits = |column: &String| is_within(column, name) || is_within(name, column);
-        self.columns.as_ref().is_none_or(|columns| columns.iter().any(fits))
-    }
-
-    /// Checks that a file has the features of the first one that was read.
-    pub(super) fn check(&self, file: &str, rows: &Rows) -> Result<(), String> {
-        let found = rows.kinds();
-        if let Some(columns) = &self.columns
-            && let Some(lacking) =
-                columns.iter().find(|name| !found.iter().any(|(n, _)| is_within(n, name)))
-        {
-            let names: Vec<String> = found.iter().map(|(name, _)| format!("'{name}'")).collect();
-            return Err(format!(
-                "it has no column '{lacking}' that can become a feature, and `columns` names it; of the \
-                 named columns it has {}",
-                if names.is_empty() { "none".to_string() } else { names.join(", ") }
-            ));
-        }
-        let (first, expected) = self.first.get_or_init(|| (file.to_string(), found.clone()));
-        let kind_in = |kinds: &[(Key, &'static str)], name: &Key| {
-            kinds.iter().find(|(known, _)| known == name).map_or("absent", |(_, kind)| *kind)
-        };
-        for (name, _) in expected.iter().chain(&found) {
-            let (there, here) = (kind_in(expected, name), kind_in(&found, name));
-            if there != here && there != NULL && here != NULL {
-                return Err(format!(
-                    "column '{name}' is {here} here and {there} in `{first}`; the files of a \
-                     split share one schema: give each kind of file a source of its own, or keep \
-                     what they share with `columns`"
-                ));
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Whether a feature is `whole`, or a part of it, such as `answers/text` of `answers`.
-fn is_within(name: &str, whole: &str) -> bool {
-    name.strip_prefix(whole).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
 
 /// The rows of a batch as features.
 pub(crate) struct Rows {
@@ -122,7 +66,8 @@ impl Rows {
         Ok(Self { columns, len: batch.num_rows(), bytes })
     }
 
-    fn kinds(&self) -> Vec<(Key, &'static str)> {
+    /// The features and the kinds of their values.
+    pub(super) fn kinds(&self) -> Vec<(Key, &'static str)> {
         let kind = |column: &Column| match &column.kind {
             Kind::One(leaf) => leaf.kind().0,
             Kind::Many { items, .. } => items.kind().1,

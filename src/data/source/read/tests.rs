@@ -2,6 +2,9 @@
 
 #![cfg(test)]
 
+use std::sync::Arc;
+
+use super::super::file::CsvOptions;
 use super::testing::*;
 use super::*;
 

@@ -8,7 +8,9 @@
 use std::io::{self, Read};
 
 use super::decode::{Compression, Decoded, open_decoded};
-use super::{Body, RecordPosition, RecordReader, read_error};
+use super::error::read_error;
+use super::position::RecordPosition;
+use super::record::{Body, RecordReader};
 use crate::error::DataError;
 use gimlet_storage::Path;
 

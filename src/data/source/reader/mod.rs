@@ -13,7 +13,8 @@ use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::interleave::{Interleave, ReadPlan, ReaderPosition, Record};
+use super::interleave::{Interleave, ReadPlan, ReaderPosition};
+use super::read::Record;
 use super::read::RecordPosition;
 use crate::error::DataError;
 use crate::pipeline::{Pull, StageState};

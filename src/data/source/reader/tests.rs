@@ -8,8 +8,8 @@ use proptest::prelude::*;
 
 use super::super::bad::BadRecordGuard;
 use super::super::deal::Deal;
+use super::super::file::{Format, SourceFile};
 use super::super::read::Body;
-use super::super::split::{Format, SourceFile};
 use super::*;
 use crate::random::StageSeed;
 use gimlet_storage::Path;

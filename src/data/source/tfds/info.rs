@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::super::counts::Counted;
+use super::super::file::{Format, SourceFile};
 use super::super::slices::{Beyond, SplitCounts};
-use super::super::split::{Format, SourceFile};
 use crate::error::DataError;
 use gimlet_storage::Path;
 

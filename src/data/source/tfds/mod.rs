@@ -7,20 +7,22 @@
 mod features;
 mod folder;
 mod info;
+mod splits;
 
-use gimlet_gin::{Configurable, Evaluator, FromGin, Registry, Reported, Value, ValueKind};
+use gimlet_gin::Configurable;
 
 use super::bad::{BadRecordPolicy, OnBadRecord};
+use super::contract::Source;
 use super::hugging_face::HuggingFaceDataSource;
 use super::parse::RecordParser;
 use super::slices::slice_files;
-use super::spec::{Source, unknown_split};
 use super::split::SplitFiles;
 use crate::error::DataError;
 use folder::{Found, TfdsName};
 use info::Info;
 
 pub use folder::set_tfds_data_dir;
+pub use splits::TfdsSplits;
 
 /// A data set of TensorFlow Datasets on disk, prepared by TFDS itself or by
 /// `tfds.folder_dataset.write_metadata`. Source: SeqIO `dataset_providers.py`, TFDS `core`.
@@ -52,56 +54,6 @@ pub struct TfdsDataSource {
     /// Maximum number of records that are skipped; more are an error. Gimlet's own.
     #[gin(default = 1000)]
     pub max_bad_records: u64,
-}
-
-/// The splits of a task, and their parts of the data set.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TfdsSplits(
-    /// The task's name of a split, and its split or slice of the data set.
-    pub Vec<(String, String)>,
-);
-
-impl FromGin for TfdsSplits {
-    fn expected() -> String {
-        "a str, a list of str, or a dict from str to str".to_string()
-    }
-
-    fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
-        match &value.kind {
-            ValueKind::Str(name) => Ok(Self(vec![(name.clone(), name.clone())])),
-            ValueKind::List(_) | ValueKind::Tuple(_) => {
-                let names: Vec<String> = cx.read(value)?;
-                Ok(Self(names.into_iter().map(|name| (name.clone(), name)).collect()))
-            }
-            ValueKind::Dict(_) => {
-                let named: std::collections::BTreeMap<String, String> = cx.read(value)?;
-                Ok(Self(named.into_iter().collect()))
-            }
-            _ => Err(cx.mismatch(value, &Self::expected())),
-        }
-    }
-
-    fn register(_: &mut Registry) {}
-}
-
-impl TfdsSplits {
-    /// The part of the data set for a task's split.
-    pub(super) fn of<'a>(
-        splits: Option<&'a Self>,
-        task: &str,
-        split: &'a str,
-    ) -> Result<&'a str, DataError> {
-        let Some(Self(known)) = splits else { return Ok(split) };
-        match known.iter().find(|(name, _)| name == split) {
-            Some((_, what)) => Ok(what),
-            None => Err(unknown_split(task, split, known.iter().map(|(name, _)| name.clone()))),
-        }
-    }
-
-    /// The names of the splits in the task.
-    pub(super) fn names(&self) -> Vec<String> {
-        self.0.iter().map(|(name, _)| name.clone()).collect()
-    }
 }
 
 impl TfdsDataSource {
@@ -157,8 +109,7 @@ impl Source for TfdsDataSource {
         };
         let info = Info::read(&folder).ok()?;
         let files = slice_files("", wanted, &info).ok()?;
-        let count =
-            |file: &super::split::SourceFile| file.records.as_ref().map(|r| r.end - r.start);
+        let count = |file: &super::file::SourceFile| file.records.as_ref().map(|r| r.end - r.start);
         files.iter().map(count).sum()
     }
 }

@@ -1,0 +1,155 @@
+//! All converters, and the converter of a data set: that of an architecture, with the lengths and
+//! the packing of a run.
+
+use std::collections::BTreeMap;
+
+use super::batch::{Batch, BatchFeature};
+use super::contract::{Convert, Field};
+use super::decoder::{
+    DecoderFeatureConverter, LMFeatureConverter, PrefixLMFeatureConverter,
+    PrefixSuffixLMFeatureConverter,
+};
+use super::encoder::EncoderFeatureConverter;
+use super::encoder_decoder::{EncDecFeatureConverter, PrePackedEncDecFeatureConverter};
+use super::pass_through::{
+    PassThroughFeatureConverter, PrePackedLMFeatureConverter, PrePackedPrefixLMFeatureConverter,
+};
+use super::row::{Row, RowFeature};
+use crate::error::DataError;
+use crate::example::Example;
+use gimlet_gin::Slot;
+
+gimlet_gin::slot! {
+    /// The converter of an architecture.
+    pub enum ConverterClass: Convert {
+        DecoderFeatureConverter,
+        EncDecFeatureConverter,
+        EncoderFeatureConverter,
+        LMFeatureConverter,
+        PassThroughFeatureConverter,
+        PrePackedEncDecFeatureConverter,
+        PrePackedLMFeatureConverter,
+        PrePackedPrefixLMFeatureConverter,
+        PrefixLMFeatureConverter,
+        PrefixSuffixLMFeatureConverter,
+    }
+}
+
+impl Default for ConverterClass {
+    fn default() -> Self {
+        Self::EncDecFeatureConverter(EncDecFeatureConverter {})
+    }
+}
+
+/// Whether and how several examples share a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Packing {
+    /// One example a row.
+    #[default]
+    None,
+    /// In order, a row at a time, as SeqIO packs without its custom ops.
+    Greedy,
+    /// Into the fullest of many open rows.
+    Dense,
+}
+
+/// A converter for a data set.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FeatureConverter {
+    class: ConverterClass,
+    pub(super) packing: Packing,
+    bos_id: i32,
+    pub(super) fields: Vec<Field>,
+    model_features: Vec<Field>,
+}
+
+impl FeatureConverter {
+    /// The converter for tasks of these feature lengths. `bos_id` is the decoder's first input.
+    ///
+    /// # Errors
+    /// Lengths that are missing or that the architecture does not use, or packing that it does not
+    /// support.
+    pub fn new(
+        class: &ConverterClass,
+        lengths: &BTreeMap<String, usize>,
+        packing: Packing,
+        bos_id: i32,
+    ) -> Result<Self, DataError> {
+        let convert = class.spec();
+        if packing != Packing::None && !convert.packs() {
+            let name = class.schema_of().short_name();
+            let message = format!("`pack = True` is not allowed with {name}: its rows are made");
+            return Err(DataError::Config(message));
+        }
+        let fields = convert.fields(lengths)?;
+        let model_features = convert.model_features(&fields, packing != Packing::None);
+        Ok(Self { class: class.clone(), packing, bos_id, fields, model_features })
+    }
+
+    /// A description of the converter and its lengths, which a saved position must match.
+    pub(crate) fn description(&self) -> String {
+        let lengths: Vec<String> =
+            self.fields.iter().map(|field| format!("{} {}", field.name, field.length)).collect();
+        let packed = match self.packing {
+            Packing::None => "",
+            Packing::Greedy => " packed",
+            Packing::Dense => " packed densely",
+        };
+        format!("{}{packed}", lengths.join(" "))
+    }
+
+    /// A row that holds one example, trimmed to the lengths.
+    pub(crate) fn row(&self, mut example: Example) -> Result<Row, DataError> {
+        let convert = self.class.spec();
+        let is_packed = self.packing != Packing::None;
+        let values = convert.prepare(&mut example, &self.fields)?;
+        let feature = |(mut tokens, field): (Vec<i32>, &Field)| {
+            tokens.truncate(field.length);
+            if is_packed {
+                // SeqIO counts the tokens that are not 0 and keeps as many from the left.
+                tokens.truncate(tokens.iter().filter(|&&token| token != 0).count());
+            }
+            let positions = if is_packed { (0..tokens.len() as i32).collect() } else { Vec::new() };
+            RowFeature { tokens, positions }
+        };
+        let features = values.into_iter().zip(&self.fields).map(feature).collect();
+        Ok(Row { features, passed: convert.passes_through().then_some(example) })
+    }
+
+    /// Whether `next` fits in `row` after its examples.
+    pub(super) fn fits(&self, row: &Row, next: &Row) -> bool {
+        let features = row.features.iter().zip(&next.features).zip(&self.fields);
+        let mut sums = features
+            .map(|((row, next), field)| row.tokens.len() + next.tokens.len() <= field.length);
+        sums.all(|fits| fits)
+    }
+
+    /// An empty batch with room for `rows`.
+    pub fn empty_batch(&self, rows: usize) -> Batch {
+        let feature = |field: &Field| BatchFeature::new(field.name.clone(), field.length, rows);
+        Batch { rows: 0, features: self.model_features.iter().map(feature).collect() }
+    }
+
+    /// Makes one unpacked row for each example, in order; the rows up to `rows` are padding.
+    ///
+    /// # Errors
+    /// An example without a required feature; longer features are trimmed.
+    pub fn batch(&self, examples: &[Example], rows: usize) -> Result<Batch, DataError> {
+        let mut batch = self.empty_batch(rows);
+        for example in examples {
+            self.push_row(&mut batch, &self.row(example.clone())?);
+        }
+        let padding =
+            Row { features: vec![RowFeature::default(); self.fields.len()], passed: None };
+        while batch.rows < rows {
+            self.push_row(&mut batch, &padding);
+        }
+        Ok(batch)
+    }
+
+    /// Appends a row to a batch of this converter.
+    pub(crate) fn push_row(&self, batch: &mut Batch, row: &Row) {
+        batch.rows += 1;
+        self.class.spec().push(row, self.bos_id, &mut batch.features);
+    }
+}

@@ -1,0 +1,55 @@
+//! The types in which files of Megatron store token ids.
+
+/// The storage type of an id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TokenType {
+    U8,
+    I8,
+    I16,
+    I32,
+    I64,
+    U16,
+}
+
+impl TokenType {
+    /// The type that an index file writes as this code.
+    pub(super) fn of_code(code: u8) -> Option<Self> {
+        Some(match code {
+            1 => Self::U8,
+            2 => Self::I8,
+            3 => Self::I16,
+            4 => Self::I32,
+            5 => Self::I64,
+            8 => Self::U16,
+            _ => return None,
+        })
+    }
+
+    /// The bytes of an id.
+    pub(super) fn size(self) -> u64 {
+        match self {
+            Self::U8 | Self::I8 => 1,
+            Self::I16 | Self::U16 => 2,
+            Self::I32 => 4,
+            Self::I64 => 8,
+        }
+    }
+
+    /// The ids, or an error about a number that is not an id.
+    pub(crate) fn ids(self, bytes: &[u8]) -> Result<Vec<i32>, String> {
+        let pairs = || bytes.as_chunks::<2>().0.iter();
+        Ok(match self {
+            Self::U8 => bytes.iter().map(|byte| i32::from(*byte)).collect(),
+            Self::I8 => bytes.iter().map(|byte| i32::from(byte.cast_signed())).collect(),
+            Self::U16 => pairs().map(|pair| u16::from_le_bytes(*pair).into()).collect(),
+            Self::I16 => pairs().map(|pair| i16::from_le_bytes(*pair).into()).collect(),
+            Self::I32 => bytes.as_chunks().0.iter().map(|id| i32::from_le_bytes(*id)).collect(),
+            Self::I64 => {
+                let longs = bytes.as_chunks().0.iter().map(|id| i64::from_le_bytes(*id));
+                let id =
+                    |long| i32::try_from(long).map_err(|_| format!("{long} is not a token id"));
+                longs.map(id).collect::<Result<_, _>>()?
+            }
+        })
+    }
+}
