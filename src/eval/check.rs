@@ -9,7 +9,7 @@ use super::spec::{Evaluate, TrainEvalDatasets};
 ///
 /// # Errors
 /// The first mistake.
-pub fn check_evaluate(spec: &Evaluate) -> Result<(), UnfitSpec> {
+pub fn check(spec: &Evaluate) -> Result<(), UnfitSpec> {
     check_path("EVAL_OUTPUT_DIR", &spec.output_dir)?;
     spec.model.check().map_err(UnfitSpec)?;
     check_examples(spec)?;

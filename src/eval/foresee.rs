@@ -11,7 +11,7 @@ use super::spec::Evaluate;
 /// # Errors
 /// A missing task, split or vocabulary, a vocabulary that differs from the model's or exceeds its
 /// embedding.
-pub fn foresee_evaluation(spec: &Evaluate, tasks: &dyn TaskProvider) -> Result<(), SessionError> {
+pub fn foresee(spec: &Evaluate, tasks: &dyn TaskProvider) -> Result<(), SessionError> {
     let name = &spec.dataset_cfg.mixture_or_task_name;
     foresee_data(&spec.model, &spec.dataset_cfg, tasks)?
         .map_err(|unknown| nothing_to_evaluate(name, &unknown.to_string()))

@@ -16,10 +16,10 @@ mod run;
 #[cfg(feature = "torch")]
 mod weights;
 
-pub use check::check_evaluate;
+pub use check::check;
 pub use chosen::{Chosen, left_to_evaluate};
 pub use done::DoneCheckpoints;
-pub use foresee::foresee_evaluation;
+pub use foresee::foresee;
 pub use spec::Evaluate;
 
 #[cfg(feature = "torch")]

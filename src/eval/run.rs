@@ -20,7 +20,7 @@ use crate::session::unfinished::Unfinished;
 use crate::storage::{Path, Takeover};
 use crate::telemetry;
 
-use super::check::check_evaluate;
+use super::check::check;
 use super::chosen::{Chosen, choose};
 use super::done::DoneCheckpoints;
 use super::foresee::nothing_to_evaluate;
@@ -53,7 +53,7 @@ pub fn evaluate(
     context: &Context<'_>,
     takeover: Takeover,
 ) -> Result<Evaluations, SessionError> {
-    check_evaluate(spec)?;
+    check(spec)?;
     let output_dir = Path::parse(&spec.output_dir)?;
     // Two processes that write into one folder would lose each other's results.
     let held = occupy(&output_dir, takeover)?;

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use anyhow::anyhow;
+use clap::Args;
 
 use crate::data::{
     BadRecords, CacheFolder, CacheOptions, Caches, DataError, Estimate, Task, TaskOrMixture,
@@ -14,14 +15,67 @@ use crate::gin::did_you_mean;
 use crate::storage::Path;
 use crate::telemetry::{Count, duration, notice, thousands, warn};
 
-use super::cli::{CacheArgs, GinArgs};
 use super::configure::configure_tasks;
 use super::failure::Failure;
+use super::gin_flags::GinArgs;
 use super::library::Library;
 use super::tasks::GinTasks;
 
 /// Number of examples from which a dry run estimates the cache.
 const SAMPLE: u64 = 100_000;
+
+/// Flags of `gimlet cache`, which are those of `seqio_cache_tasks`.
+#[derive(Args, Debug)]
+pub struct CacheArgs {
+    /// The task files, or a run's gin file, which imports its tasks.
+    #[command(flatten)]
+    pub gin: GinArgs,
+    /// Module with tasks, as gin's `import` names it; may be repeated.
+    #[arg(long = "module_import", value_name = "MODULE")]
+    pub module_import: Vec<String>,
+    /// Regular expressions that match whole names of the tasks to cache; all by default.
+    #[arg(long = "tasks", value_name = "REGEX,...", value_delimiter = ',')]
+    pub tasks: Vec<String>,
+    /// Regular expressions that match whole names of tasks to leave out.
+    #[arg(long = "excluded_tasks", value_name = "REGEX,...", value_delimiter = ',')]
+    pub excluded_tasks: Vec<String>,
+    /// Folder of caches to write into.
+    #[arg(long = "output_cache_dir", value_name = "DIR")]
+    pub output_cache_dir: String,
+    /// Folders of caches; tasks with a cache in one of them are skipped.
+    #[arg(long = "tasks_additional_cache_dirs", value_name = "DIR,...", value_delimiter = ',')]
+    pub tasks_additional_cache_dirs: Vec<String>,
+    /// Cache tasks that other folders have, too.
+    #[arg(long = "ignore_other_caches")]
+    pub ignore_other_caches: bool,
+    /// Make complete caches again.
+    #[arg(long = "overwrite")]
+    pub overwrite: bool,
+    /// Minimum number of files a split; the number of its source's files, if larger.
+    #[arg(long = "min_shards", value_name = "N", default_value_t = 64)]
+    pub min_shards: usize,
+    /// Maximum number of files a split; 0 sets no limit.
+    #[arg(long = "max_shards", value_name = "N", default_value_t = 0)]
+    pub max_shards: usize,
+    /// Seed of random preprocessors and of the order of examples.
+    #[arg(long = "base_seed", value_name = "SEED", default_value_t = 0)]
+    pub base_seed: u64,
+    /// Count characters in stats.SPLIT.json, too; slow, since ids are decoded.
+    #[arg(long = "enable_char_counts")]
+    pub enable_char_counts: bool,
+    /// The only format that is written.
+    #[arg(long = "output_format", value_name = "FORMAT", default_value = "tfrecord")]
+    pub output_format: String,
+    /// SeqIO's flag for ArrayRecord, a format that Gimlet does not write.
+    #[arg(long = "preserve_random_access", hide = true)]
+    pub preserve_random_access: bool,
+    /// Beam's options, without effect: this machine's cores do the work.
+    #[arg(long = "pipeline_options", value_name = "OPTION,...", hide = true)]
+    pub pipeline_options: Vec<String>,
+    /// Print what would be written, and stop.
+    #[arg(long = "dry_run")]
+    pub dry_run: bool,
+}
 
 /// Runs the command.
 ///
@@ -67,26 +121,6 @@ fn refuse_array_records(args: &CacheArgs) -> Result<(), Failure> {
         _ => format!("--output_format={format}: expected `tfrecord`"),
     };
     Err(Failure::usage(anyhow!(message)))
-}
-
-/// Returns the folders with caches of a run's tasks, and the flags with which `gimlet cache` finds
-/// the same tasks.
-pub(super) fn caches_of(run: &GinArgs) -> Caches {
-    let mut flags = Vec::new();
-    if run.files.gin_search_paths != ["."] {
-        flags.push(format!("--gin_search_paths={}", run.files.gin_search_paths.join(",")));
-    }
-    flags.extend(run.files.gin_file.iter().map(|file| format!("--gin_file={file}")));
-    flags.extend(run.files.bindings().into_iter().map(|(flag, statement)| {
-        let name = flag.strip_prefix("--gin.").map(|name| format!("{name} = "));
-        let value = name.and_then(|name| statement.strip_prefix(&name).map(str::to_string));
-        format!("{flag}={}", value.unwrap_or(statement))
-    }));
-    flags.extend(
-        run.files.skip_unknown.iter().map(|names| format!("--skip_unknown={}", names.join(","))),
-    );
-    flags.extend(run.path_map.iter().map(|entry| format!("--path_map={entry}")));
-    Caches { folders: run.seqio_additional_cache_dirs.clone(), task_flags: flags }
 }
 
 fn failure(error: DataError) -> Failure {
@@ -302,30 +336,5 @@ plain/seqio.Task:
             let error = run(&folder, &[flag]).expect_err("nothing fits");
             assert!(error.starts_with(expected), "{error}");
         }
-    }
-
-    #[test]
-    fn the_flags_of_a_run_find_its_tasks_again() {
-        let Command::Train(train) = parse(&[
-            "train",
-            "--gin_file=a.gin",
-            "--gin_search_paths=x,y",
-            "--gin.MODEL_DIR='/m'",
-            "--gin_bindings=import b",
-            "--path_map=gs://c=d",
-            "--seqio_additional_cache_dirs=e",
-        ]) else {
-            panic!("parsed as train")
-        };
-        let caches = caches_of(&train.gin);
-        assert_eq!(caches.folders, ["e"]);
-        let expected = [
-            "--gin_search_paths=x,y",
-            "--gin_file=a.gin",
-            "--gin.MODEL_DIR='/m'",
-            "--gin_bindings=import b",
-            "--path_map=gs://c=d",
-        ];
-        assert_eq!(caches.task_flags, expected);
     }
 }

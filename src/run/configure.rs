@@ -1,19 +1,16 @@
 //! Evaluates flags to the root spec that a command runs.
 
 use crate::data::{Mixture, Task, TaskFamily, set_tfds_data_dir};
-use crate::eval::{Evaluate, check_evaluate};
 use crate::gin::{
     Config, Configurable, Diagnostic, Diagnostics, Evaluator, Loaded, Modules, Registry, Running,
     Schema, Severity, Source, load_anyway,
 };
-use crate::session::check::UnfitSpec;
 use crate::storage::{Path, parse_path_map, set_path_map};
-use crate::train::{Train, check};
 
-use super::cache::caches_of;
-use super::cli::GinArgs;
+use super::commands::{Root, roots, with_roots};
 use super::failure::Failure;
 use super::functions::with_functions;
+use super::gin_flags::GinArgs;
 use super::tasks::GinTasks;
 
 /// Settings that flags give beside gin.
@@ -21,27 +18,6 @@ use super::tasks::GinTasks;
 pub struct Settings {
     /// Folder of TFDS datasets.
     pub tfds_data_dir: Option<String>,
-}
-
-/// A spec that a command runs.
-pub trait Root: Configurable {
-    /// Finds the first mistake that is visible in the spec alone.
-    ///
-    /// # Errors
-    /// The mistake that was found.
-    fn check(&self) -> Result<(), UnfitSpec>;
-}
-
-impl Root for Train {
-    fn check(&self) -> Result<(), UnfitSpec> {
-        check(self)
-    }
-}
-
-impl Root for Evaluate {
-    fn check(&self) -> Result<(), UnfitSpec> {
-        check_evaluate(self)
-    }
 }
 
 /// A run, ready to be built.
@@ -59,9 +35,6 @@ pub struct Configured<T> {
     pub warnings: String,
 }
 
-/// Full names of the configurables that the commands run.
-pub const ROOTS: [&str; 2] = ["t5x.train.train", "t5x.eval.evaluate"];
-
 /// T5X's entry points, and the packages that its files import for other reasons than a name.
 pub const MODULES: Modules = Modules {
     entry_points: &["t5x.train", "t5x.eval", "t5x.infer", "t5x.precompile", "t5x.export"],
@@ -71,10 +44,7 @@ pub const MODULES: Modules = Modules {
 /// Returns every configurable that a gin file may name, over all commands.
 pub fn registry() -> Registry {
     with_functions(
-        Registry::default()
-            .with_modules(MODULES)
-            .with::<Train>()
-            .with::<Evaluate>()
+        with_roots(Registry::default().with_modules(MODULES))
             .with::<Task>()
             .with::<TaskFamily>()
             .with::<Mixture>(),
@@ -101,14 +71,14 @@ pub fn configure<T: Root>(
     let warnings = warnings(&loaded, color);
     let settings = Settings { tfds_data_dir: args.tfds_data_dir.clone() };
     let config = loaded.config.clone();
-    let tasks = GinTasks::new(loaded, registry).with_caches(caches_of(args));
+    let tasks = GinTasks::new(loaded, registry).with_caches(args.caches());
     Ok(Configured { spec, config, tasks, settings, warnings })
 }
 
 /// The roots of commands that the files bind or refer to.
 pub fn bound_roots(config: &Config, registry: &Registry) -> Vec<&'static Schema> {
-    let bound = ROOTS.into_iter().filter(|root| config.mentioned.contains(root));
-    bound.filter_map(|root| registry.get(root)).collect()
+    let bound = roots().into_iter().filter(|root| config.mentioned.contains(root.name));
+    bound.filter_map(|root| registry.get(root.name)).collect()
 }
 
 /// Returns the configurables that run: the roots, and each declared task and mixture, in its scope.

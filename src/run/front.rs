@@ -1,32 +1,23 @@
 //! The program `gimlet`: everything that needs no tensors, in milliseconds.
 
-use std::convert::Infallible;
 use std::env;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{self, ExitCode};
+use std::process::ExitCode;
 
 use anyhow::anyhow;
 
-use crate::data::TaskProvider;
-use crate::eval::Evaluate;
 use crate::storage;
 use crate::telemetry;
-use crate::train::Train;
 
 use super::bench;
-use super::cache::cache_command;
-use super::cli::{Command, DistributedArgs, EvalArgs, TrainArgs, expand_flag_files, parse};
-use super::configure::{Configured, configure};
+use super::cli::{Command, expand_flag_files, parse};
 use super::doctor;
-use super::dry_run::{dry_run, dry_run_evaluation};
 use super::failure::Failure;
 use super::interrupt;
-use super::library::Library;
-use super::shell::{completions_command, man_command};
-use super::shims::shims_command;
 use super::start::torch_command;
+use super::tools;
 
 /// The way in which libtorch's OpenMP threads wait for work. By default they spin, and on shared
 /// cores a step then takes several times as long. The library reads it when it is loaded.
@@ -55,98 +46,17 @@ pub fn main(args: impl Iterator<Item = String>) -> ExitCode {
 fn run(args: Vec<String>, color: bool) -> Result<(), Failure> {
     // Read once: `gimlet-torch` must see the checked flags, and a flag file may be a pipe.
     let args = expand_flag_files(args).map_err(Failure::Usage)?;
-    let cli = parse(args.clone())?;
-    match cli.command {
-        Command::Train(train) => check_train(&train, color)?,
-        Command::Eval(eval) => check_eval(&eval, color)?,
-        Command::Bench(bench) => {
-            if bench::without_torch(&bench, color)? {
-                return Ok(());
-            }
-        }
-        Command::Cache(args) => return cache_command(&args, color),
-        Command::Doctor(doctor) if doctor.paths.is_empty() => return diagnose(&args),
-        Command::Doctor(doctor) => return examine(&doctor.paths),
-        Command::Gin(command) => return command.run(color),
-        Command::Task(command) => return command.run(color),
-        Command::Vocab(command) => return command.run(),
-        Command::Checkpoint(command) => return command.run(),
-        Command::Shims(args) => return shims_command(&args),
-        Command::Completions(args) => return completions_command(&args),
-        Command::Man(args) => return man_command(&args),
+    let command = parse(args.clone())?.command;
+    if let Some(done) = tools::run(&command, color) {
+        return done;
+    }
+    match command {
+        Command::Doctor(doctor) => return doctor::run(&doctor, &args),
+        Command::Bench(bench) if bench::without_torch(&bench, color)? => return Ok(()),
+        Command::Model(command) => command.check(color)?,
+        _ => {}
     }
     hand_over(&args)
-}
-
-/// Reports the user's mistakes before libtorch is loaded; a dry run ends here.
-fn check_train(train: &TrainArgs, color: bool) -> Result<(), Failure> {
-    let configured = configure::<Train>(&train.gin, &Library, color)?;
-    if train.dry_run {
-        end_dry_run(&configured, dry_run)?;
-    }
-    refuse_several_processes(&train.distributed)
-}
-
-/// Does the same as [`check_train`] for an evaluation.
-fn check_eval(eval: &EvalArgs, color: bool) -> Result<(), Failure> {
-    let configured = configure::<Evaluate>(&eval.gin, &Library, color)?;
-    if eval.dry_run {
-        end_dry_run(&configured, dry_run_evaluation)?;
-    }
-    Ok(())
-}
-
-/// Prints the report and ends the process, unless the run itself would fail.
-fn end_dry_run<T>(
-    configured: &Configured<T>,
-    report: impl FnOnce(&T, &dyn TaskProvider) -> Result<String, Failure>,
-) -> Result<Infallible, Failure> {
-    eprint!("{}", configured.warnings);
-    print!("{}", report(&configured.spec, &configured.tasks)?);
-    process::exit(0)
-}
-
-/// Refuses several processes, each of which would train alone and write into the same MODEL_DIR.
-fn refuse_several_processes(flags: &DistributedArgs) -> Result<(), Failure> {
-    match flags.process_count {
-        None | Some(1) => Ok(()),
-        Some(count) => Err(Failure::Usage(anyhow!(
-            "training over {count} processes is not supported yet: drop --process_count to train \
-             in this one"
-        ))),
-    }
-}
-
-/// Prints `gimlet-torch`'s report of libtorch; if that fails, the machine and the remedy.
-fn diagnose(args: &[String]) -> Result<(), Failure> {
-    let trouble = match torch_command() {
-        Err(failure) => failure.to_string(),
-        Ok(mut command) => match command.args(&args[1..]).output() {
-            Ok(output) if output.status.success() => {
-                print!("{}", String::from_utf8_lossy(&output.stdout));
-                return Ok(());
-            }
-            Ok(output) => {
-                let said = String::from_utf8_lossy(&output.stderr);
-                let said = said.lines().next().unwrap_or("it said nothing").to_string();
-                format!("cannot be loaded: {said}")
-            }
-            Err(error) => format!("cannot start {}: {error}", command.get_program().display()),
-        },
-    };
-    print!("{}", doctor::report(&[("libtorch", trouble)]));
-    Ok(())
-}
-
-/// Tries the actions of a run in each of the folders; status 1 means that a permission is missing.
-fn examine(places: &[String]) -> Result<(), Failure> {
-    let mut is_sound = true;
-    for place in places {
-        let examined = doctor::examine(place).map_err(Failure::usage)?;
-        print!("{}", examined.report);
-        is_sound &= examined.is_sound;
-    }
-    if is_sound { Ok(()) } else { Err(Failure::Said) }
 }
 
 /// Replaces this process by `gimlet-torch`.

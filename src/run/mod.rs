@@ -8,12 +8,13 @@ mod bench;
 mod cache;
 mod checkpoint;
 mod cli;
+mod commands;
 mod configure;
 mod declarations;
 mod derived;
-mod dry_run;
 mod failure;
 mod functions;
+mod gin_flags;
 mod interrupt;
 mod library;
 mod named_tasks;
@@ -23,6 +24,7 @@ mod shims;
 mod start;
 mod task;
 mod tasks;
+mod tools;
 mod version;
 mod vocab;
 
@@ -32,7 +34,8 @@ mod gin;
 #[cfg(feature = "torch")]
 mod torch;
 
-pub use configure::{Configured, Root, Settings, configure, registry};
+pub use commands::Root;
+pub use configure::{Configured, Settings, configure, registry};
 pub use failure::Failure;
 pub use front::main;
 pub use library::Library;

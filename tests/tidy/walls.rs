@@ -17,11 +17,16 @@ fn the_feature_is_asked_for_where_modules_are_declared_only() {
         if source.path.ends_with("/mod.rs") || source.path.ends_with("/lib.rs") {
             continue;
         }
-        for (offset, _) in source.text.match_indices("feature = \"torch\"") {
+        // A command is one file: the call of its body stands there in a module of its own.
+        let num_allowed = usize::from(source.path.starts_with("src/run/commands/"));
+        for (offset, _) in source.text.match_indices("feature = \"torch\"").skip(num_allowed) {
             breaches.push(source.place(offset));
         }
     }
-    assert_none("`cfg(feature = \"torch\")` belongs into mod.rs and lib.rs", breaches);
+    assert_none(
+        "`cfg(feature = \"torch\")` belongs into mod.rs and lib.rs, and once into a command",
+        breaches,
+    );
 }
 
 /// Returns the places of a word in the code.

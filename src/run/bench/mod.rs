@@ -12,9 +12,9 @@ use clap::{Args, Subcommand};
 
 use crate::train::{Train, decoding_shape, training_shape};
 
-use super::cli::GinArgs;
 use super::configure::{Configured, configure};
 use super::failure::Failure;
+use super::gin_flags::GinArgs;
 use super::library::Library;
 
 /// Flags of `gimlet bench`.

@@ -10,10 +10,11 @@ use clap::{CommandFactory, FromArgMatches};
 use crate::telemetry::{colors, set_verbosity};
 
 use super::super::failure::Failure;
+use super::super::gin_flags::bindings;
 use super::super::version;
 use super::Cli;
 use super::misplaced::mistake;
-use super::words::{bindings, words};
+use super::words::words;
 
 /// The reason why words are no command line.
 #[derive(Debug)]

@@ -4,40 +4,20 @@ use std::path::Path;
 
 use clap::Command;
 
-use super::{absl, flag_file};
-
-/// Encloses, inside a `--gin_bindings` value, the flag that the user typed.
-const TYPED_AS: char = '\u{1}';
+use super::absl;
 
 /// The name under which SeqIO installs its script `cache_tasks_main.py`. A link of this name is `gimlet cache`.
 const CACHE_SCRIPT: &str = "seqio_cache_tasks";
 
 /// Translates the typed words, program first, into words that `command` knows, except for
-/// [`bindings`]: reads flag files and translates absl's flags.
+/// `bindings` and flag files: translates absl's flags.
 ///
 /// # Errors
-/// Flag files that cannot be read, flags without their values.
+/// Flags without their values.
 pub fn words(args: Vec<String>, command: &Command) -> Result<Vec<String>, anyhow::Error> {
-    let args = flag_file::expand(args)?;
     let args = with_command_of_program(args);
     let args = with_command_of_run_mode(args);
     absl::translate(args, command)
-}
-
-/// Rewrites `--gin.X=V` to `--gin_bindings=X = V`, as T5X's `rewrite_gin_args` does.
-///
-/// # Errors
-/// `--gin.X` without `=`.
-pub fn bindings(words: Vec<String>) -> Result<Vec<String>, anyhow::Error> {
-    words.into_iter().map(binding).collect()
-}
-
-/// Returns `(flag as typed, statement)` of a value of `--gin_bindings`.
-pub fn typed(binding: &str) -> (String, String) {
-    match binding.strip_prefix(TYPED_AS).and_then(|marked| marked.split_once(TYPED_AS)) {
-        Some((flag, statement)) => (flag.to_string(), statement.to_string()),
-        None => ("--gin_bindings".to_string(), binding.to_string()),
-    }
 }
 
 /// Adds the command if the program is called by the name of SeqIO's script.
@@ -66,20 +46,14 @@ fn with_command_of_run_mode(mut args: Vec<String>) -> Vec<String> {
     args
 }
 
-fn binding(arg: String) -> Result<String, anyhow::Error> {
-    let Some(binding) = arg.strip_prefix("--gin.") else { return Ok(arg) };
-    let Some((name, value)) = binding.split_once('=') else {
-        anyhow::bail!("gin bindings must be of the form '--gin.<param>=<value>', got: {arg}");
-    };
-    Ok(format!("--gin_bindings={TYPED_AS}--gin.{name}{TYPED_AS}{name} = {value}"))
-}
-
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
 
     use super::super::{Cli, Command, try_parse};
     use super::*;
+    use crate::run::commands::ModelCommand;
+    use crate::run::gin_flags::bindings;
 
     fn split(line: &str) -> Vec<String> {
         shlex::split(line).expect("well formed")
@@ -87,7 +61,9 @@ mod tests {
 
     fn bound(args: &str) -> Vec<(String, String)> {
         let cli = try_parse(split(&format!("gimlet train {args}"))).expect("well formed");
-        let Command::Train(train) = cli.command else { panic!("parsed as train") };
+        let Command::Model(ModelCommand::Train(train)) = cli.command else {
+            panic!("parsed as train")
+        };
         train.gin.files.bindings()
     }
 

@@ -7,6 +7,11 @@ use crate::nn::bridge::{
     CudaDevice, ProcessGroup, cuda_devices, cuda_version, has_process_group, torch_version,
 };
 
+/// Facts about this build: `gimlet --version` looks for them in the program's file.
+#[used]
+pub static BUILD: &str =
+    concat!("\0gimlet-torch is built for libtorch ", env!("GIMLET_LIBTORCH"), "\0");
+
 /// Returns libtorch's part of the report.
 pub fn libtorch() -> Vec<Fact> {
     let threads = format!("{}, {} threads", torch_version(), tch::get_num_threads());
@@ -53,4 +58,16 @@ fn process_groups() -> String {
 /// Whether the machine has an NVIDIA GPU with its driver, independently of this build.
 fn has_nvidia_driver() -> bool {
     Path::new("/proc/driver/nvidia/version").exists()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::version::facts;
+
+    #[test]
+    fn the_version_finds_what_this_build_is_for() {
+        let found = facts(BUILD.as_bytes()).expect("it is there");
+        assert!(found.starts_with("libtorch 2.11.0, "), "{found}");
+    }
 }

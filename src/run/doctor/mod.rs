@@ -8,19 +8,30 @@ mod libtorch;
 mod places;
 
 #[cfg(feature = "torch")]
-pub use libtorch::libtorch;
-pub use places::examine;
-
+pub use libtorch::{BUILD, libtorch};
 use std::fmt::Write;
 use std::fs;
 use std::thread::available_parallelism;
 
+use clap::Args;
+
 use crate::storage::{CREDENTIALS, Credentials};
 
+use super::failure::Failure;
+use super::start::torch_command;
 use super::version;
 
 /// A line of the report: the topic and its state.
 pub type Fact = (&'static str, String);
+
+/// Arguments of `gimlet doctor`.
+#[derive(Args, Debug)]
+pub struct DoctorArgs {
+    /// Folders, such as gs://BUCKET/runs: tries the operations of a run there, and says which
+    /// permission is missing.
+    #[arg(value_name = "PATH")]
+    pub paths: Vec<String>,
+}
 
 /// Returns the report, a line a fact. Credentials are named, but their values are never shown.
 pub fn report(libtorch: &[Fact]) -> String {
@@ -35,6 +46,46 @@ pub fn report(libtorch: &[Fact]) -> String {
         let _ = writeln!(out, "{name:<13} {value}");
     }
     out
+}
+
+/// Runs the command; `words` are the command line, for `gimlet-torch`.
+///
+/// # Errors
+/// Paths that have no meaning, permissions that are missing.
+pub fn run(args: &DoctorArgs, words: &[String]) -> Result<(), Failure> {
+    if args.paths.is_empty() { diagnose(words) } else { examine(&args.paths) }
+}
+
+/// Prints `gimlet-torch`'s report of libtorch; if that fails, the machine and the remedy.
+fn diagnose(args: &[String]) -> Result<(), Failure> {
+    let trouble = match torch_command() {
+        Err(failure) => failure.to_string(),
+        Ok(mut command) => match command.args(&args[1..]).output() {
+            Ok(output) if output.status.success() => {
+                print!("{}", String::from_utf8_lossy(&output.stdout));
+                return Ok(());
+            }
+            Ok(output) => {
+                let said = String::from_utf8_lossy(&output.stderr);
+                let said = said.lines().next().unwrap_or("it said nothing").to_string();
+                format!("cannot be loaded: {said}")
+            }
+            Err(error) => format!("cannot start {}: {error}", command.get_program().display()),
+        },
+    };
+    print!("{}", report(&[("libtorch", trouble)]));
+    Ok(())
+}
+
+/// Tries the actions of a run in each of the folders; status 1 means that a permission is missing.
+fn examine(places: &[String]) -> Result<(), Failure> {
+    let mut is_sound = true;
+    for place in places {
+        let examined = places::examine(place).map_err(Failure::usage)?;
+        print!("{}", examined.report);
+        is_sound &= examined.is_sound;
+    }
+    if is_sound { Ok(()) } else { Err(Failure::Said) }
 }
 
 fn cpu() -> String {

@@ -7,9 +7,10 @@ use crate::gin::{
     Diagnostic, Diagnostics, Loaded, Registry, Schema, Severity, configurable, load_anyway,
     registry_of,
 };
-use crate::run::cli::GinFileArgs;
-use crate::run::configure::{MODULES, ROOTS, bound_roots, registry, running};
+use crate::run::commands::roots;
+use crate::run::configure::{MODULES, bound_roots, registry, running};
 use crate::run::failure::Failure;
+use crate::run::gin_flags::GinFileArgs;
 use crate::run::library::{Library, read_anywhere};
 use crate::storage::Path;
 
@@ -125,7 +126,8 @@ impl Project {
     /// Neither a flag nor the files name it.
     pub fn root(&self) -> Result<&'static Schema, Failure> {
         self.roots.first().copied().ok_or_else(|| {
-            let known = ROOTS.join(", ");
+            let known: Vec<&str> = roots().into_iter().map(|root| root.name).collect();
+            let known = known.join(", ");
             Failure::usage(anyhow!(
                 "the files bind nothing of {known}: say what is run with --root"
             ))

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use clap::Args;
 
 use crate::data::{Batch, BatchFeature, BatchValues, TaskProvider, get_dataset};
-use crate::run::cli::GinArgs;
 use crate::run::configure::{Configured, configure};
 use crate::run::failure::Failure;
+use crate::run::gin_flags::GinArgs;
 use crate::run::library::Library;
 use crate::run::output::{Color, ColorChoice, Paint, quoted, write};
 use crate::telemetry::notice_once;

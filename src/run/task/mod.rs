@@ -15,11 +15,10 @@ use clap::{Args, Subcommand};
 use crate::data::{Caches, DataError, Task, TaskProvider, subtasks};
 use crate::gin::TASK_LIBRARY;
 
-use super::cache::caches_of;
-use super::cli::GinArgs;
 use super::configure::configure_tasks;
 use super::declarations::Declared;
 use super::failure::Failure;
+use super::gin_flags::GinArgs;
 use super::library::Library;
 use super::tasks::GinTasks;
 
@@ -106,7 +105,7 @@ impl TaskFileArgs {
 
     /// Returns the folders with the caches of the tasks.
     fn caches(&self) -> Caches {
-        let mut caches = caches_of(&self.gin);
+        let mut caches = self.gin.caches();
         let modules = self.module_import.iter();
         caches.task_flags.extend(modules.map(|module| format!("--module_import={module}")));
         caches

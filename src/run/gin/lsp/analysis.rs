@@ -11,8 +11,8 @@ use crate::gin::{
     Bound, Config, Diagnostic, FileId, Loaded, Mention, Missing, Named, Registry, Request,
     Severity, Span, Value, load_anyway, parse,
 };
-use crate::run::cli::{Command, GinFileArgs, try_parse};
 use crate::run::configure::{bound_roots, running};
+use crate::run::gin_flags::{GinFileArgs, parse_flags};
 
 use super::files::Files;
 
@@ -219,12 +219,8 @@ fn gin_args(command: &str) -> Option<GinFileArgs> {
     let is_read = |word: &String| {
         word.starts_with("--skip_unknown") || word.starts_with("--gin") && word.contains('=')
     };
-    let flags = words.into_iter().filter(is_read);
-    let words = ["gimlet", "train"].map(str::to_string).into_iter().chain(flags).collect();
-    match try_parse(words).ok()?.command {
-        Command::Train(args) if !args.gin.files.gin_file.is_empty() => Some(args.gin.files),
-        _ => None,
-    }
+    let flags = words.into_iter().filter(is_read).collect();
+    parse_flags(flags).filter(|args: &GinFileArgs| !args.gin_file.is_empty())
 }
 
 #[cfg(test)]

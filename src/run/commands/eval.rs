@@ -1,0 +1,125 @@
+//! `gimlet eval`: T5X's `eval.py`.
+
+use std::fmt::Write;
+
+use clap::Args;
+
+use crate::data::TaskProvider;
+use crate::eval::{Chosen, Evaluate, check, foresee, left_to_evaluate};
+use crate::run::failure::Failure;
+use crate::run::gin_flags::GinArgs;
+use crate::session::check::UnfitSpec;
+
+use super::root::{Root, RootCommand};
+use super::summary::{bytes, describe_batches, describe_devices, describe_model};
+
+/// Flags of `gimlet eval`, which are those of T5X's `eval.py`.
+#[derive(Args, Debug)]
+pub struct EvalArgs {
+    /// The configuration.
+    #[command(flatten)]
+    pub gin: GinArgs,
+    /// Write into an EVAL_OUTPUT_DIR of a bucket even if another process seems to; only if that
+    /// process is dead.
+    #[arg(long = "take_over")]
+    pub take_over: bool,
+    /// Resolve everything, print the checkpoints and data to evaluate, and stop.
+    #[arg(long = "dry_run")]
+    pub dry_run: bool,
+}
+
+impl RootCommand for EvalArgs {
+    type Spec = Evaluate;
+
+    fn gin(&self) -> &GinArgs {
+        &self.gin
+    }
+
+    fn is_dry_run(&self) -> bool {
+        self.dry_run
+    }
+}
+
+impl Root for Evaluate {
+    fn check(&self) -> Result<(), UnfitSpec> {
+        check(self)
+    }
+
+    /// Looks at checkpoints and not at data.
+    fn dry_run(&self, tasks: &dyn TaskProvider) -> Result<String, Failure> {
+        let mut out = String::new();
+        let _ = writeln!(out, "output_dir   {}", self.output_dir);
+        describe_model(&self.model, &mut out);
+        // If nothing is left to evaluate, the run does not ask for data either.
+        if describe_checkpoints(self, &mut out)? > 0 {
+            foresee(self, tasks)?;
+        }
+        describe_batches(&self.dataset_cfg, &mut out);
+        let parameters = bytes(4 * self.model.num_params());
+        let _ = writeln!(out, "memory       {parameters} for parameters, and what a batch needs");
+        describe_devices(&self.partitioner, &mut out);
+        Ok(out)
+    }
+}
+
+/// Lists the checkpoints that are left to evaluate, and counts them.
+fn describe_checkpoints(spec: &Evaluate, out: &mut String) -> Result<usize, Failure> {
+    let Chosen { paths, num_done } = left_to_evaluate(spec)?;
+    let _ = writeln!(out, "checkpoints  {} to evaluate, {num_done} done", paths.len());
+    for path in &paths {
+        let _ = writeln!(out, "             {path}");
+    }
+    Ok(paths.len())
+}
+
+#[cfg(feature = "torch")]
+mod body {
+    use anyhow::anyhow;
+
+    use crate::checkpoint::RestoreMode;
+    use crate::eval::{Evaluations, evaluate};
+    use crate::run::commands::body::Body;
+    use crate::run::interrupt::Interrupt;
+    use crate::session::context::Context;
+    use crate::storage::Takeover;
+    use crate::telemetry;
+
+    use super::{EvalArgs, Evaluate, Failure};
+
+    impl Body for EvalArgs {
+        fn run(
+            &self,
+            spec: &Evaluate,
+            context: &Context<'_>,
+            interrupt: &Interrupt,
+        ) -> Result<(), Failure> {
+            let evaluations = evaluate(spec, context, Takeover::from(self.take_over))?;
+            say_what_was_evaluated(&evaluations, spec);
+            if let (true, Some(signal)) = (evaluations.is_interrupted, interrupt.signal()) {
+                return Err(Failure::Interrupted(signal));
+            }
+            match &evaluations.damaged[..] {
+                [] => Ok(()),
+                damaged => Err(Failure::world(anyhow!("left out: {}", damaged.join("; ")))),
+            }
+        }
+    }
+
+    fn say_what_was_evaluated(evaluations: &Evaluations, spec: &Evaluate) {
+        if evaluations.is_interrupted {
+            let all = spec.restore_checkpoint_cfg.mode == RestoreMode::All;
+            let left = if all {
+                "the checkpoints that are left"
+            } else {
+                "that checkpoint from its start"
+            };
+            telemetry::notice(&format!("interrupted; the same command continues with {left}"));
+        }
+        let (checkpoints, output_dir) = (&spec.restore_checkpoint_cfg.path.0, &spec.output_dir);
+        telemetry::notice(&match evaluations.count {
+            0 => format!("no checkpoint of {} was evaluated", checkpoints.join(", ")),
+            1 => format!("1 checkpoint evaluated; results are in {output_dir}"),
+            count => format!("{count} checkpoints evaluated; results are in {output_dir}"),
+        });
+    }
+}

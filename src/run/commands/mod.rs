@@ -1,0 +1,95 @@
+//! The commands on a model, a file each: flags, root spec, check, dry run, and the call of the body,
+//! which needs libtorch. A new one is a file here and a line in the table below.
+//!
+//! `gimlet` checks the configuration, makes the dry run, and hands the rest to `gimlet-torch`, which runs
+//! the body.
+
+mod eval;
+mod root;
+mod summary;
+mod train;
+
+#[cfg(feature = "torch")]
+mod body;
+
+use std::process;
+
+use clap::Subcommand;
+
+use crate::gin::{Configurable, Registry, Schema};
+
+use super::configure::configure;
+use super::failure::Failure;
+use super::library::Library;
+
+use eval::EvalArgs;
+use root::RootCommand;
+use train::TrainArgs;
+
+pub use root::Root;
+
+/// Declares the commands, in the order of the help: `Name(flags)`.
+macro_rules! commands {
+    ($($(#[$help:meta])* $name:ident($flags:ty),)+) => {
+        /// A command on a model.
+        #[derive(Debug, Subcommand)]
+        pub enum ModelCommand {
+            $($(#[$help])* $name(Box<$flags>),)+
+        }
+
+        impl ModelCommand {
+            /// Reports the user's mistakes before libtorch is loaded; a dry run ends the process.
+            ///
+            /// # Errors
+            /// Every mistake in flags and gin files; with `--dry_run` those of the run before its
+            /// first step.
+            pub fn check(&self, color: bool) -> Result<(), Failure> {
+                match self {
+                    $(Self::$name(flags) => check(&**flags, color),)+
+                }
+            }
+
+            /// Runs the body.
+            ///
+            /// # Errors
+            /// Those of the check and of the body.
+            #[cfg(feature = "torch")]
+            pub fn run(
+                &self,
+                verbosity: crate::telemetry::Verbosity,
+                color: bool,
+            ) -> Result<(), Failure> {
+                match self {
+                    $(Self::$name(flags) => body::run(&**flags, verbosity, color),)+
+                }
+            }
+        }
+
+        /// Returns the configurables that the commands run.
+        pub fn roots() -> Vec<&'static Schema> {
+            vec![$(<$flags as RootCommand>::Spec::schema(),)+]
+        }
+
+        /// Adds the configurables that the commands run.
+        pub fn with_roots(registry: Registry) -> Registry {
+            registry$(.with::<<$flags as RootCommand>::Spec>())+
+        }
+    };
+}
+
+commands! {
+    /// Train the model that gin files describe, continuing from MODEL_DIR's newest checkpoint.
+    Train(TrainArgs),
+    /// Measure checkpoints with the metrics of a task or mixture, as T5X's eval.py does.
+    Eval(EvalArgs),
+}
+
+fn check<C: RootCommand>(command: &C, color: bool) -> Result<(), Failure> {
+    let configured = configure::<C::Spec>(command.gin(), &Library, color)?;
+    if command.is_dry_run() {
+        eprint!("{}", configured.warnings);
+        print!("{}", configured.spec.dry_run(&configured.tasks)?);
+        process::exit(0)
+    }
+    command.check_flags()
+}

@@ -1,0 +1,168 @@
+//! `gimlet train`: T5X's `train.py`.
+
+use std::fmt::Write;
+
+use anyhow::anyhow;
+use clap::Args;
+
+use crate::data::TaskProvider;
+use crate::run::failure::Failure;
+use crate::run::gin_flags::GinArgs;
+use crate::session::check::UnfitSpec;
+use crate::train::{Periods, Train, check, foresee, step_estimate};
+
+use super::root::{Root, RootCommand};
+use super::summary::{bytes, describe_batches, describe_devices, describe_model};
+
+/// Flags of `gimlet train`.
+#[derive(Args, Debug)]
+pub struct TrainArgs {
+    /// The configuration.
+    #[command(flatten)]
+    pub gin: GinArgs,
+    /// T5X's flags for running on many processes.
+    #[command(flatten)]
+    pub distributed: DistributedArgs,
+    /// Train into a MODEL_DIR of a bucket even if another process seems to; only if that process
+    /// is dead.
+    #[arg(long = "take_over")]
+    pub take_over: bool,
+    /// Resolve everything, print sizes and shapes, and stop.
+    #[arg(long = "dry_run")]
+    pub dry_run: bool,
+}
+
+/// T5X's flags for running on many processes: accepted, and hidden while only one can run.
+#[derive(Args, Debug, Clone)]
+pub struct DistributedArgs {
+    /// Join the processes named by the flags below.
+    #[arg(long = "multiprocess_gpu", hide = true)]
+    pub multiprocess_gpu: bool,
+    /// HOST:PORT of process 0.
+    #[arg(long = "coordinator_address", value_name = "HOST:PORT", hide = true)]
+    pub coordinator_address: Option<String>,
+    /// Number of processes.
+    #[arg(long = "process_count", value_name = "N", hide = true)]
+    pub process_count: Option<usize>,
+    /// Index of this process.
+    #[arg(long = "process_index", value_name = "I", hide = true)]
+    pub process_index: Option<usize>,
+    /// Seconds to wait for the other processes.
+    #[arg(long = "initialization_timeout", value_name = "SECONDS", hide = true)]
+    pub initialization_timeout: Option<u64>,
+}
+
+impl RootCommand for TrainArgs {
+    type Spec = Train;
+
+    fn gin(&self) -> &GinArgs {
+        &self.gin
+    }
+
+    fn is_dry_run(&self) -> bool {
+        self.dry_run
+    }
+
+    /// Refuses several processes, each of which would train alone and write into the same MODEL_DIR.
+    fn check_flags(&self) -> Result<(), Failure> {
+        match self.distributed.process_count {
+            None | Some(1) => Ok(()),
+            Some(count) => Err(Failure::Usage(anyhow!(
+                "training over {count} processes is not supported yet: drop --process_count to train \
+                 in this one"
+            ))),
+        }
+    }
+}
+
+impl Root for Train {
+    fn check(&self) -> Result<(), UnfitSpec> {
+        check(self)
+    }
+
+    fn dry_run(&self, tasks: &dyn TaskProvider) -> Result<String, Failure> {
+        let step = foresee(self, tasks)?;
+        let mut out = String::new();
+        let _ = writeln!(out, "model_dir    {}", self.model_dir);
+        describe_model(&self.model, &mut out);
+        describe_steps(self, step, &mut out);
+        describe_batches(&self.train_dataset_cfg, &mut out);
+        describe_memory(self, &mut out)?;
+        describe_devices(&self.partitioner, &mut out);
+        Ok(out)
+    }
+}
+
+fn describe_steps(train: &Train, step: u64, out: &mut String) {
+    let period = |period: Option<u64>| match period {
+        None | Some(0) => "never".to_string(),
+        Some(period) => format!("every {period} steps"),
+    };
+    let save = train.checkpoint_cfg.save.as_ref();
+    let checkpoints = period(save.and_then(|save| save.period));
+    let evaluations = period(train.eval_period);
+    let first = if step > 0 { format!("from {step} ") } else { String::new() };
+    let last = Periods::of(train, 0, step).total_steps;
+    let _ = writeln!(out, "steps        {first}to {last}");
+    let _ = writeln!(out, "checkpoints  {checkpoints}, evaluations {evaluations}");
+}
+
+fn describe_memory(train: &Train, out: &mut String) -> Result<(), Failure> {
+    let estimate = step_estimate(train).map_err(Failure::usage)?;
+    let parts = [
+        ("parameters", estimate.parameters),
+        ("gradients", estimate.gradients),
+        ("optimizer", estimate.optimizer),
+        ("activations", estimate.activations),
+    ];
+    let parts: Vec<String> = parts.map(|(name, size)| format!("{name} {}", bytes(size))).to_vec();
+    let total = bytes(estimate.total());
+    let _ = writeln!(out, "memory       {total} per device (estimate: {})", parts.join(", "));
+    Ok(())
+}
+
+#[cfg(feature = "torch")]
+mod body {
+    use crate::run::commands::body::Body;
+    use crate::run::interrupt::Interrupt;
+    use crate::session::context::Context;
+    use crate::storage::Takeover;
+    use crate::telemetry;
+    use crate::train::{Outcome, train};
+
+    use super::{Failure, Train, TrainArgs};
+
+    impl Body for TrainArgs {
+        fn run(
+            &self,
+            spec: &Train,
+            context: &Context<'_>,
+            interrupt: &Interrupt,
+        ) -> Result<(), Failure> {
+            let outcome = train(spec, context, Takeover::from(self.take_over))?;
+            say_how_it_ended(outcome, spec);
+            match (outcome, interrupt.signal()) {
+                (Outcome::Interrupted { .. }, Some(signal)) => Err(Failure::Interrupted(signal)),
+                _ => Ok(()),
+            }
+        }
+    }
+
+    fn say_how_it_ended(outcome: Outcome, train: &Train) {
+        telemetry::notice(&match outcome {
+            Outcome::Finished { step } => format!("finished at step {step}"),
+            Outcome::Stopped { step } => format!("stopped at step {step}"),
+            Outcome::Interrupted { step } if train.checkpoint_cfg.save.is_none() => {
+                format!("interrupted at step {step}; this run saves no checkpoints")
+            }
+            Outcome::Interrupted { step } if train.relative().is_some() => format!(
+                "interrupted: step {step} is saved; the same command trains as many steps again from there, \
+                 since TRAIN_STEPS_RELATIVE counts from the start: give TRAIN_STEPS to end where this run would have ended"
+            ),
+            Outcome::Interrupted { step } => {
+                format!("interrupted: step {step} is saved; the same command continues from there")
+            }
+        });
+        telemetry::notice(&format!("checkpoints and logs are in {}", train.model_dir));
+    }
+}
