@@ -27,10 +27,12 @@ mod blocks;
 mod checkpointers;
 mod error;
 mod export;
+mod find;
 mod fit;
 mod foreign;
 mod format;
 mod listing;
+mod marks;
 mod mismatch;
 mod names;
 mod native;
@@ -62,25 +64,24 @@ pub use export::{
     HuggingFaceOptions, NativeOptions, Weights, export_hugging_face, export_mesh_tensorflow,
     export_orbax, export_t5x, export_torch, name_newest,
 };
+pub use find::{Skipped, every, latest, restore_newest};
 pub use fit::check_fit;
 pub use foreign::index_of;
 pub use format::{Format, Without};
 pub use listing::{Condition, Listed, file_sizes, list};
+pub use marks::{DATASET_PREFIX, bundle_prefix, checkpoint_dir, step_of, step_of_bundle};
 pub use mismatch::Mismatch;
 pub use native::{Procedure, Reader, Shard, Share, Writer};
 pub use open::open;
 pub use read_ahead::Visit;
-pub use retention::{DATASET_PREFIX, Retention, remove_stale};
+pub use retention::{Retention, remove_stale};
 pub use saver::{Saver, Saving, Snapshot, write_arrays};
 pub use spec::{
     CheckpointConfig, CheckpointPaths, Commit, NoTransformations, RestoreCheckpointConfig,
     RestoreDtype, RestoreMode, SaveCheckpointConfig, SaveCompression, SaveDtype,
 };
 pub use statistics::{Distance, Statistics, Tolerance};
-pub use steps::{
-    Skipped, bundle_prefix, checkpoint_dir, every, latest, list_steps, restore_newest, step_of,
-    step_of_bundle,
-};
+pub use steps::list_steps;
 pub use stored::{RUN_FILE, Stored, for_each_block};
 pub use transformations::{ApplyAssignmentMap, StateTransformation};
 pub use unfinished::is_unfinished;

@@ -6,10 +6,8 @@ use std::time::SystemTime;
 
 use super::error::CheckpointError;
 use super::format::Format;
-use super::native::CHECKPOINT_FILE;
-use super::open::{ORBAX_BEGINNING, is_marked, open, recognize};
-use super::retention::PINNED_FILE;
-use super::steps::{step_of, step_of_bundle};
+use super::marks::{CHECKPOINT_FILE, ORBAX_BEGINNING, PINNED_FILE, step_of, step_of_bundle};
+use super::open::{is_marked, open, recognize};
 use super::unfinished;
 use gimlet_storage::{FolderEntry, Path};
 

@@ -7,71 +7,14 @@ use super::foreign::{
     hugging_face_marks, index_of, open_file, open_hugging_face, open_tensorflow, open_torch,
 };
 use super::format::Format;
-use super::native::{CHECKPOINT_FILE, Reader};
+use super::marks::{CHECKPOINT_FILE, ORBAX_MARKS, has_any};
+use super::native::Reader;
 use super::orbax;
 use super::stored::Stored;
 use gimlet_storage::{Path, StorageError};
 
 /// First bytes of TensorFlow's file `checkpoint`: a text that names the newest checkpoint.
 const TENSORFLOW_TEXT: &[u8] = b"model_checkpoint_path";
-
-/// Files that mark Orbax checkpoints: every Orbax checkpoint has one of them.
-pub(super) const ORBAX_MARKS: [&str; 8] = [
-    "_METADATA",
-    "state/_METADATA",
-    "_CHECKPOINT_METADATA",
-    "manifest.ocdbt",
-    // Files of Orbax versions without metadata.
-    "state/manifest.ocdbt",
-    "state/checkpoint",
-    // Files of a single tree from a CheckpointManager whose own metadata were not copied.
-    "default/_METADATA",
-    "default/manifest.ocdbt",
-];
-
-/// The folder of an Orbax checkpoint in which T5X stores the arrays.
-pub(super) const ORBAX_ITEM: &str = "state";
-
-/// The one of these files that exists from the beginning.
-pub(super) const ORBAX_BEGINNING: &str = "_CHECKPOINT_METADATA";
-
-/// The last file that Orbax writes on Google Cloud Storage, where it cannot rename folders.
-pub(super) const ORBAX_END: &str = "commit_success.txt";
-
-/// Whether Orbax has finished the checkpoint in this folder, according to its files. Outside Google
-/// Cloud Storage, Orbax renames the folder when it has finished.
-pub(super) fn has_finished_orbax(dir: &Path) -> Result<bool, CheckpointError> {
-    Ok(has_arrays(dir)? && (!is_ended_by_file(dir) || dir.join(ORBAX_END).exists()?))
-}
-
-/// Whether Orbax marks the end of a checkpoint in this folder by a last file.
-pub(super) fn is_ended_by_file(dir: &Path) -> bool {
-    dir.as_str().starts_with("gs://") && !dir.is_on_disk()
-}
-
-/// Whether Orbax has begun a checkpoint in this folder, and may still be writing it.
-pub(super) fn is_half_written_orbax(dir: &Path) -> Result<bool, CheckpointError> {
-    Ok(has_any(dir, &ORBAX_MARKS)? && !has_finished_orbax(dir)?)
-}
-
-/// Whether Orbax has described arrays in the folder, or in any folder directly below.
-fn has_arrays(dir: &Path) -> Result<bool, CheckpointError> {
-    let marks = ORBAX_MARKS.into_iter().filter(|mark| *mark != ORBAX_BEGINNING);
-    if has_any(dir, &marks.collect::<Vec<_>>())? {
-        return Ok(true);
-    }
-    if !dir.join(ORBAX_BEGINNING).exists()? {
-        return Ok(false);
-    }
-    let mut items = dir.entries()?.into_iter().filter(|entry| entry.is_dir);
-    let of_item = ["_METADATA", "manifest.ocdbt", CHECKPOINT_FILE];
-    items.try_fold(false, |found, item| Ok(found || has_any(&item.path, &of_item)?))
-}
-
-/// Whether a folder contains one of these files.
-fn has_any(dir: &Path, names: &[&str]) -> Result<bool, CheckpointError> {
-    names.iter().try_fold(false, |found, name| Ok(found || dir.join(name).exists()?))
-}
 
 /// Opens a checkpoint of any format that Gimlet reads.
 ///

@@ -4,17 +4,13 @@ use std::time::{Duration, SystemTime};
 
 use super::best::Best;
 use super::error::CheckpointError;
-use super::native::{TEMPORARY_MARK, create_temporary};
-use super::open::ORBAX_ITEM;
-use super::steps::{checkpoint_dir, list_steps, step_of};
+use super::marks::{
+    DATASET_PREFIX, ORBAX_ITEM, PINNED_FILE, TEMPORARY_MARK, checkpoint_dir, step_of,
+};
+use super::native::create_temporary;
+use super::steps::list_steps;
 use super::unfinished;
 use gimlet_storage::{Holder, Lock, Locked, Path};
-
-/// A file with this name in a checkpoint protects the checkpoint from removal.
-pub(super) const PINNED_FILE: &str = "PINNED";
-
-/// Prefix of the names of data positions, in a checkpoint and in its folder `gimlet`.
-pub const DATASET_PREFIX: &str = "train_ds";
 
 /// An unfinished checkpoint of another program counts as dead after this time.
 const FOREIGN_LIFETIME: Duration = Duration::from_secs(3600);
@@ -190,12 +186,6 @@ fn is_kept(dir: &Path) -> Result<bool, CheckpointError> {
         ));
     }
     Ok(is_link || dir.join(PINNED_FILE).exists()?)
-}
-
-/// Whether a path relative to a checkpoint is a data position.
-pub(super) fn is_dataset_file(relative: &str) -> bool {
-    let name = relative.strip_prefix("gimlet/").unwrap_or(relative);
-    name.starts_with(DATASET_PREFIX) && !name.contains('/')
 }
 
 fn dataset_files(dir: &Path) -> Result<Vec<Path>, CheckpointError> {

@@ -7,12 +7,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::error::CheckpointError;
-use super::native::CHECKPOINT_FILE;
-use super::open::{ORBAX_END, ORBAX_MARKS, has_finished_orbax};
+use super::marks::{CHECKPOINT_FILE, ORBAX_END, ORBAX_MARKS, UNFINISHED_FILE, has_finished_orbax};
 use gimlet_storage::{Holder, Path, Process};
-
-/// The mark, relative to the checkpoint.
-pub(super) const MARK: &str = "gimlet/unfinished.json";
 
 /// The contents of the mark.
 #[derive(Debug, Serialize, Deserialize)]
@@ -35,7 +31,7 @@ pub(super) fn mark(dir: &Path, save_id: Option<&str>) -> Result<(), CheckpointEr
     let (process, save_id) = (Process::this().clone(), save_id.map(str::to_string));
     let text =
         serde_json::to_vec_pretty(&Mark { process, save_id }).expect("plain data becomes JSON");
-    let mark = dir.join(MARK);
+    let mark = dir.join(UNFINISHED_FILE);
     mark.parent().expect("it lies in a folder").create_dir_all()?;
     Ok(mark.write_atomic(&text)?)
 }
@@ -43,7 +39,7 @@ pub(super) fn mark(dir: &Path, save_id: Option<&str>) -> Result<(), CheckpointEr
 /// The identifier of the save for which the folder is marked; `None` also if the folder does not
 /// exist.
 pub(super) fn marked_save(dir: &Path) -> Result<Option<String>, CheckpointError> {
-    let text = match dir.join(MARK).read() {
+    let text = match dir.join(UNFINISHED_FILE).read() {
         Err(error) if error.is_not_found() => return Ok(None),
         text => text?,
     };
@@ -52,7 +48,7 @@ pub(super) fn marked_save(dir: &Path) -> Result<Option<String>, CheckpointError>
 
 /// Removes the mark, if any, because the folder is complete.
 pub(super) fn unmark(dir: &Path) -> Result<(), CheckpointError> {
-    match dir.join(MARK).remove_file() {
+    match dir.join(UNFINISHED_FILE).remove_file() {
         Err(error) if !error.is_not_found() => Err(error.into()),
         _ => Ok(()),
     }
@@ -60,12 +56,12 @@ pub(super) fn unmark(dir: &Path) -> Result<(), CheckpointError> {
 
 /// Whether a file is a mark.
 pub(super) fn is_mark(file: &Path) -> bool {
-    file.as_str().ends_with(MARK)
+    file.as_str().ends_with(UNFINISHED_FILE)
 }
 
 /// Whether the folder has a mark, whatever other files it has.
 pub(super) fn is_marked(dir: &Path) -> Result<bool, CheckpointError> {
-    Ok(dir.join(MARK).exists()?)
+    Ok(dir.join(UNFINISHED_FILE).exists()?)
 }
 
 /// Whether the checkpoint was finished, and its writer killed before it removed the mark.
@@ -114,7 +110,7 @@ pub(super) fn is_own(dir: &Path) -> Result<bool, CheckpointError> {
 
 /// The process that has marked the folder; a parse error if there is none.
 fn read_mark(dir: &Path) -> Result<serde_json::Result<Process>, CheckpointError> {
-    match dir.join(MARK).read() {
+    match dir.join(UNFINISHED_FILE).read() {
         Err(error) if error.is_not_found() => Ok(serde_json::from_slice(b"")),
         text => Ok(serde_json::from_slice(&text?)),
     }
@@ -123,7 +119,7 @@ fn read_mark(dir: &Path) -> Result<serde_json::Result<Process>, CheckpointError>
 /// Removes a checkpoint so that a partial one is never visible: first the file that makes it a
 /// checkpoint, last the mark.
 pub(super) fn remove(dir: &Path) -> Result<(), CheckpointError> {
-    let mark = dir.join(MARK);
+    let mark = dir.join(UNFINISHED_FILE);
     self::mark(dir, None)?;
     for file in [CHECKPOINT_FILE, ORBAX_END].into_iter().chain(ORBAX_MARKS) {
         let file = dir.join(file);

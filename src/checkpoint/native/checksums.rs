@@ -7,15 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use super::sum::{Checksum, Crc32c, sum};
 use crate::error::CheckpointError;
-use crate::parallel;
-use crate::retention::is_dataset_file;
-use crate::unfinished::MARK;
-use crate::zarr;
+use crate::marks::{CHECKSUMS_FILE, UNFINISHED_FILE, is_dataset_file};
+use crate::{parallel, zarr};
 use gimlet_storage::{Path, StorageError};
 use gimlet_telemetry::Wait;
-
-/// The file, relative to the checkpoint.
-pub(crate) const FILE: &str = "gimlet/checksums.json";
 
 /// The expected sizes and checksums of a checkpoint's files, by path relative to the folder of
 /// arrays.
@@ -38,12 +33,13 @@ const MAX_BYTES: u64 = 256 << 20;
 impl Checksums {
     /// Loads the checksums of a checkpoint; `None` when its writer left none, as T5X does.
     pub fn load(checkpoint: &Path) -> Result<Option<Self>, CheckpointError> {
-        let text = match checkpoint.join(FILE).read_up_to(MAX_BYTES) {
+        let text = match checkpoint.join(CHECKSUMS_FILE).read_up_to(MAX_BYTES) {
             Err(error) if error.is_not_found() => return Ok(None),
             other => other?,
         };
-        let damaged =
-            |reason: String| CheckpointError::damaged(checkpoint, format!("`{FILE}`: {reason}"));
+        let damaged = |reason: String| {
+            CheckpointError::damaged(checkpoint, format!("`{CHECKSUMS_FILE}`: {reason}"))
+        };
         let parsed: Self =
             serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
         let leads_out =
@@ -219,7 +215,7 @@ pub(crate) fn read_extra(
 /// and its positions in the data; but not the files about the writing of the checkpoint itself.
 pub(crate) fn extras(checkpoint: &Path) -> Result<Vec<String>, CheckpointError> {
     let is_extra = |name: &String| {
-        let is_own = [FILE, MARK].contains(&&name[..]);
+        let is_own = [CHECKSUMS_FILE, UNFINISHED_FILE].contains(&&name[..]);
         let is_ours = name.starts_with("gimlet/") && !is_own;
         is_ours || is_dataset_file(name)
     };

@@ -1,13 +1,12 @@
 //! The differences between the two formats that T5X writes: locations of files, and the encoding of
 //! the tree.
 
-use std::fmt;
-use std::io;
+use std::{fmt, io};
 
 use super::msgpack::{Leaves, encode};
-use super::reader::CHECKPOINT_FILE;
 use crate::array::DType;
 use crate::error::CheckpointError;
+use crate::marks::CHECKPOINT_FILE;
 use gimlet_storage::{Path, StorageError, Takeover};
 
 /// A small file: its path relative to the checkpoint, and its content.

@@ -5,21 +5,16 @@
 use std::io::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::checksums::FILE as CHECKSUMS_FILE;
 use super::dialect::SmallFile;
 use super::procedure::Procedure;
-use super::reader::CHECKPOINT_FILE;
 use super::share::Share;
 use crate::error::CheckpointError;
 use crate::format::Format;
-use crate::open::{ORBAX_ITEM, open, recognize};
-use crate::parallel;
+use crate::marks::{CHECKPOINT_FILE, CHECKSUMS_FILE, ORBAX_ITEM, TEMPORARY_MARK};
+use crate::open::{open, recognize};
 use crate::spec::Commit;
-use crate::unfinished;
+use crate::{parallel, unfinished};
 use gimlet_storage::{FileWriter, Holder, Lock, Locked, Path, StorageError, Takeover};
-
-/// Suffix of Gimlet's temporary folders, which distinguishes them from T5X's.
-pub(crate) const TEMPORARY_MARK: &str = ".gimlet";
 
 /// The way in which the checkpoint becomes visible.
 #[derive(Debug)]

@@ -8,13 +8,11 @@ use super::msgpack::{DecodeError, Leaf, Leaves, ZarrLeaf, decode};
 use crate::array::{Array, ArrayInfo};
 use crate::error::CheckpointError;
 use crate::format::Format;
-use crate::steps::{list_steps, step_of};
+use crate::marks::{CHECKPOINT_FILE, step_of};
+use crate::steps::list_steps;
 use crate::stored::{STEP, Stored, array_damages, select};
 use crate::zarr::{self, Zarr};
 use gimlet_storage::Path;
-
-/// The file that makes a folder a checkpoint.
-pub(crate) const CHECKPOINT_FILE: &str = "checkpoint";
 
 /// The expected kind of path, for messages.
 const EXPECTED: &str = "expected a folder `DIR/checkpoint_N` that a run has saved";

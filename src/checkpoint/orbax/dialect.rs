@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 
 use super::metadata::{STRINGS, TREE};
 use crate::error::CheckpointError;
+use crate::marks::{ORBAX_BEGINNING, ORBAX_END, ORBAX_ITEM, is_ended_by_file};
 use crate::native::{Dialect, Leaf, Leaves, SmallFile};
-use crate::open::{ORBAX_BEGINNING, ORBAX_END, ORBAX_ITEM, is_ended_by_file};
 use gimlet_storage::Path;
 
 /// Name of the handler that reads the item.

@@ -13,8 +13,8 @@ use super::unwrapped;
 use crate::array::DType;
 use crate::error::CheckpointError;
 use crate::foreign::index_of;
+use crate::marks::bundle_prefix;
 use crate::open::open;
-use crate::steps::bundle_prefix;
 use crate::stored::Stored;
 use gimlet_storage::Path;
 

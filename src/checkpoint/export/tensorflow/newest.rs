@@ -3,8 +3,8 @@
 use crate::error::CheckpointError;
 use crate::foreign::STATE_FILE;
 use crate::format::Format;
+use crate::marks::{bundle_prefix, step_of_bundle};
 use crate::open::recognize;
-use crate::steps::{bundle_prefix, step_of_bundle};
 use gimlet_storage::Path;
 
 /// Makes the file `checkpoint` of a folder list all TensorFlow checkpoints there and name the

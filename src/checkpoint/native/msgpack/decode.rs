@@ -10,7 +10,7 @@ use super::error::DecodeError::{self, Damaged, NotACheckpoint, Orbax, Unsupporte
 use super::error::damaged;
 use super::{CHUNKED_KEY, EXT_ARRAY, EXT_SCALAR, Leaf, Leaves, VERSION, ZarrLeaf};
 use crate::array::{DType, is_plausible};
-use crate::steps::step_of_name;
+use crate::marks::step_of_name;
 use crate::zarr::Compression;
 
 /// Decodes the file. Only one copy of its inline arrays is in memory.

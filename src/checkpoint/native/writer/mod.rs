@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use self::arrays::layout;
-use super::checksums::{Checksums, FILE as CHECKSUMS_FILE};
+use super::checksums::Checksums;
 use super::dialect::{Conversion, Dialect, SmallFile, T5X};
 use super::msgpack::{Leaf, Leaves, check_tree};
 use super::procedure::Procedure;
@@ -18,8 +18,7 @@ use super::share::Share;
 use super::sum::{Checksum, Summing};
 use crate::array::DType;
 use crate::error::CheckpointError;
-use crate::retention::is_dataset_file;
-use crate::steps::checkpoint_dir;
+use crate::marks::{CHECKSUMS_FILE, checkpoint_dir, is_dataset_file};
 use crate::zarr::Compression;
 use gimlet_storage::{Path, StorageError};
 
