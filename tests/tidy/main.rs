@@ -1,6 +1,7 @@
 //! The project's rules that a machine can check: layers, the torch wall, sizes, names, gin files,
 //! pages. Most read the sources as text, so a failing rule names a file, a line and the remedy.
 
+mod circles;
 mod english;
 mod gin_files;
 mod layers;
@@ -8,6 +9,7 @@ mod names;
 mod pages;
 mod sizes;
 mod source;
+mod ties;
 mod walls;
 
 /// Fails with one line per violation.
