@@ -6,9 +6,9 @@
 
 use std::time::Instant;
 
-use gimlet::models::Batch;
 use gimlet::models::decoding::{BeamSearch, DecodeFn, Prediction, TemperatureSample};
 use gimlet::models::t5::{T5, T5Config};
+use gimlet::models::{Batch, Network, feature};
 use gimlet::nn::{Dtype, Params, cpu};
 use gimlet::telemetry::{cpu_seconds, peak_resident_bytes};
 use tch::{Device, Kind, Tensor};
@@ -31,7 +31,7 @@ fn main() {
     if rounds == 0 {
         return; // what a start alone takes
     }
-    let hypotheses = batch.dims().0 as usize * prediction.num_decodes;
+    let hypotheses = batch.num_rows() as usize * prediction.num_decodes;
     let predictor = t5.predictor(&params, hypotheses);
     for round in 0..rounds {
         let (start, before) = (Instant::now(), cpu_seconds());
@@ -70,14 +70,12 @@ fn weights_and_inputs(t5: &T5) -> (Params, Tensor) {
 fn batch(inputs: Tensor) -> Batch {
     let targets =
         Tensor::zeros([inputs.size()[0], option("tokens", 64)], (Kind::Int64, Device::Cpu));
-    Batch {
-        encoder_input_tokens: inputs,
-        decoder_input_tokens: targets.shallow_clone(),
-        decoder_loss_weights: Tensor::ones_like(&targets),
-        decoder_target_tokens: targets,
-        packing: None,
-        layout: None,
-    }
+    Batch::new([
+        (feature::ENCODER_INPUT_TOKENS, inputs),
+        (feature::DECODER_INPUT_TOKENS, targets.shallow_clone()),
+        (feature::DECODER_LOSS_WEIGHTS, Tensor::ones_like(&targets)),
+        (feature::DECODER_TARGET_TOKENS, targets),
+    ])
 }
 
 fn prediction() -> Prediction {

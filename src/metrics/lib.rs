@@ -37,6 +37,6 @@ pub use question_answering::{CoqaF1, NaturalQuestions, SpanSquad, Squad, TriviaQ
 pub use ranking::{Auc, RankClassification, ScoreAuc};
 pub use sklearn::{Average, ClassLabel, Percentage, SklearnMetric, SklearnMetricsWrapper};
 pub use summaries::{Rouge, RougeKey, RougeMean};
-pub use sums::{FeatureSums, LossSums};
+pub use sums::{FeatureSums, LossSums, sum};
 pub use train::{TrainMetrics, Window};
 pub use translation::{Bleu, BleuTokenizer};

@@ -1,29 +1,34 @@
 //! The sums of a batch from which every training metric is computed. They are counted on the
 //! device, beside the loss, and read from it once a step.
 
+use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
-/// The sums over a step, or several. T5X `models.py`, `compute_base_metrics`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LossSums {
+/// Names of the sums that models of tokens count.
+pub mod sum {
     /// The loss that was minimized, z-loss included.
-    pub loss: f64,
+    pub const LOSS: &str = "loss";
     /// The part of it that is z-loss.
-    pub z_loss: f64,
+    pub const Z_LOSS: &str = "z_loss";
     /// Targets of any weight that are the most probable token.
-    pub correct: f64,
+    pub const CORRECT: &str = "correct";
     /// Targets of any weight.
-    pub num_weighted_tokens: f64,
+    pub const NUM_WEIGHTED_TOKENS: &str = "num_weighted_tokens";
     /// Weights of all targets, after normalization.
-    pub weight_sum: f64,
+    pub const WEIGHT_SUM: &str = "weight_sum";
+}
+
+/// The sums over a step, or several. T5X `models.py`, `compute_base_metrics`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LossSums {
+    /// Sums by name: those of [`sum`], and any others, which become metrics of their own names.
+    pub sums: BTreeMap<&'static str, f64>,
     /// Rows.
     pub num_sequences: u64,
     /// Target positions, padding included.
     pub num_target_tokens: u64,
-    /// The encoder's tokens.
-    pub encoder: FeatureSums,
-    /// The decoder's tokens.
-    pub decoder: FeatureSums,
+    /// Counts of each feature's tokens.
+    pub features: Vec<FeatureSums>,
 }
 
 /// Counts of the positions of one feature.
@@ -39,18 +44,33 @@ pub struct FeatureSums {
     pub num_positions: u64,
 }
 
+impl LossSums {
+    /// The sum of that name, 0 if the model does not count it.
+    pub fn get(&self, name: &str) -> f64 {
+        self.sums.get(name).copied().unwrap_or(0.0)
+    }
+
+    /// Multiplies the sums of these names, where they exist.
+    pub fn scale(&mut self, names: &[&'static str], factor: f64) {
+        for name in names {
+            if let Some(value) = self.sums.get_mut(name) {
+                *value *= factor;
+            }
+        }
+    }
+}
+
 /// Sums over microbatches or steps.
 impl AddAssign<&LossSums> for LossSums {
     fn add_assign(&mut self, other: &LossSums) {
-        self.loss += other.loss;
-        self.z_loss += other.z_loss;
-        self.correct += other.correct;
-        self.num_weighted_tokens += other.num_weighted_tokens;
-        self.weight_sum += other.weight_sum;
+        for (name, value) in &other.sums {
+            *self.sums.entry(name).or_default() += value;
+        }
         self.num_sequences += other.num_sequences;
         self.num_target_tokens += other.num_target_tokens;
-        self.encoder += &other.encoder;
-        self.decoder += &other.decoder;
+        for (own, other) in self.features.iter_mut().zip(&other.features) {
+            *own += other;
+        }
     }
 }
 

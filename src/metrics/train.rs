@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::sums::{FeatureSums, LossSums};
+use super::sums::{FeatureSums, LossSums, sum};
 
 /// The duration and the devices of a window.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,7 +50,7 @@ impl TrainMetrics {
     }
 
     fn features(&self) -> impl Iterator<Item = &FeatureSums> {
-        self.sums.iter().flat_map(|sums| [&sums.encoder, &sums.decoder])
+        self.sums.iter().flat_map(|sums| &sums.features)
     }
 
     /// Returns every metric of the window by its TensorBoard tag; none before the first step.
@@ -58,21 +58,35 @@ impl TrainMetrics {
         let Some(sums) = &self.sums else { return BTreeMap::new() };
         let steps = self.num_steps as f64;
         let targets = sums.num_target_tokens as f64;
-        let weights = sums.weight_sum;
-        let cross_entropy = sums.loss - sums.z_loss;
-        let mut out: BTreeMap<String, f64> = [
-            ("accuracy", sums.correct / sums.num_weighted_tokens),
-            ("loss", sums.loss / steps),
-            ("loss_per_nonpadding_target_token", sums.loss / weights),
-            ("loss_per_all_target_tokens", sums.loss / targets),
-            ("z_loss", sums.z_loss / steps),
-            ("z_loss_per_all_target_tokens", sums.z_loss / targets),
-            ("cross_ent_loss", cross_entropy / steps),
-            ("cross_ent_loss_per_all_target_tokens", cross_entropy / targets),
-            ("non_padding_fraction/loss_weights", weights / targets),
-        ]
-        .map(|(tag, value)| (tag.to_string(), value))
-        .into();
+        let weights = sums.get(sum::WEIGHT_SUM);
+        let mut out = BTreeMap::new();
+        for (name, value) in &sums.sums {
+            match *name {
+                sum::CORRECT => {
+                    let accuracy = value / sums.get(sum::NUM_WEIGHTED_TOKENS);
+                    out.insert("accuracy".to_string(), accuracy);
+                }
+                sum::WEIGHT_SUM => {
+                    out.insert("non_padding_fraction/loss_weights".to_string(), value / targets);
+                }
+                sum::NUM_WEIGHTED_TOKENS => {}
+                name => {
+                    out.insert(name.to_string(), value / steps);
+                }
+            }
+        }
+        let (loss, z_loss) = (sums.get(sum::LOSS), sums.get(sum::Z_LOSS));
+        let cross_entropy = loss - z_loss;
+        out.extend(
+            [
+                ("loss_per_nonpadding_target_token", loss / weights),
+                ("loss_per_all_target_tokens", loss / targets),
+                ("z_loss_per_all_target_tokens", z_loss / targets),
+                ("cross_ent_loss", cross_entropy / steps),
+                ("cross_ent_loss_per_all_target_tokens", cross_entropy / targets),
+            ]
+            .map(|(tag, value)| (tag.to_string(), value)),
+        );
         if let Some(last) = self.learning_rates.last() {
             let sum: f64 = self.learning_rates.iter().map(|rate| f64::from(*rate)).sum();
             out.insert("learning_rate".to_string(), sum / self.learning_rates.len() as f64);
@@ -127,17 +141,24 @@ mod tests {
     const WINDOW: Window = Window { seconds: 2.0, num_devices: 2, uptime: None };
 
     /// Sums of a batch whose loss weights are 1 on its targets.
-    fn batch(num_sequences: u64, encoder: FeatureSums, decoder: FeatureSums) -> LossSums {
+    fn batch(
+        num_sequences: u64,
+        [loss, z_loss, correct]: [f64; 3],
+        features: [FeatureSums; 2],
+    ) -> LossSums {
+        let decoder = &features[1];
+        let counted = decoder.num_non_padding;
         LossSums {
-            loss: 0.0,
-            z_loss: 0.0,
-            correct: 0.0,
-            num_weighted_tokens: decoder.num_non_padding,
-            weight_sum: decoder.num_non_padding,
+            sums: BTreeMap::from([
+                (sum::LOSS, loss),
+                (sum::Z_LOSS, z_loss),
+                (sum::CORRECT, correct),
+                (sum::NUM_WEIGHTED_TOKENS, counted),
+                (sum::WEIGHT_SUM, counted),
+            ]),
             num_sequences,
             num_target_tokens: decoder.num_positions,
-            encoder,
-            decoder,
+            features: features.into(),
         }
     }
 
@@ -152,16 +173,12 @@ mod tests {
 
     #[test]
     fn a_window_averages_over_its_steps() {
-        let sums = LossSums {
-            loss: 12.0,
-            z_loss: 2.0,
-            correct: 2.5,
-            ..batch(
-                2,
-                feature("encoder_input_tokens", 2.0, 8.0, 12),
-                feature("decoder_target_tokens", 2.0, 5.0, 8),
-            )
-        };
+        let features = [
+            feature("encoder_input_tokens", 2.0, 8.0, 12),
+            feature("decoder_target_tokens", 2.0, 5.0, 8),
+        ];
+        let mut sums = batch(2, [12.0, 2.0, 2.5], features);
+        sums.sums.insert("experts/auxiliary_loss", 0.5);
         let mut metrics = TrainMetrics::default();
         for rate in [0.5, 0.25] {
             metrics.add_step(&sums, Some(rate));
@@ -173,6 +190,7 @@ mod tests {
             ("cross_ent_loss_per_all_target_tokens", 20.0 / 16.0),
             ("effective_batch_size/decoder_target_tokens", 2.0),
             ("effective_batch_size/encoder_input_tokens", 2.0),
+            ("experts/auxiliary_loss", 0.5),
             ("learning_rate", 0.375),
             ("learning_rate/current", 0.25),
             ("loss", 12.0),
@@ -216,15 +234,11 @@ mod tests {
     /// lengths 32 and 16; relative 1e-6.
     #[test]
     fn an_unpacked_step_has_t5x_s_tags_and_values() {
-        let sums = LossSums {
-            loss: 233.34255981445312,
-            z_loss: 0.1374528557062149,
-            ..batch(
-                4,
-                feature("encoder_input_tokens", 4.0, 74.0, 128),
-                feature("decoder_target_tokens", 4.0, 38.0, 64),
-            )
-        };
+        let features = [
+            feature("encoder_input_tokens", 4.0, 74.0, 128),
+            feature("decoder_target_tokens", 4.0, 38.0, 64),
+        ];
+        let sums = batch(4, [233.34255981445312, 0.1374528557062149, 0.0], features);
         let expected = [
             ("accuracy", 0.0),
             ("cross_ent_loss", 233.20510864257812),
@@ -249,11 +263,8 @@ mod tests {
     /// The same for four rows of two packed examples each.
     #[test]
     fn a_packed_step_has_t5x_s_tags_and_values() {
-        let sums = LossSums {
-            loss: 5.228795528411865,
-            z_loss: 0.003142033703625202,
-            ..batch(4, feature("encoder", 8.0, 112.0, 128), feature("decoder", 8.0, 56.0, 64))
-        };
+        let features = [feature("encoder", 8.0, 112.0, 128), feature("decoder", 8.0, 56.0, 64)];
+        let sums = batch(4, [5.228795528411865, 0.003142033703625202, 0.0], features);
         let expected = [
             ("accuracy", 0.0),
             ("cross_ent_loss", 5.225653648376465),
@@ -280,7 +291,7 @@ mod tests {
         let mut metrics = TrainMetrics::default();
         assert!(metrics.summary(&WINDOW).is_empty());
         let half_full = |name| feature(name, 1.0, 2.0, 4);
-        metrics.add_step(&batch(1, half_full("encoder"), half_full("decoder")), None);
+        metrics.add_step(&batch(1, [0.0; 3], ["encoder", "decoder"].map(half_full)), None);
         let found = metrics.summary(&WINDOW);
         assert_eq!(found["non_padding_fraction/overall"], 0.5);
         assert!(!found.contains_key("learning_rate") && !found.contains_key("timing/uptime"));

@@ -5,7 +5,7 @@ use super::decoding::{DecodeFn, Prediction};
 use super::loss::{LossNormalizingFactor, LossSpec};
 use super::memory::{Estimate, Gradients, StepShape};
 use super::spec::Module;
-use super::t5::{T5Config, step_estimate, train_step_flops};
+use super::t5::T5Config;
 use crate::data::{ConverterClass, EncDecFeatureConverter, PrePackedEncDecFeatureConverter};
 use crate::gin::{Configurable, Ref};
 use crate::nn::{Dtype, ParamSpec};
@@ -127,7 +127,12 @@ impl EncoderDecoderModel {
 
 impl BaseModel for EncoderDecoderModel {
     fn check(&self) -> Result<(), String> {
-        self.config().check()
+        let config = self.config();
+        let layers = [
+            ("num_encoder_layers", config.num_encoder_layers),
+            ("num_decoder_layers", config.num_decoder_layers),
+        ];
+        config.transformer().check("network.T5Config", &layers)
     }
 
     fn check_training(&self) -> Result<(), String> {
@@ -188,10 +193,10 @@ impl BaseModel for EncoderDecoderModel {
     }
 
     fn estimate(&self, optimizer: u64, gradients: Gradients, shape: StepShape) -> Estimate {
-        step_estimate(self.config(), optimizer, gradients, shape)
+        self.config().transformer().step_estimate(optimizer, gradients, shape)
     }
 
     fn train_step_flops(&self, shape: StepShape) -> f64 {
-        train_step_flops(self.config(), shape)
+        self.config().transformer().train_step_flops(shape)
     }
 }

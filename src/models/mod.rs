@@ -8,21 +8,26 @@ pub mod decoding;
 pub mod loss;
 pub mod memory;
 pub mod t5;
+pub mod transformer;
 
 mod base_model;
 mod encoder_decoder;
 mod spec;
 
 #[cfg(feature = "torch")]
-mod batch;
+mod features;
 #[cfg(feature = "torch")]
 mod network;
+#[cfg(feature = "torch")]
+mod row_facts;
 
 pub use base_model::BaseModel;
 pub use encoder_decoder::{DecoderParams, EncoderDecoderModel, PredictBatchWithAux};
 pub use spec::{Model, Module};
 
 #[cfg(feature = "torch")]
-pub use batch::{Batch, Packing, RowFacts};
+pub use features::{Batch, feature};
 #[cfg(feature = "torch")]
 pub use network::{Network, Predict};
+#[cfg(feature = "torch")]
+pub use row_facts::RowFacts;

@@ -26,6 +26,20 @@ pub trait Network: Debug {
 
     /// Lays weights out for decoding batches of about so many hypotheses, which is rows times decodes.
     fn predictor<'a>(&'a self, params: &'a Params, hypotheses: usize) -> Box<dyn Predict + 'a>;
+
+    /// Predicts with a predictor for this batch alone. Source: T5X `models.py`.
+    ///
+    /// # Errors
+    /// The prediction's parameters contradict each other.
+    fn predict_batch_with_aux(
+        &self,
+        params: &Params,
+        batch: &Batch,
+        prediction: &Prediction,
+    ) -> Result<Decodes, DecodeError> {
+        let hypotheses = batch.num_rows() as usize * prediction.num_decodes;
+        self.predictor(params, hypotheses).predict(batch, prediction)
+    }
 }
 
 /// Decodes many batches with the same weights.

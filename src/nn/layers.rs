@@ -1,12 +1,10 @@
-//! Embedding and the feed-forward block.
+//! Embedding and activations.
 
 use tch::{Kind, Tensor};
 
-use super::dropout::Dropout;
 use super::fused::gated_gelu;
-use super::params::Params;
+use super::joined::Joined;
 use super::profiler::{Activity, part};
-use super::projection::{Projection, Projections};
 use super::spec::{Activation, Dtype};
 
 /// Torch's name of a dtype.
@@ -39,45 +37,13 @@ fn activate(activation: Activation, inputs: &Tensor) -> Tensor {
     }
 }
 
-/// Returns the product of one activation of each part, elementwise.
-pub fn activated_product(activations: &[Activation], parts: &[Tensor]) -> Tensor {
-    let activated = activations.iter().zip(parts).map(|(a, part)| activate(*a, part));
-    activated.reduce(|a, b| a * b).expect("a feed-forward block has activations")
-}
-
-/// The feed-forward block: the product of one activation per input projection, projected back.
-#[derive(Debug)]
-pub struct Mlp {
-    inputs: Projections, // one for each activation, [embed, mlp]
-    activations: Vec<Activation>,
-    output: Projection, // [mlp, embed]
-}
-
-impl Mlp {
-    /// Reads `{prefix}/{projection}/kernel` and `{prefix}/wo/kernel`.
-    pub fn new(
-        params: &Params,
-        prefix: &str,
-        projections: impl IntoIterator<Item = (Activation, String)>,
-        kind: Kind,
-    ) -> Self {
-        let projection = |name: &str| Projection::new(params, &format!("{prefix}/{name}"), kind);
-        let inputs = projections.into_iter();
-        let (activations, inputs): (_, Vec<Projection>) =
-            inputs.map(|(activation, name)| (activation, projection(&name))).unzip();
-        Self { inputs: Projections::new(inputs), activations, output: projection("wo") }
+/// Returns the product of one activation of each part, elementwise: `[.., width]`. Without
+/// activations there is one part, as it is.
+pub fn activated(activations: &[Activation], inputs: &Joined) -> Tensor {
+    if let [Activation::Gelu, Activation::Linear] = activations {
+        return gated_gelu(inputs);
     }
-
-    /// Maps `[batch, length, embed]` to the same shape.
-    pub fn forward(&self, inputs: &Tensor, dropout: Dropout) -> Tensor {
-        self.output.forward(&dropout.apply_along_length(self.product(inputs)))
-    }
-
-    fn product(&self, inputs: &Tensor) -> Tensor {
-        let inputs = self.inputs.forward(inputs);
-        if let [Activation::Gelu, Activation::Linear] = &self.activations[..] {
-            return gated_gelu(&inputs);
-        }
-        activated_product(&self.activations, &inputs.parts())
-    }
+    let parts = inputs.parts();
+    let activated = activations.iter().zip(&parts).map(|(a, part)| activate(*a, part));
+    activated.reduce(|a, b| a * b).unwrap_or_else(|| parts[0].shallow_clone())
 }

@@ -52,12 +52,12 @@ mod step_attention;
 pub mod team;
 
 pub use spec::{
-    Activation, Distribution, Dtype, FanMode, Fp8Format, Initializer, ParamSpec, RematPolicy,
-    TransformerEngineConfig,
+    Activation, Distribution, Dtype, FanMode, Fp8Format, Initializer, ParamSpec, RelativePosition,
+    RematPolicy, TransformerEngineConfig,
 };
 
 #[cfg(feature = "torch")]
-pub use attention::{Attention, AttentionDims, Heads};
+pub use attention::{AttentionDims, Heads, attention};
 #[cfg(feature = "torch")]
 pub use dropout::Dropout;
 #[cfg(feature = "torch")]
@@ -65,7 +65,7 @@ pub use fused::{add_and_norm, rms_norm};
 #[cfg(feature = "torch")]
 pub use joined::Joined;
 #[cfg(feature = "torch")]
-pub use layers::{Mlp, activated_product, embed, kind};
+pub use layers::{activated, embed, kind};
 #[cfg(feature = "torch")]
 pub use masks::{AttentionBias, bias_from_mask, causal_mask, pairs, same_segment};
 #[cfg(feature = "torch")]
@@ -75,9 +75,7 @@ pub use params::Params;
 #[cfg(feature = "torch")]
 pub use projection::{Projection, Projections};
 #[cfg(feature = "torch")]
-pub use relative_position::{
-    RelativePosition, buckets, relative_position_bias, relative_position_distances,
-};
+pub use relative_position::{buckets, relative_position_bias, relative_position_distances};
 #[cfg(feature = "torch")]
 pub use remat::{Block, project};
 #[cfg(feature = "torch")]

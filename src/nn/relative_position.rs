@@ -5,18 +5,10 @@ use tch::{Kind, Tensor};
 use super::autograd::custom_function;
 use super::fused::kernels;
 use super::profiler::{Activity, part};
+use super::spec::RelativePosition;
 
 /// Blocks that share one head's diagonals, enough to fill a device.
 const PARTIAL_SUMS: i64 = 16;
-
-/// The direction of attention: whether keys after the query have buckets of their own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RelativePosition {
-    /// Half the buckets for keys before the query, half for keys after it: the encoder.
-    Bidirectional,
-    /// Keys after the query share the bucket of distance 0: the decoder.
-    Causal,
-}
 
 /// The bucket of `key - query` position: exact up to a quarter (bidirectional) or half of the buckets,
 /// then logarithmic up to `max_distance`. T5X `layers.py`, `_relative_position_bucket`.

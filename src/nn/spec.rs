@@ -52,6 +52,15 @@ pub enum Fp8Format {
     Hybrid,
 }
 
+/// The direction of attention: whether keys after the query have buckets of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RelativePosition {
+    /// Half the buckets for keys before the query, half for keys after it: the encoder.
+    Bidirectional,
+    /// Keys after the query share the bucket of distance 0: the decoder.
+    Causal,
+}
+
 /// An elementwise nonlinearity, by its flax name (`flax.linen`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]
 pub enum Activation {

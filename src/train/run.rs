@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::checkpoint::SaveCheckpointConfig;
 use crate::data::{BatchIterator, DatasetOptions, DatasetState, get_dataset};
+use crate::metrics::sum;
 use crate::models::Batch;
 use crate::session::context::{Context, say_partitions};
 use crate::session::error::SessionError;
@@ -250,8 +251,8 @@ impl Run<'_> {
             };
             window.add(&report, waited);
             progress.step(self.state.step, || window.status(self.state.step));
-            broken =
-                Some(report.sums.loss).filter(|loss| !loss.is_finite() && !self.skips_nan_updates);
+            broken = Some(report.sums.get(sum::LOSS))
+                .filter(|loss| !loss.is_finite() && !self.skips_nan_updates);
         }
         self.tell(&mut window, progress, logs);
         match broken {

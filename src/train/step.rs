@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tch::{Device, Tensor};
 
-use crate::metrics::LossSums;
+use crate::metrics::{LossSums, sum};
 use crate::models::Batch;
 use crate::models::loss::{LossOutput, normalize};
 use crate::optim::{Watch, Watched};
@@ -90,8 +90,7 @@ impl Stepper {
                 true => self.update(state, learning_rate, &output.loss, &mut watch)?,
             }
             let mut sums = self.guarded(state.step, || output.sums.read())?;
-            sums.loss *= scale;
-            sums.z_loss *= scale;
+            sums.scale(&[sum::LOSS, sum::Z_LOSS], scale);
             match &mut total {
                 None => total = Some(sums),
                 Some(total) => *total += &sums,

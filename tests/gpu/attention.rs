@@ -1,7 +1,10 @@
 //! Compares attention by libtorch's kernels with plain operations, in shapes whose rows kernels
 //! cannot read in place, with padding and with packed examples.
 
-use gimlet::nn::{Attention, AttentionBias, AttentionDims, Dropout, Params, Runs};
+use gimlet::nn::{
+    AttentionBias, AttentionDims, Dropout, Heads, Joined, Params, Projection, Projections, Runs,
+    attention,
+};
 use tch::{Device, Kind, Tensor};
 
 use crate::{Comparison, EFFICIENT, FLASH, compare_ways, cuda, random};
@@ -23,15 +26,10 @@ struct Case {
 fn results(case: &Case, leaves: &[Tensor; 3], params: &Params, by_kernel: bool) -> Vec<Tensor> {
     let [inputs, context, position] = leaves;
     // Kernels have scores in float32; plain operations need the option.
-    let dims = AttentionDims {
-        num_heads: 4,
-        head_dim: 64,
-        float32_logits: !by_kernel,
-        scaled_logits: false,
-    };
-    let attention = match case.learned {
-        true => Attention::to_itself(params, "x", dims, case.kind),
-        false => Attention::to_context(params, "x", dims, case.kind),
+    let dims = AttentionDims { num_heads: 4, head_dim: 64, float32_logits: !by_kernel };
+    let projections = |names: &[&str]| {
+        let projection = |name| Projection::new(params, &format!("x/{name}"), case.kind);
+        Projections::new(names.iter().map(projection).collect())
     };
     let ids = [&case.query_ids, &case.key_ids].map(|ids| ids.to_device(Device::Cuda(0)));
     let [real_query, real_key] = ids.each_ref().map(|ids| ids.gt(0));
@@ -42,7 +40,17 @@ fn results(case: &Case, leaves: &[Tensor; 3], params: &Params, by_kernel: bool) 
     let bias = AttentionBias::new(learned, &allowed).over(case.runs.then(runs).flatten());
     let context = if case.learned { inputs } else { context };
     let [inputs, context] = [inputs, context].map(|tensor| tensor.to_kind(case.kind));
-    let output = attention.forward(&inputs, &context, &bias, case.dropout);
+    let wholes = match case.learned {
+        true => projections(&["query", "key", "value"]).forward(&inputs).into_wholes(),
+        false => {
+            let key_value = projections(&["key", "value"]).forward(&context);
+            let query = projections(&["query"]).forward(&inputs);
+            query.into_wholes().into_iter().chain(key_value.into_wholes()).collect()
+        }
+    };
+    let heads = Heads { joined: Joined::new(wholes, 3), count: dims.num_heads };
+    let output = attention(&heads, &bias, &dims, case.dropout);
+    let output = Projection::new(params, "x/out", case.kind).forward(&output);
     let output = output * real_query.unsqueeze(-1).to_kind(case.kind);
     let [inputs, context, position] = leaves;
     let mut read = vec![inputs, if case.learned { position } else { context }];

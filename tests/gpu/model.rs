@@ -3,7 +3,7 @@
 
 use gimlet::models::loss::LossSpec;
 use gimlet::models::t5::{T5, T5Config};
-use gimlet::models::{Batch, Network, Packing};
+use gimlet::models::{Batch, Network, feature};
 use gimlet::nn::{Dropout, Dtype, Fp8Format, Params, RematPolicy, TransformerEngineConfig};
 use tch::{Device, Kind, Tensor};
 
@@ -31,14 +31,12 @@ fn batch(device: Device) -> Batch {
         (numbers.remainder(254) + 2).view([8, length])
     };
     let targets = tokens(24, 31);
-    let batch = Batch {
-        encoder_input_tokens: tokens(48, 17),
-        decoder_input_tokens: targets.roll([1], [1]),
-        decoder_loss_weights: Tensor::ones([8, 24], (Kind::Float, Device::Cpu)),
-        decoder_target_tokens: targets,
-        packing: None,
-        layout: None,
-    };
+    let batch = Batch::new([
+        (feature::ENCODER_INPUT_TOKENS, tokens(48, 17)),
+        (feature::DECODER_INPUT_TOKENS, targets.roll([1], [1])),
+        (feature::DECODER_LOSS_WEIGHTS, Tensor::ones([8, 24], (Kind::Float, Device::Cpu))),
+        (feature::DECODER_TARGET_TOKENS, targets),
+    ]);
     batch.to_device(device)
 }
 
@@ -49,14 +47,16 @@ fn padded(device: Device) -> Batch {
         let ends = Tensor::arange(8, (Kind::Int64, Device::Cpu)) * 3 + 2;
         Tensor::arange(length, (Kind::Int64, Device::Cpu)).lt_tensor(&ends.unsqueeze(-1))
     };
-    let cut = |tokens: &Tensor| tokens * real(tokens.size()[1]);
-    let batch = Batch {
-        encoder_input_tokens: cut(&batch.encoder_input_tokens),
-        decoder_loss_weights: cut(&batch.decoder_loss_weights),
-        decoder_target_tokens: cut(&batch.decoder_target_tokens),
-        ..batch
+    let names = [
+        feature::ENCODER_INPUT_TOKENS,
+        feature::DECODER_LOSS_WEIGHTS,
+        feature::DECODER_TARGET_TOKENS,
+    ];
+    let cut = |batch: Batch, name: &str| {
+        let tokens = batch.tensor(name) * real(batch.tensor(name).size()[1]);
+        batch.with(name, tokens)
     };
-    batch.to_device(device)
+    names.into_iter().fold(batch, cut).to_device(device)
 }
 
 /// Returns a batch with two examples a row, and padding.
@@ -66,11 +66,12 @@ fn packed(device: Device) -> Batch {
         let first = Tensor::arange(tokens.size()[1], (Kind::Int64, Device::Cpu)).lt(1);
         tokens.gt(0).to_kind(Kind::Int64) * (first.logical_not().to_kind(Kind::Int64) + 1)
     };
-    let packing = Packing {
-        encoder_segment_ids: ids(&batch.encoder_input_tokens),
-        decoder_segment_ids: ids(&batch.decoder_target_tokens),
-    };
-    Batch { packing: Some(packing), ..batch }.to_device(device)
+    let [encoder, decoder] = [feature::ENCODER_INPUT_TOKENS, feature::DECODER_TARGET_TOKENS]
+        .map(|name| ids(batch.tensor(name)));
+    batch
+        .with(feature::ENCODER_SEGMENT_IDS, encoder)
+        .with(feature::DECODER_SEGMENT_IDS, decoder)
+        .to_device(device)
 }
 
 /// Parameters with the same values on every device.

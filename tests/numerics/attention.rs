@@ -1,6 +1,9 @@
 //! Compares attention in one operation with plain operations, whose gradients are libtorch's.
 
-use gimlet::nn::{Attention, AttentionBias, AttentionDims, Dropout, Params};
+use gimlet::nn::{
+    AttentionBias, AttentionDims, Dropout, Heads, Joined, Params, Projection, Projections,
+    attention,
+};
 use tch::{Device, Kind, Tensor};
 
 use crate::fixture;
@@ -37,12 +40,7 @@ fn run(case: &Case, fused: bool) -> Vec<Tensor> {
     let inputs = leaf(&[case.batch, case.q_length, EMBED], 1.0);
     let context = leaf(&[case.batch, case.kv_length, EMBED], 1.0);
     let position = leaf(&[1, case.num_heads, case.q_length, case.kv_length], 1.0);
-    let dims = AttentionDims {
-        num_heads: case.num_heads,
-        head_dim: 8,
-        float32_logits: true,
-        scaled_logits: false,
-    };
+    let dims = AttentionDims { num_heads: case.num_heads, head_dim: 8, float32_logits: true };
     let bias = case.position.then(|| position.to_kind(case.kind));
     let bias = AttentionBias::new(bias, &case.allowed);
     let [inputs_cast, context_cast] = [&inputs, &context].map(|tensor| tensor.to_kind(case.kind));
@@ -50,18 +48,23 @@ fn run(case: &Case, fused: bool) -> Vec<Tensor> {
     let context_cast = if case.itself { &inputs_cast } else { &context_cast };
     let output = match (fused, case.itself) {
         (false, _) => written_out(case, &params, [&inputs_cast, context_cast], &bias),
-        (true, true) => Attention::to_itself(&params, "x", dims, case.kind).forward(
-            &inputs_cast,
-            context_cast,
-            &bias,
-            case.dropout,
-        ),
-        (true, false) => Attention::to_context(&params, "x", dims, case.kind).forward(
-            &inputs_cast,
-            context_cast,
-            &bias,
-            case.dropout,
-        ),
+        (true, itself) => {
+            let projections = |names: &[&str]| {
+                let projection = |name| Projection::new(&params, &format!("x/{name}"), case.kind);
+                Projections::new(names.iter().map(projection).collect())
+            };
+            let wholes = match itself {
+                true => projections(&["query", "key", "value"]).forward(&inputs_cast).into_wholes(),
+                false => {
+                    let key_value = projections(&["key", "value"]).forward(context_cast);
+                    let query = projections(&["query"]).forward(&inputs_cast);
+                    query.into_wholes().into_iter().chain(key_value.into_wholes()).collect()
+                }
+            };
+            let heads = Heads { joined: Joined::new(wholes, 3), count: case.num_heads };
+            let averages = attention(&heads, &bias, &dims, case.dropout);
+            Projection::new(&params, "x/out", case.kind).forward(&averages)
+        }
     };
     let weights = Tensor::randn(output.size(), (Kind::Float, Device::Cpu));
     (output.to_kind(Kind::Float) * weights).sum(Kind::Float).backward();

@@ -1,10 +1,10 @@
 //! Compares decoding with caches with decoding without, and the algorithms with slow ones.
 
-use gimlet::models::Batch;
 use gimlet::models::decoding::{
     BeamSearch, DecodeFn, Decodes, NextLogits, Prediction, Prompt, TemperatureSample,
 };
 use gimlet::models::t5::{T5, T5Config};
+use gimlet::models::{Batch, Network, feature};
 use gimlet::nn::{Dropout, Params};
 use tch::{Device, Kind, Tensor};
 
@@ -34,14 +34,11 @@ fn next_log_probs(t5: &T5, params: &Params, row: usize, prefix: &[i64]) -> Vec<f
     // The decoder's mask reads targets, so nonzero targets mark real positions; their values have
     // no effect.
     let targets = Tensor::full([1, prefix.len() as i64], 2, (Kind::Int64, Device::Cpu));
-    let batch = Batch {
-        encoder_input_tokens: Tensor::from_slice(&inputs()[row]).unsqueeze(0),
-        decoder_input_tokens: Tensor::from_slice(prefix).unsqueeze(0),
-        decoder_loss_weights: targets.to_kind(Kind::Float),
-        decoder_target_tokens: targets,
-        packing: None,
-        layout: None,
-    };
+    let batch = Batch::new([
+        (feature::ENCODER_INPUT_TOKENS, Tensor::from_slice(&inputs()[row]).unsqueeze(0)),
+        (feature::DECODER_INPUT_TOKENS, Tensor::from_slice(prefix).unsqueeze(0)),
+        (feature::DECODER_TARGET_TOKENS, targets),
+    ]);
     let logits = t5.logits(params, &batch, Dropout::off()).get(0).get(prefix.len() as i64 - 1);
     Vec::try_from(logits.log_softmax(-1, Kind::Double)).expect("one axis")
 }
@@ -161,7 +158,7 @@ fn sample(spec: TemperatureSample) -> (Vec<i64>, f64) {
     tch::manual_seed(0);
     let mut model = Fixed(Tensor::from_slice(&[0.4f32, 0.3, 0.2, 0.1]).log());
     let inputs = Tensor::zeros([1, 1], (Kind::Int64, Device::Cpu));
-    let prompt = Prompt { inputs, eos_id: 9, num_decodes: 400 };
+    let prompt = Prompt { inputs, eos_id: 9, num_decodes: 400, start: 0 };
     let decode_fn = DecodeFn::TemperatureSample(spec);
     let decodes = decode_fn.decode(&prompt, &mut model).expect("nothing contradicts");
     let counts = decodes.sequences.view(-1).bincount::<&Tensor>(None, 4);

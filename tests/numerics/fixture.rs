@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gimlet::checkpoint::{RestoreCheckpointConfig, RestoreMode, open};
 use gimlet::models::t5::{T5, T5Config};
-use gimlet::models::{Batch, Packing};
+use gimlet::models::{Batch, feature};
 use gimlet::nn::{Activation, Params};
 use gimlet::storage::Path;
 use serde_json::Value;
@@ -73,38 +73,34 @@ pub fn batch(inputs: &[Vec<i64>], targets: &[Vec<i64>]) -> Batch {
     let targets = matrix(targets);
     let (rows, length) = targets.size2().expect("two axes");
     let start = Tensor::zeros([rows, 1], (Kind::Int64, Device::Cpu));
-    Batch {
-        encoder_input_tokens: matrix(inputs),
-        decoder_input_tokens: Tensor::cat(&[start, targets.narrow(1, 0, length - 1)], 1),
-        decoder_loss_weights: targets.gt(0).to_kind(Kind::Float),
-        decoder_target_tokens: targets,
-        packing: None,
-        layout: None,
-    }
+    Batch::new([
+        (feature::ENCODER_INPUT_TOKENS, matrix(inputs)),
+        (feature::DECODER_INPUT_TOKENS, Tensor::cat(&[start, targets.narrow(1, 0, length - 1)], 1)),
+        (feature::DECODER_LOSS_WEIGHTS, targets.gt(0).to_kind(Kind::Float)),
+        (feature::DECODER_TARGET_TOKENS, targets),
+    ])
 }
 
 /// The rows of an unpacked batch of two, one after the other in one packed row.
 pub fn pack(batch: &Batch, inputs: [i64; 2], targets: [i64; 2]) -> Batch {
-    let join = |tensor: &Tensor, lengths: [i64; 2]| {
-        let parts = [0, 1].map(|row| tensor.get(row).narrow(0, 0, lengths[row as usize]));
-        Tensor::cat(&parts, 0).unsqueeze(0)
+    let join = |name: &'static str, lengths: [i64; 2]| {
+        let parts =
+            [0, 1].map(|row| batch.tensor(name).get(row).narrow(0, 0, lengths[row as usize]));
+        (name, Tensor::cat(&parts, 0).unsqueeze(0))
     };
     let segments = |lengths: [i64; 2]| {
         let parts = [0, 1]
             .map(|row| Tensor::full([lengths[row]], row as i64 + 1, (Kind::Int64, Device::Cpu)));
         Tensor::cat(&parts, 0).unsqueeze(0)
     };
-    Batch {
-        encoder_input_tokens: join(&batch.encoder_input_tokens, inputs),
-        decoder_input_tokens: join(&batch.decoder_input_tokens, targets),
-        decoder_target_tokens: join(&batch.decoder_target_tokens, targets),
-        decoder_loss_weights: join(&batch.decoder_loss_weights, targets),
-        packing: Some(Packing {
-            encoder_segment_ids: segments(inputs),
-            decoder_segment_ids: segments(targets),
-        }),
-        layout: None,
-    }
+    Batch::new([
+        join(feature::ENCODER_INPUT_TOKENS, inputs),
+        join(feature::DECODER_INPUT_TOKENS, targets),
+        join(feature::DECODER_TARGET_TOKENS, targets),
+        join(feature::DECODER_LOSS_WEIGHTS, targets),
+        (feature::ENCODER_SEGMENT_IDS, segments(inputs)),
+        (feature::DECODER_SEGMENT_IDS, segments(targets)),
+    ])
 }
 
 /// A gated, untied model with weights drawn from `seed`.

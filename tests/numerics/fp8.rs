@@ -1,5 +1,6 @@
 //! Compares training in 8-bit floats with training in float32.
 
+use gimlet::metrics::sum;
 use gimlet::models::loss::{LossNormalizingFactor, LossSpec};
 use gimlet::models::t5::{T5, T5Config};
 use gimlet::models::{Batch, Network};
@@ -40,7 +41,7 @@ fn losses(fp8: Option<TransformerEngineConfig>) -> Vec<f64> {
         let named: Vec<_> =
             named.map(|((name, param), grad)| Gradient { name, param, grad }).collect();
         optimizer.apply(&named, 1e-2, step).expect("every parameter is known");
-        output.sums.read().loss
+        output.sums.read().get(sum::LOSS)
     };
     (0..STEPS).map(step).collect()
 }

@@ -19,6 +19,8 @@ struct Beams {
     finished_flags: Tensor,
     /// Position of the last token.
     index: i64,
+    /// Its first value.
+    start: i64,
 }
 
 /// The `2 * beams` best extensions of every input.
@@ -50,9 +52,9 @@ impl BeamSearch {
         let length = self.check(prompt.inputs.size()[1] as usize)? as i64 + 1;
         let limit = if self.max_decode_step > 0 { self.max_decode_step } else { i64::MAX };
         let mut beams = Beams::new(prompt, length);
-        for index in 0..limit.min(length - 1) {
+        for step in 0..limit.min(length - 1 - prompt.start) {
             let over = self.is_over(&beams, length);
-            if index % period == 0 && truth(&over) {
+            if step % period == 0 && truth(&over) {
                 break;
             }
             let next = self.step(prompt, &beams, model);
@@ -69,7 +71,7 @@ impl BeamSearch {
         let worst_finished = beams.finished_scores.amin([1], true);
         let worst_finished = worst_finished.where_scalarother(&beams.finished_flags, NEG_INF);
         let cannot_improve = worst_finished.gt_tensor(&best_live).all();
-        if beams.index == 0 {
+        if beams.index == beams.start {
             return cannot_improve;
         }
         let min_log_prob = self.min_log_prob / self.brevity_penalty(length);
@@ -104,6 +106,7 @@ impl BeamSearch {
             finished_scores: scores.gather(1, &kept, false),
             finished_flags: flags.gather(1, &kept, false),
             index,
+            start: beams.start,
         }
     }
 
@@ -121,13 +124,19 @@ impl Beams {
         // One hypothesis at the start: equal ones would stay equal.
         let live_log_probs = impossible();
         let _ = live_log_probs.select(1, 0).fill_(0.0);
+        let live = zeros();
+        if prompt.start > 0 {
+            let read = prompt.inputs.narrow(1, 0, prompt.start + 1).unsqueeze(1);
+            live.narrow(2, 0, prompt.start + 1).copy_(&read);
+        }
         Self {
-            live: zeros(),
+            live,
             live_log_probs,
             finished: zeros(),
             finished_scores: impossible(),
             finished_flags: Tensor::zeros([batch, beams], (Kind::Bool, device)),
-            index: 0,
+            index: prompt.start,
+            start: prompt.start,
         }
     }
 
@@ -169,6 +178,7 @@ impl Beams {
             finished_scores: pick(&self.finished_scores, &next.finished_scores),
             finished_flags: pick(&self.finished_flags, &next.finished_flags),
             index: next.index,
+            start: next.start,
         }
     }
 
@@ -209,7 +219,7 @@ mod tests {
         let spec = BeamSearch { min_log_prob: -9.0, ..BeamSearch::default() };
         let inputs = Tensor::zeros([2, 30], (Kind::Int64, Device::Cpu));
         let _ = inputs.get(1).get(2).fill_(3);
-        let prompt = Prompt { inputs, eos_id: 1, num_decodes: 3 };
+        let prompt = Prompt { inputs, eos_id: 1, num_decodes: 3, start: 0 };
         let mut chain = Chain::new(11);
         let mut decode =
             |period| spec.decode_looking(period, &prompt, &mut chain).expect("nothing contradicts");

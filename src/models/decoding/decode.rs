@@ -24,6 +24,9 @@ pub struct Prompt {
     pub eos_id: i64,
     /// Sequences per input.
     pub num_decodes: i64,
+    /// The position whose token is read first. All tokens up to it belong to the prompt, and the
+    /// model has read those before it.
+    pub start: i64,
 }
 
 /// The decoded sequences, worst to best.

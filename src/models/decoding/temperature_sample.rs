@@ -42,10 +42,10 @@ impl TemperatureSample {
         let (batch, length) = prompt.inputs.size2().expect("a prompt is [batch, length]");
         let max_steps = self.check(length as usize)?;
         let mut samples = Samples::new(prompt, max_steps);
-        for index in 0..length {
+        for index in prompt.start..length {
             let logits = model.next_logits(&samples.tokens);
             samples.extend(index, self.sample(&logits), prompt.eos_id);
-            if (index + 1) % period == 0 && truth(&samples.ended.all()) {
+            if (index + 1 - prompt.start) % period == 0 && truth(&samples.ended.all()) {
                 break;
             }
         }
@@ -103,7 +103,10 @@ impl Samples {
         };
         Self {
             sequences: inputs.constant_pad_nd([0, 2]),
-            tokens: first.zeros_like(),
+            tokens: match prompt.start {
+                0 => first.zeros_like(),
+                start => inputs.narrow(1, start, 1),
+            },
             ended: Tensor::zeros([rows, 1], (Kind::Bool, inputs.device())),
             limit,
             log_probs: Tensor::zeros([rows], (Kind::Float, inputs.device())),
@@ -177,7 +180,8 @@ mod tests {
         }
         // Both rows end before the prompt's last token.
         let inputs = [[0i64, 0, 0, 0, 6, 0, 0, 0], [0; 8]];
-        let prompt = Prompt { inputs: Tensor::from_slice2(&inputs), eos_id: 1, num_decodes: 1 };
+        let prompt =
+            Prompt { inputs: Tensor::from_slice2(&inputs), eos_id: 1, num_decodes: 1, start: 0 };
         let mut decode = |period| {
             greedy.decode_looking(period, &prompt, &mut chain).expect("nothing contradicts")
         };

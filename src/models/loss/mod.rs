@@ -9,6 +9,8 @@ mod cross_entropy;
 #[cfg(feature = "torch")]
 mod sums;
 #[cfg(feature = "torch")]
+mod targets;
+#[cfg(feature = "torch")]
 mod weights;
 
 pub use spec::{LossNormalizingFactor, LossSpec};
@@ -16,6 +18,8 @@ pub use spec::{LossNormalizingFactor, LossSpec};
 #[cfg(feature = "torch")]
 pub use cross_entropy::{Head, Targets, TokenLosses, cross_entropy, log_likelihoods};
 #[cfg(feature = "torch")]
-pub use sums::{LossOutput, TargetSums, UnreadSums};
+pub use sums::{LossOutput, UnreadSums};
+#[cfg(feature = "torch")]
+pub use targets::{target_loss, target_scores};
 #[cfg(feature = "torch")]
 pub use weights::{NormalizedWeights, normalize};

@@ -4,7 +4,7 @@
 use tch::{Kind, Tensor};
 
 use crate::metrics::{FeatureSums, LossSums};
-use crate::models::Batch;
+use crate::models::{Batch, feature};
 
 /// One batch's loss.
 #[derive(Debug)]
@@ -18,62 +18,44 @@ pub struct LossOutput {
 /// Sums that are still on the device, so that a step need not wait for them.
 #[derive(Debug)]
 pub struct UnreadSums {
-    values: Tensor, // float64 [9], in the order of `read`
+    /// float64: the sums of `names`, then for each feature its examples and its tokens that are not
+    /// padding.
+    values: Tensor,
+    names: Vec<&'static str>,
+    features: Vec<(&'static str, u64)>, // with their number of positions
     num_sequences: u64,
     num_target_tokens: u64,
-    names: [&'static str; 2],
-    num_encoder_positions: u64,
 }
 
-/// The sums over targets, each a scalar.
-#[derive(Debug)]
-pub struct TargetSums {
-    /// The loss, z-loss included.
-    pub loss: Tensor,
-    /// The z-loss in it.
-    pub z_loss: Tensor,
-    /// Targets of any weight that are the most probable token.
-    pub correct: Tensor,
-    /// Targets of any weight.
-    pub num_weighted_tokens: Tensor,
-    /// Weights of all targets, after normalization.
-    pub weight_sum: Tensor,
-}
+/// Features whose tokens are counted: their tokens and segment ids, and T5X's name of each in metrics.
+const COUNTED: [[&str; 3]; 2] = [
+    [feature::ENCODER_INPUT_TOKENS, feature::ENCODER_SEGMENT_IDS, "encoder"],
+    [feature::DECODER_TARGET_TOKENS, feature::DECODER_SEGMENT_IDS, "decoder"],
+];
 
 impl UnreadSums {
-    /// The target sums, and counts of the batch's examples and tokens.
-    pub fn new(batch: &Batch, targets: &TargetSums) -> Self {
-        let (encoder, decoder) = (&batch.encoder_input_tokens, &batch.decoder_target_tokens);
-        let (names, [encoder_ids, decoder_ids]) = match &batch.packing {
-            Some(packing) => (
-                ["encoder", "decoder"],
-                [
-                    packing.encoder_segment_ids.shallow_clone(),
-                    packing.decoder_segment_ids.shallow_clone(),
-                ],
-            ),
-            None => (
-                ["encoder_input_tokens", "decoder_target_tokens"],
-                [encoder, decoder].map(|tokens| tokens.ne(0).to_kind(Kind::Int64)),
-            ),
-        };
-        let scalars = [
-            &targets.loss,
-            &targets.z_loss,
-            &targets.correct,
-            &targets.num_weighted_tokens,
-            &targets.weight_sum,
-            &num_examples(&encoder_ids),
-            &encoder_ids.ne(0).sum(Kind::Int64),
-            &num_examples(&decoder_ids),
-            &decoder_ids.ne(0).sum(Kind::Int64),
-        ];
+    /// Scalars by name, and counts of the batch's examples and tokens.
+    pub fn new(batch: &Batch, sums: impl IntoIterator<Item = (&'static str, Tensor)>) -> Self {
+        let (names, mut scalars): (Vec<_>, Vec<Tensor>) = sums.into_iter().unzip();
+        let is_packed = COUNTED.iter().any(|[_, segments, _]| batch.get(segments).is_some());
+        let mut features = Vec::new();
+        for [tokens, segments, packed_name] in COUNTED {
+            let (name, ids) = match is_packed {
+                true => (packed_name, batch.get(segments).map(Tensor::shallow_clone)),
+                false => (tokens, batch.get(tokens).map(|ids| ids.ne(0).to_kind(Kind::Int64))),
+            };
+            let Some(ids) = ids else { continue };
+            scalars.extend([num_examples(&ids), ids.ne(0).sum(Kind::Int64)]);
+            features.push((name, ids.numel() as u64));
+        }
+        let scalars: Vec<Tensor> =
+            scalars.iter().map(|scalar| scalar.detach().to_kind(Kind::Double)).collect();
         Self {
-            values: Tensor::stack(&scalars.map(|scalar| scalar.detach().to_kind(Kind::Double)), 0),
-            num_sequences: decoder.size()[0] as u64,
-            num_target_tokens: decoder.numel() as u64,
+            values: Tensor::stack(&scalars, 0),
             names,
-            num_encoder_positions: encoder.numel() as u64,
+            features,
+            num_sequences: batch.num_rows() as u64,
+            num_target_tokens: batch.tensor(feature::DECODER_TARGET_TOKENS).numel() as u64,
         }
     }
 
@@ -81,27 +63,19 @@ impl UnreadSums {
     pub fn read(&self) -> LossSums {
         let values: Vec<f64> =
             Vec::try_from(&self.values).expect("the sums are one float64 vector");
-        let [loss, z_loss, correct, num_weighted_tokens, weight_sum, ref features @ ..] =
-            values[..]
-        else {
-            unreachable!("`new` stacks nine values")
-        };
-        let feature = |index: usize, num_positions| FeatureSums {
-            name: self.names[index],
-            num_examples: features[2 * index],
-            num_non_padding: features[2 * index + 1],
+        let (sums, counts) = values.split_at(self.names.len());
+        let features = self.features.iter().zip(counts.chunks_exact(2));
+        let features = features.map(|(&(name, num_positions), counts)| FeatureSums {
+            name,
+            num_examples: counts[0],
+            num_non_padding: counts[1],
             num_positions,
-        };
+        });
         LossSums {
-            loss,
-            z_loss,
-            correct,
-            num_weighted_tokens,
-            weight_sum,
+            sums: self.names.iter().copied().zip(sums.iter().copied()).collect(),
             num_sequences: self.num_sequences,
             num_target_tokens: self.num_target_tokens,
-            encoder: feature(0, self.num_encoder_positions),
-            decoder: feature(1, self.num_target_tokens),
+            features: features.collect(),
         }
     }
 }

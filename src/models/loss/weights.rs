@@ -3,7 +3,7 @@
 use tch::{Kind, Tensor};
 
 use super::spec::LossNormalizingFactor;
-use crate::models::Batch;
+use crate::models::{Batch, feature};
 
 /// Loss weights after normalization, and the divisor of the weighted sum.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub struct NormalizedWeights {
 
 /// Weights and factor of `batch`.
 pub fn normalize(factor: Option<LossNormalizingFactor>, batch: &Batch) -> NormalizedWeights {
-    let weights = batch.decoder_loss_weights.to_kind(Kind::Float);
+    let weights = batch.tensor(feature::DECODER_LOSS_WEIGHTS).to_kind(Kind::Float);
     let scalar = |value: f64| Tensor::from(value as f32).to_device(weights.device());
     match factor {
         None => NormalizedWeights { weights, factor: None },
@@ -33,8 +33,8 @@ pub fn normalize(factor: Option<LossNormalizingFactor>, batch: &Batch) -> Normal
             NormalizedWeights { weights, factor }
         }
         Some(LossNormalizingFactor::AveragePerSequence) => {
-            let sums = match &batch.packing {
-                Some(packing) => sums_per_segment(&weights, &packing.decoder_segment_ids),
+            let sums = match batch.get(feature::DECODER_SEGMENT_IDS) {
+                Some(segment_ids) => sums_per_segment(&weights, segment_ids),
                 None => weights.sum_dim_intlist(-1, true, Kind::Float),
             };
             // A sequence without weight, and padding, contribute 0 instead of 0/0.
@@ -57,8 +57,6 @@ fn sums_per_segment(weights: &Tensor, segment_ids: &Tensor) -> Tensor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::models::Packing;
-    use tch::Device;
 
     /// Values of T5X `losses_test.py`.
     fn check(
@@ -75,17 +73,10 @@ mod tests {
     }
 
     fn batch(weights: [[f32; 5]; 2], segment_ids: Option<[[i64; 5]; 2]>) -> Batch {
-        let targets = Tensor::from_slice2(&[[1i64, 2, 3, 4, 0], [5, 6, 0, 0, 0]]);
-        Batch {
-            encoder_input_tokens: Tensor::zeros([2, 3], (Kind::Int64, Device::Cpu)),
-            decoder_input_tokens: targets.zeros_like(),
-            decoder_target_tokens: targets,
-            decoder_loss_weights: Tensor::from_slice2(&weights),
-            packing: segment_ids.map(|ids| Packing {
-                encoder_segment_ids: Tensor::zeros([2, 3], (Kind::Int64, Device::Cpu)),
-                decoder_segment_ids: Tensor::from_slice2(&ids),
-            }),
-            layout: None,
+        let batch = Batch::new([(feature::DECODER_LOSS_WEIGHTS, Tensor::from_slice2(&weights))]);
+        match segment_ids {
+            Some(ids) => batch.with(feature::DECODER_SEGMENT_IDS, Tensor::from_slice2(&ids)),
+            None => batch,
         }
     }
 

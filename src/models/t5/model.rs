@@ -2,23 +2,23 @@
 
 use tch::{Kind, Tensor};
 
-use super::decoder::{Decoder, DecoderContext};
-use super::encoder::Encoder;
 use super::spec::T5Config;
 use crate::models::loss::Head;
-use crate::models::{Batch, Packing, RowFacts};
-use crate::nn::{Dropout, Params, causal_mask, embed, kind, pairs, same_segment};
+use crate::models::transformer::{Encoding, Stack, StackSpec, TransformerSpec};
+use crate::models::{Batch, RowFacts, feature};
+use crate::nn::{Dropout, Params, causal_mask, pairs, same_segment};
 
 /// A T5. It holds no weights: every method gets them as `Params`.
 #[derive(Clone, Debug)]
 pub struct T5 {
     config: T5Config,
+    pub(super) spec: TransformerSpec,
 }
 
 impl T5 {
     /// A T5 of these dimensions.
     pub fn new(config: T5Config) -> Self {
-        Self { config }
+        Self { spec: config.transformer(), config }
     }
 
     /// Its dimensions.
@@ -28,73 +28,43 @@ impl T5 {
 
     /// float32 `[batch, targets_length, vocab]`
     pub fn logits(&self, params: &Params, batch: &Batch, dropout: Dropout) -> Tensor {
-        let hidden = self.hidden(params, batch, dropout);
-        let head = self.head(params, hidden);
-        let (rows, _, length) = batch.dims();
-        head.hidden.matmul(&head.kernel).view([rows, length, -1])
+        let Head { hidden, kernel } = self.head(params, batch, dropout);
+        hidden.matmul(&kernel).view([batch.num_rows(), -1, self.config.vocab_size as i64])
     }
 
     /// Encoding of `tokens` `[batch, inputs_length]` without packing: `[batch, inputs_length, embed]`.
     pub fn encode(&self, params: &Params, tokens: &Tensor, dropout: Dropout) -> Tensor {
-        self.begin(params);
+        self.spec.begin(params);
         let real = tokens.gt(0);
-        let embedded = self.embed(params, tokens);
-        Encoder::new(&self.config, params).forward(embedded, &pairs(&real, &real), dropout)
+        let embedded = self.spec.embed(params, tokens);
+        Stack::new(self.encoder(), params).forward(embedded, &pairs(&real, &real), None, dropout)
     }
 
-    /// Embedding rows of `tokens` `[batch, length]` in the compute dtype: `[batch, length, embed]`.
-    pub fn embed(&self, params: &Params, tokens: &Tensor) -> Tensor {
-        embed(params.get("token_embedder/embedding"), tokens, kind(self.config.dtype))
+    /// The encoder.
+    pub(super) fn encoder(&self) -> &StackSpec {
+        self.spec.encoder.as_ref().expect("a T5 has an encoder")
     }
 
-    /// Returns the inputs of the logits of `hidden` `[batch, length, embed]`.
-    pub fn head(&self, params: &Params, hidden: Tensor) -> Head {
-        let hidden = self.head_inputs(&hidden).view([-1, self.config.emb_dim as i64]);
-        Head { hidden, kernel: self.head_kernel(params) }
-    }
-
-    /// Returns the head's inputs in float32: logits are float32 for any format of activations.
-    pub fn head_inputs(&self, hidden: &Tensor) -> Tensor {
-        let hidden = hidden.to_kind(Kind::Float);
-        if !self.config.logits_via_embedding {
-            return hidden;
-        }
-        // T5 1.0 divides the logits of a shared embedding by sqrt(emb_dim); so does this.
-        hidden / (self.config.emb_dim as f64).sqrt()
-    }
-
-    /// Returns the head's kernel: float32 `[embed, vocab]`.
-    pub fn head_kernel(&self, params: &Params) -> Tensor {
-        if self.config.logits_via_embedding {
-            params.get("token_embedder/embedding").tr()
-        } else {
-            params.get("decoder/logits_dense/kernel").shallow_clone()
-        }
-    }
-
-    /// Begins a forward pass: sets the format in which projections compute.
-    fn begin(&self, params: &Params) {
-        params.begin_fp8(self.config.fp8.as_ref());
-    }
-
-    /// Returns the decoder's result for `batch`: `[batch, targets_length, embed]`.
-    pub(super) fn hidden(&self, params: &Params, batch: &Batch, dropout: Dropout) -> Tensor {
-        let (_, inputs_length, targets_length) = batch.dims();
-        self.begin(params);
+    /// The logits of `batch`, to be computed.
+    pub(super) fn head(&self, params: &Params, batch: &Batch, dropout: Dropout) -> Head {
+        let inputs = batch.tensor(feature::ENCODER_INPUT_TOKENS);
+        let targets = batch.tensor(feature::DECODER_INPUT_TOKENS);
+        self.spec.begin(params);
         // One lookup for both stacks, since its gradient is as large as the embedding.
-        let tokens = Tensor::cat(&[&batch.encoder_input_tokens, &batch.decoder_input_tokens], 1);
-        let embedded = self.embed(params, &tokens);
-        let inputs = embedded.narrow(1, 0, inputs_length);
-        let targets = embedded.narrow(1, inputs_length, targets_length);
+        let embedded = self.spec.embed(params, &Tensor::cat(&[inputs, targets], 1));
+        let lengths = [inputs, targets].map(|tokens| tokens.size()[1]);
+        let inputs = embedded.narrow(1, 0, lengths[0]);
+        let targets = embedded.narrow(1, lengths[0], lengths[1]);
         let masks = Masks::new(batch);
-        let encoder = Encoder::new(&self.config, params);
-        let context = DecoderContext {
-            encoded: encoder.forward(inputs, &masks.encoder, dropout),
-            self_mask: masks.decoder,
-            cross_mask: masks.cross,
-            cross_runs: batch.layout.as_ref().and_then(|layout| layout.cross.clone()),
+        let encoder = Stack::new(self.encoder(), params);
+        let encoding = Encoding {
+            hidden: encoder.forward(inputs, &masks.encoder, None, dropout),
+            mask: masks.cross,
+            runs: batch.facts().and_then(|facts| facts.cross.clone()),
         };
-        Decoder::new(&self.config, params).forward(targets, &context, dropout)
+        let decoder = Stack::new(&self.spec.decoder, params);
+        let hidden = decoder.forward(targets, &masks.decoder, Some(&encoding), dropout);
+        self.spec.head(params, &hidden)
     }
 }
 
@@ -107,28 +77,27 @@ struct Masks {
 
 impl Masks {
     fn new(batch: &Batch) -> Self {
-        let real_input = batch.encoder_input_tokens.gt(0);
+        let real_input = batch.tensor(feature::ENCODER_INPUT_TOKENS).gt(0);
         // Targets, not the decoder's inputs, because those begin with 0.
-        let real_target = batch.decoder_target_tokens.gt(0);
-        let (_, _, length) = batch.dims();
-        let causal = causal_mask(length, real_target.device());
+        let targets = batch.tensor(feature::DECODER_TARGET_TOKENS);
+        let real_target = targets.gt(0);
+        let causal = causal_mask(targets.size()[1], targets.device());
         let masks = Self {
             encoder: pairs(&real_input, &real_input),
             decoder: pairs(&real_target, &real_target).logical_and(&causal),
             cross: pairs(&real_target, &real_input),
-        };
-        let masks = match &batch.packing {
-            Some(packing) => masks.within_examples(packing),
-            None => masks,
-        };
-        match &batch.layout {
-            Some(layout) => masks.of_one_row(layout, causal),
+        }
+        .within_examples(batch);
+        match batch.facts() {
+            Some(facts) => masks.of_one_row(facts, causal),
             None => masks,
         }
     }
 
-    fn within_examples(self, packing: &Packing) -> Self {
-        let (encoder, decoder) = (&packing.encoder_segment_ids, &packing.decoder_segment_ids);
+    /// Removes pairs of different examples of packed rows.
+    fn within_examples(self, batch: &Batch) -> Self {
+        let ids = [feature::ENCODER_SEGMENT_IDS, feature::DECODER_SEGMENT_IDS];
+        let [Some(encoder), Some(decoder)] = ids.map(|name| batch.get(name)) else { return self };
         Self {
             encoder: self.encoder.logical_and(&same_segment(encoder, encoder)),
             decoder: self.decoder.logical_and(&same_segment(decoder, decoder)),
@@ -138,11 +107,11 @@ impl Masks {
 
     /// Returns masks of one row instead, if each row is one example without padding: with a
     /// position bias added, they stay as small as the bias.
-    fn of_one_row(self, layout: &RowFacts, causal: Tensor) -> Self {
+    fn of_one_row(self, facts: &RowFacts, causal: Tensor) -> Self {
         let all = Tensor::ones([1, 1, 1, 1], (Kind::Bool, causal.device()));
         Self {
-            encoder: if layout.full_inputs { all } else { self.encoder },
-            decoder: if layout.full_targets { causal } else { self.decoder },
+            encoder: if facts.full_inputs { all } else { self.encoder },
+            decoder: if facts.full_targets { causal } else { self.decoder },
             cross: self.cross,
         }
     }

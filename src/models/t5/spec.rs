@@ -1,15 +1,10 @@
-//! Dimensions of a T5 and the parameter tree that follows from them.
+//! Dimensions of a T5 as gin binds them, and the network that they describe.
 
 use crate::gin::Configurable;
+use crate::models::transformer::{AttentionSpec, LayerDims, StackSpec, TransformerSpec};
 use crate::nn::{
-    Activation, Distribution, Dtype, FanMode, Initializer, ParamSpec, RematPolicy,
-    TransformerEngineConfig,
+    Activation, Dtype, ParamSpec, RelativePosition, RematPolicy, TransformerEngineConfig,
 };
-
-/// Buckets of relative position; fixed in T5X's `network.py`.
-pub const NUM_BUCKETS: usize = 32;
-/// Distance from which all positions share a bucket; fixed in T5X's `network.py`.
-pub const MAX_DISTANCE: usize = 128;
 
 /// Dimensions and variants of a T5 encoder-decoder. Source: T5X `examples/t5/network.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
@@ -105,150 +100,69 @@ impl T5Config {
         }
     }
 
+    /// The network of these dimensions.
+    pub fn transformer(&self) -> TransformerSpec {
+        let dims = LayerDims {
+            dtype: self.dtype,
+            emb_dim: self.emb_dim,
+            num_heads: self.num_heads,
+            head_dim: self.head_dim,
+            mlp_dim: self.mlp_dim,
+            mlp_activations: self.mlp_activations.clone(),
+            float32_attention_logits: self.float32_attention_logits,
+            scale_attn_logits: self.scale_attn_logits,
+            remat_policy: self.remat_policy,
+        };
+        let encoder = StackSpec {
+            name: "encoder",
+            num_layers: self.num_encoder_layers,
+            attentions: &ENCODER,
+            direction: RelativePosition::Bidirectional,
+            shares_last_dropout: false,
+            dims: dims.clone(),
+        };
+        let decoder = StackSpec {
+            name: "decoder",
+            num_layers: self.num_decoder_layers,
+            attentions: &DECODER,
+            direction: RelativePosition::Causal,
+            shares_last_dropout: true,
+            dims,
+        };
+        TransformerSpec {
+            embedding: "token_embedder",
+            vocab_size: self.vocab_size,
+            logits_via_embedding: self.logits_via_embedding,
+            encoder: Some(encoder),
+            decoder,
+            dropout_rate: self.dropout_rate,
+            fp8: self.fp8.clone(),
+        }
+    }
+
     /// Every parameter, sorted by name as flax sorts them.
     pub fn param_tree(&self) -> Vec<ParamSpec> {
-        let mut tree = vec![self.embedding()];
-        for stack in [Stack::Encoder, Stack::Decoder] {
-            self.push_stack(stack, &mut tree);
-        }
-        if !self.logits_via_embedding {
-            let shape = [self.emb_dim, self.vocab_size];
-            tree.push(kernel("decoder/logits_dense", shape, ["embed", "vocab"], TRUNCATED));
-        }
-        tree.sort_by(|a, b| a.name.cmp(&b.name));
-        tree
-    }
-
-    /// Number of parameters.
-    pub fn num_params(&self) -> u64 {
-        self.param_tree().iter().map(ParamSpec::num_elements).sum()
-    }
-
-    /// Names of the feed-forward block's input projections: `wi`, or `wi_0`, `wi_1`, ...
-    pub fn input_projections(&self) -> Vec<String> {
-        match self.mlp_activations.len() {
-            1 => vec!["wi".to_string()],
-            count => (0..count).map(|i| format!("wi_{i}")).collect(),
-        }
-    }
-
-    fn embedding(&self) -> ParamSpec {
-        ParamSpec {
-            name: "token_embedder/embedding".to_string(),
-            shape: vec![self.vocab_size, self.emb_dim],
-            axes: vec!["vocab", "embed"],
-            initializer: Initializer::Normal { stddev: 1.0 },
-            dtype: Dtype::Float32,
-        }
-    }
-
-    fn push_stack(&self, stack: Stack, tree: &mut Vec<ParamSpec>) {
-        let name = stack.name();
-        tree.push(ParamSpec {
-            name: format!("{name}/relpos_bias/rel_embedding"),
-            shape: vec![self.num_heads, NUM_BUCKETS],
-            axes: vec!["heads", "relpos_buckets"],
-            initializer: variance_scaling(1.0, FanMode::FanAvg, Distribution::Uniform),
-            dtype: Dtype::Float32,
-        });
-        tree.push(self.scale(format!("{name}/{name}_norm")));
-        let num_layers = match stack {
-            Stack::Encoder => self.num_encoder_layers,
-            Stack::Decoder => self.num_decoder_layers,
-        };
-        for layer in 0..num_layers {
-            let prefix = format!("{name}/layers_{layer}");
-            for (norm, attention) in stack.attentions() {
-                tree.push(self.scale(format!("{prefix}/{norm}")));
-                self.push_attention(&format!("{prefix}/{attention}"), tree);
-            }
-            tree.push(self.scale(format!("{prefix}/pre_mlp_layer_norm")));
-            self.push_mlp(&format!("{prefix}/mlp"), tree);
-        }
-    }
-
-    fn push_attention(&self, prefix: &str, tree: &mut Vec<ParamSpec>) {
-        let joined = self.num_heads * self.head_dim;
-        let normal = |scale| variance_scaling(scale, FanMode::FanIn, Distribution::Normal);
-        // T5 does not divide attention scores by sqrt(head_dim): the query's initializer does.
-        let query = normal(1.0 / self.head_dim as f64);
-        for (name, initializer) in [("query", query), ("key", normal(1.0)), ("value", normal(1.0))]
-        {
-            let (shape, axes) = ([self.emb_dim, joined], ["embed", "joined_kv"]);
-            tree.push(kernel(&format!("{prefix}/{name}"), shape, axes, initializer));
-        }
-        let (shape, axes) = ([joined, self.emb_dim], ["joined_kv", "embed"]);
-        tree.push(kernel(&format!("{prefix}/out"), shape, axes, normal(1.0)));
-    }
-
-    fn push_mlp(&self, prefix: &str, tree: &mut Vec<ParamSpec>) {
-        for name in self.input_projections() {
-            let (shape, axes) = ([self.emb_dim, self.mlp_dim], ["embed", "mlp"]);
-            tree.push(kernel(&format!("{prefix}/{name}"), shape, axes, TRUNCATED));
-        }
-        let (shape, axes) = ([self.mlp_dim, self.emb_dim], ["mlp", "embed"]);
-        tree.push(kernel(&format!("{prefix}/wo"), shape, axes, TRUNCATED));
-    }
-
-    fn scale(&self, prefix: String) -> ParamSpec {
-        ParamSpec {
-            name: prefix + "/scale",
-            shape: vec![self.emb_dim],
-            axes: vec!["embed"],
-            initializer: Initializer::Ones,
-            dtype: Dtype::Float32,
-        }
+        self.transformer().param_tree()
     }
 }
 
-/// The two halves of the network.
-#[derive(Clone, Copy)]
-enum Stack {
-    Encoder,
-    Decoder,
-}
+/// The attention of an encoder's layer.
+const ENCODER: [AttentionSpec; 1] =
+    [AttentionSpec { norm: "pre_attention_layer_norm", name: "attention", reads_encoding: false }];
 
-impl Stack {
-    fn name(self) -> &'static str {
-        match self {
-            Stack::Encoder => "encoder",
-            Stack::Decoder => "decoder",
-        }
-    }
-
-    /// The norm before, and the name of, each attention of a layer.
-    fn attentions(self) -> &'static [(&'static str, &'static str)] {
-        match self {
-            Stack::Encoder => &[("pre_attention_layer_norm", "attention")],
-            Stack::Decoder => &[
-                ("pre_self_attention_layer_norm", "self_attention"),
-                ("pre_cross_attention_layer_norm", "encoder_decoder_attention"),
-            ],
-        }
-    }
-}
-
-/// The initializer of feed-forward and logits kernels.
-const TRUNCATED: Initializer = variance_scaling(1.0, FanMode::FanIn, Distribution::TruncatedNormal);
-
-const fn variance_scaling(scale: f64, mode: FanMode, distribution: Distribution) -> Initializer {
-    Initializer::VarianceScaling { scale, mode, distribution }
-}
-
-fn kernel(
-    prefix: &str,
-    shape: [usize; 2],
-    axes: [&'static str; 2],
-    initializer: Initializer,
-) -> ParamSpec {
-    ParamSpec {
-        name: format!("{prefix}/kernel"),
-        shape: shape.to_vec(),
-        axes: axes.to_vec(),
-        initializer,
-        dtype: Dtype::Float32,
-    }
-}
+/// The attentions of a decoder's layer.
+const DECODER: [AttentionSpec; 2] = [
+    AttentionSpec {
+        norm: "pre_self_attention_layer_norm",
+        name: "self_attention",
+        reads_encoding: false,
+    },
+    AttentionSpec {
+        norm: "pre_cross_attention_layer_norm",
+        name: "encoder_decoder_attention",
+        reads_encoding: true,
+    },
+];
 
 #[cfg(test)]
 mod tests {
@@ -256,7 +170,7 @@ mod tests {
 
     #[test]
     fn published_sizes_have_their_published_number_of_parameters() {
-        assert_eq!(T5Config::t5_1_1_small().num_params(), 76_961_152);
+        assert_eq!(T5Config::t5_1_1_small().transformer().num_params(), 76_961_152);
         let base_1_0 = T5Config {
             emb_dim: 768,
             num_heads: 12,
@@ -267,7 +181,7 @@ mod tests {
             logits_via_embedding: true,
             ..T5Config::t5_1_1_small()
         };
-        assert_eq!(base_1_0.num_params(), 222_903_552);
+        assert_eq!(base_1_0.transformer().num_params(), 222_903_552);
     }
 
     #[test]

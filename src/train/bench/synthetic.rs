@@ -3,7 +3,7 @@
 use tch::{Kind, Tensor};
 
 use crate::models::memory::StepShape;
-use crate::models::{Batch, Packing};
+use crate::models::{Batch, feature};
 
 /// The layout of rows: plain or packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,21 +18,30 @@ pub(super) enum RowKind {
 /// `vocab_size`; the same seed gives the same batch.
 pub(super) fn batch(shape: StepShape, vocab_size: usize, kind: RowKind, seed: u64) -> Batch {
     tch::manual_seed(seed as i64);
-    let ids = |length| segments(kind, shape.rows, length);
-    let [input_ids, target_ids] = [shape.inputs_length, shape.targets_length].map(ids);
     // 0 is padding.
     let tokens = |ids: &Tensor| ids.randint_like_low_dtype(1, vocab_size as i64) * ids.gt(0);
-    let (inputs, targets) = (tokens(&input_ids), tokens(&target_ids));
-    let begun = targets.roll([1], [1]) * target_ids.eq_tensor(&target_ids.roll([1], [1]));
+    let mut features = Vec::new();
+    if shape.inputs_length > 0 {
+        let ids = segments(kind, shape.rows, shape.inputs_length);
+        features.push((feature::ENCODER_INPUT_TOKENS, tokens(&ids)));
+        features.extend(kind.is_packed().then_some((feature::ENCODER_SEGMENT_IDS, ids)));
+    }
+    let ids = segments(kind, shape.rows, shape.targets_length);
+    let targets = tokens(&ids);
+    let begun = targets.roll([1], [1]) * ids.eq_tensor(&ids.roll([1], [1]));
     let _ = begun.select(1, 0).zero_();
-    Batch {
-        decoder_input_tokens: begun,
-        decoder_loss_weights: targets.gt(0).to_kind(Kind::Float),
-        packing: (kind == RowKind::Packed)
-            .then(|| Packing { encoder_segment_ids: input_ids, decoder_segment_ids: target_ids }),
-        layout: None,
-        encoder_input_tokens: inputs,
-        decoder_target_tokens: targets,
+    features.extend([
+        (feature::DECODER_INPUT_TOKENS, begun),
+        (feature::DECODER_LOSS_WEIGHTS, targets.gt(0).to_kind(Kind::Float)),
+        (feature::DECODER_TARGET_TOKENS, targets),
+    ]);
+    features.extend(kind.is_packed().then_some((feature::DECODER_SEGMENT_IDS, ids)));
+    Batch::new(features)
+}
+
+impl RowKind {
+    fn is_packed(self) -> bool {
+        self == Self::Packed
     }
 }
 
@@ -56,13 +65,16 @@ mod tests {
         let shape = StepShape { rows: 2, inputs_length: 64, targets_length: 3 };
         let batch = batch(shape, 9, RowKind::Packed, 1);
         let counts = |ids: &Tensor, id: i64| ids.eq(id).sum(Kind::Int64).int64_value(&[]);
-        let packing = batch.packing.expect("packed rows have segments");
-        let ids = &packing.encoder_segment_ids;
+        let ids = batch.tensor(feature::ENCODER_SEGMENT_IDS);
         assert_eq!([0, 1, 2].map(|id| counts(ids, id)), [2 * 2, 2 * 40, 2 * 22]);
-        assert_eq!([1, 2].map(|id| counts(&packing.decoder_segment_ids, id)), [2 * 2, 2]);
-        assert_eq!(counts(&batch.encoder_input_tokens, 0), 2 * 2);
+        assert_eq!(
+            [1, 2].map(|id| counts(batch.tensor(feature::DECODER_SEGMENT_IDS), id)),
+            [2 * 2, 2]
+        );
+        assert_eq!(counts(batch.tensor(feature::ENCODER_INPUT_TOKENS), 0), 2 * 2);
         // Each example's targets start over.
-        assert_eq!(counts(&batch.decoder_input_tokens, 0), 2 * 2);
-        assert_eq!(batch.decoder_loss_weights.sum(Kind::Float).double_value(&[]), 6.0);
+        assert_eq!(counts(batch.tensor(feature::DECODER_INPUT_TOKENS), 0), 2 * 2);
+        let weights = batch.tensor(feature::DECODER_LOSS_WEIGHTS);
+        assert_eq!(weights.sum(Kind::Float).double_value(&[]), 6.0);
     }
 }

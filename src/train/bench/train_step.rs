@@ -3,6 +3,7 @@
 use tch::Device;
 
 use crate::checkpoint::CheckpointConfig;
+use crate::metrics::sum;
 use crate::models::memory::StepShape;
 use crate::nn::profiler::profile;
 use crate::session::error::SessionError;
@@ -60,7 +61,7 @@ pub fn bench_train_step(
     let mut step = || {
         let report = stepper.train_step(&mut state, &batch)?;
         synchronize(device);
-        losses.push(report.sums.loss);
+        losses.push(report.sums.get(sum::LOSS));
         Ok::<_, SessionError>(())
     };
     peak_bytes(device);

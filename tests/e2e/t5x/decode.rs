@@ -6,7 +6,7 @@ use std::path::Path;
 use gimlet::checkpoint::{Reader, Stored};
 use gimlet::models::decoding::{BeamSearch, DecodeFn, Prediction};
 use gimlet::models::t5::{T5, T5Config};
-use gimlet::models::{Batch, Network};
+use gimlet::models::{Batch, Network, feature};
 use gimlet::nn::Params;
 use serde_json::Value;
 use tch::{Kind, Tensor};
@@ -90,14 +90,12 @@ fn first_batch() -> Batch {
         .collect();
     let targets = padded(&examples, "targets", 12);
     let start = Tensor::zeros([ROWS as i64, 1], (Kind::Int64, tch::Device::Cpu));
-    Batch {
-        encoder_input_tokens: padded(&examples, "inputs", 24),
-        decoder_input_tokens: Tensor::cat(&[start, targets.narrow(1, 0, 11)], 1),
-        decoder_loss_weights: targets.gt(0).to_kind(Kind::Float),
-        decoder_target_tokens: targets,
-        packing: None,
-        layout: None,
-    }
+    Batch::new([
+        (feature::ENCODER_INPUT_TOKENS, padded(&examples, "inputs", 24)),
+        (feature::DECODER_INPUT_TOKENS, Tensor::cat(&[start, targets.narrow(1, 0, 11)], 1)),
+        (feature::DECODER_LOSS_WEIGHTS, targets.gt(0).to_kind(Kind::Float)),
+        (feature::DECODER_TARGET_TOKENS, targets),
+    ])
 }
 
 fn padded(examples: &[Value], feature: &str, length: usize) -> Tensor {

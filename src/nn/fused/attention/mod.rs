@@ -114,12 +114,7 @@ mod tests {
             learned_bias: false,
             runs_known: true,
         };
-        let mut dims = AttentionDims {
-            num_heads: 6,
-            head_dim: 64,
-            float32_logits: false,
-            scaled_logits: false,
-        };
+        let mut dims = AttentionDims { num_heads: 6, head_dim: 64, float32_logits: false };
         change(&mut case, &mut dims);
         let found = format!("{:?}", case.way(&dims));
         assert!(found.starts_with(expected), "{found} is not {expected}");

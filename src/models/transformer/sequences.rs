@@ -1,70 +1,25 @@
-//! The encoder stack for predictions on a CPU: its weights are laid out once, and padding is skipped.
+//! Whole sequences through a packed stack on a CPU, as an encoder in predictions: padding is skipped.
 
-use tch::{Device, Kind, Tensor};
+use tch::{Kind, Tensor};
 
-use super::packed_mlp::PackedMlp;
-use super::predict::prediction_kernel;
-use super::spec::{MAX_DISTANCE, T5Config};
+use super::layer::AttentionBlock;
+use super::packed::{PackedKernels, PackedStack};
+use super::spec::MAX_DISTANCE;
 use crate::nn::{
-    PackedKernel, Params, RelativePosition, SequenceBias, bias_from_mask, kind,
-    relative_position_distances, rms_norm, sequence_attention,
+    Dropout, Joined, SequenceBias, bias_from_mask, relative_position_distances, rms_norm,
+    sequence_attention,
 };
 
-/// The encoder's weights in the compute dtype, laid out for products without gradients.
-#[derive(Debug)]
-pub struct PackedEncoder {
-    layers: Vec<PackedLayer>,
-    rel_embedding: Tensor,
-    norm: Tensor,
-    num_heads: i64,
-}
-
-#[derive(Debug)]
-struct PackedLayer {
-    pre_attention_layer_norm: Tensor,
-    projections: PackedKernel, // [embed, 3 * joined]: query, key, value
-    out: PackedKernel,
-    mlp: PackedMlp,
-}
-
-impl PackedEncoder {
-    /// Whether it is faster than the training encoder, which also supports 8-bit floats.
-    pub fn suits(config: &T5Config, device: Device) -> bool {
-        let has_fp8 = config.fp8.as_ref().is_some_and(|fp8| fp8.enable_fp8);
-        !has_fp8 && PackedKernel::packs(kind(config.dtype), device, PackedKernel::MANY_ROWS)
-    }
-
-    /// Reads the parameters under `encoder/`.
-    pub fn new(config: &T5Config, params: &Params) -> Self {
-        let kind = kind(config.dtype);
-        let layer = |index| {
-            let prefix = format!("encoder/layers_{index}");
-            PackedLayer::new(config, |name| {
-                prediction_kernel(config, params, &format!("{prefix}/{name}"))
-            })
-        };
-        Self {
-            layers: (0..config.num_encoder_layers).map(layer).collect(),
-            rel_embedding: params.cast("encoder/relpos_bias/rel_embedding", kind),
-            norm: params.cast("encoder/encoder_norm/scale", kind),
-            num_heads: config.num_heads as i64,
-        }
-    }
-
-    /// Whether almost no work remains for libtorch: see [`PackedMlp::is_all_packed`].
-    pub fn is_all_packed(&self) -> bool {
-        self.layers.iter().all(|layer| layer.mlp.is_all_packed())
-    }
-
+impl PackedStack {
     /// Maps embedded tokens `[batch, length, embed]` to their encoding, of the same shape. `real`
     /// marks the tokens that are not padding, bool `[batch, length]`. After a sequence's last token
     /// the encoding is zero.
-    pub fn forward(&self, embedded: &Tensor, real: &Tensor) -> Tensor {
+    pub fn encode(&self, embedded: &Tensor, real: &Tensor) -> Tensor {
         let sequences = Sequences::new(real);
         let distances = relative_position_distances(
             &self.rel_embedding,
             embedded.size()[1],
-            RelativePosition::Bidirectional,
+            self.spec.direction,
             MAX_DISTANCE as i64,
         );
         let bias = SequenceBias {
@@ -72,33 +27,16 @@ impl PackedEncoder {
             distances: &distances.to_kind(Kind::Float),
             mask: &sequences.mask,
         };
+        let mut attend = |_: &AttentionBlock<PackedKernels>, projected: Joined| {
+            let projected = &projected.wholes()[0]; // [rows, 3 * joined]
+            let heads = [projected.size()[0], 3, self.dims.num_heads, self.dims.head_dim];
+            sequence_attention(&projected.view(heads), &bias)
+        };
         let mut hidden = sequences.gather(embedded);
         for layer in &self.layers {
-            hidden = layer.attend(&hidden, &bias, self.num_heads);
-            hidden = layer.mlp.forward(&hidden);
+            hidden = layer.forward(hidden, Dropout::off(), &mut attend);
         }
         sequences.scatter(&rms_norm(&hidden, &self.norm), embedded)
-    }
-}
-
-/// All tensors are `[rows, embed]`.
-impl PackedLayer {
-    /// Reads the layer's parameters; `read` returns the parameter of a name.
-    fn new(config: &T5Config, read: impl Fn(&str) -> Tensor) -> Self {
-        let kernels =
-            ["query", "key", "value"].map(|name| read(&format!("attention/{name}/kernel")));
-        Self {
-            pre_attention_layer_norm: read("pre_attention_layer_norm/scale"),
-            projections: PackedKernel::new(&Tensor::cat(&kernels, 1), PackedKernel::MANY_ROWS),
-            out: PackedKernel::new(&read("attention/out/kernel"), PackedKernel::MANY_ROWS),
-            mlp: PackedMlp::new(config, PackedKernel::MANY_ROWS, read),
-        }
-    }
-
-    fn attend(&self, hidden: &Tensor, bias: &SequenceBias, num_heads: i64) -> Tensor {
-        let projected = self.projections.apply_to_normal(hidden, &self.pre_attention_layer_norm);
-        let projected = projected.view([hidden.size()[0], 3, num_heads, -1]);
-        self.out.apply_and_add(&sequence_attention(&projected, bias), hidden)
     }
 }
 
@@ -145,8 +83,9 @@ impl Sequences {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::models::t5::T5;
-    use crate::nn::{Dropout, Dtype};
+    use crate::models::t5::{T5, T5Config};
+    use crate::nn::{Dtype, PackedKernel, Params};
+    use tch::Device;
 
     /// Returns the largest difference from the training encoder, at positions that the decoder
     /// reads, over the largest value.
@@ -154,11 +93,13 @@ mod tests {
         let params = Params::init(&config.param_tree(), 5, Device::Cpu);
         let t5 = T5::new(config);
         tch::no_grad(|| {
-            let packed = PackedEncoder::new(t5.config(), &params);
+            let spec = t5.config().transformer();
+            let encoder = spec.encoder.as_ref().expect("a T5 has an encoder");
+            let packed = PackedStack::new(encoder, &params, PackedKernel::MANY_ROWS);
             let real = tokens.gt(0);
             let seen = real.logical_or(&real.any_dim(1, true).logical_not());
             let expected = t5.encode(&params, tokens, Dropout::off()).to_kind(Kind::Float);
-            let found = packed.forward(&t5.embed(&params, tokens), &real).to_kind(Kind::Float);
+            let found = packed.encode(&spec.embed(&params, tokens), &real).to_kind(Kind::Float);
             let difference = (found - &expected).abs() * seen.unsqueeze(-1);
             let largest = |tensor: Tensor| tensor.abs().max().double_value(&[]);
             largest(difference) / largest(expected)

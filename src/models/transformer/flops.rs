@@ -6,35 +6,41 @@
 //! `remat_policy` does not count: these are operations of the model, not of the machine, as
 //! Chowdhery et al. 2022 (arXiv:2204.02311) count them for the utilization of a device.
 
-use super::spec::T5Config;
+use super::spec::{StackSpec, TransformerSpec};
 use crate::models::memory::StepShape;
 
-/// Returns the operations of a training step over rows of that shape, padding included.
-pub fn train_step_flops(config: &T5Config, shape: StepShape) -> f64 {
-    3.0 * shape.rows as f64 * forward_flops(config, shape)
+impl TransformerSpec {
+    /// Returns the operations of a training step over rows of that shape, padding included.
+    pub fn train_step_flops(&self, shape: StepShape) -> f64 {
+        let [inputs, targets] =
+            [shape.inputs_length, shape.targets_length].map(|length| length as f64);
+        let encoder = self.encoder.as_ref().map_or(0.0, |stack| forward_flops(stack, inputs, 0.0));
+        let decoder = forward_flops(&self.decoder, targets, inputs);
+        let head = 2.0 * targets * (self.decoder.dims.emb_dim * self.vocab_size) as f64;
+        3.0 * shape.rows as f64 * (encoder + decoder + head)
+    }
 }
 
-/// Returns the operations of a forward pass of one row.
-fn forward_flops(config: &T5Config, shape: StepShape) -> f64 {
-    let [inputs, targets] = [shape.inputs_length, shape.targets_length].map(|length| length as f64);
-    let [embed, mlp, vocab] =
-        [config.emb_dim, config.mlp_dim, config.vocab_size].map(|extent| extent as f64);
-    let joined = (config.num_heads * config.head_dim) as f64;
+/// Returns the operations of a forward pass of one row of that length, beside an encoding.
+fn forward_flops(stack: &StackSpec, length: f64, encoding: f64) -> f64 {
+    let dims = &stack.dims;
+    let [embed, mlp, joined] = [dims.emb_dim, dims.mlp_dim, dims.joined()].map(|n| n as f64);
     // One projection of a token, from or to all heads.
     let projection = 2.0 * embed * joined;
-    let feed_forward = 2.0 * embed * mlp * (config.mlp_activations.len() + 1) as f64;
     // Scores and averages of one query and one key.
     let pair = 4.0 * joined;
-    let own = |length: f64| length * (4.0 * projection + feed_forward) + length * length * pair;
-    let cross = 2.0 * projection * (targets + inputs) + targets * inputs * pair;
-    config.num_encoder_layers as f64 * own(inputs)
-        + config.num_decoder_layers as f64 * (own(targets) + cross)
-        + 2.0 * targets * embed * vocab
+    let attentions = stack.attentions.iter().map(|attention| {
+        let keys = if attention.reads_encoding { encoding } else { length };
+        2.0 * projection * (length + keys) + length * keys * pair
+    });
+    let feed_forward = 2.0 * embed * mlp * (dims.mlp_activations.len() + 1) as f64;
+    stack.num_layers as f64 * (attentions.sum::<f64>() + length * feed_forward)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::models::t5::T5Config;
     use crate::nn::{Activation, Dtype, RematPolicy};
 
     fn config(dims: [usize; 4]) -> T5Config {
@@ -67,7 +73,7 @@ mod tests {
         let cross = 2 * (2 * 17 + 2 * 13) * 7 * 15 + 17 * 13 * 60;
         let decoder_layer = 17 * token + 17 * 17 * 60 + cross;
         let forward = 2 * encoder_layer + decoder_layer + 2 * 17 * 7 * 100;
-        assert_eq!(train_step_flops(&config, shape), f64::from(3 * 4 * forward));
+        assert_eq!(config.transformer().train_step_flops(shape), f64::from(3 * 4 * forward));
     }
 
     /// GFLOP of a row of 512 inputs and 114 targets, computed independently of this code.
@@ -81,7 +87,7 @@ mod tests {
         ];
         for (dims, expected) in sizes {
             let shape = StepShape { rows: 1, inputs_length: 512, targets_length: 114 };
-            let found = train_step_flops(&config(dims), shape) / 1e9;
+            let found = config(dims).transformer().train_step_flops(shape) / 1e9;
             assert!((found - expected).abs() < 0.06, "{found} for {dims:?}");
         }
     }

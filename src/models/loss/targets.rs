@@ -1,0 +1,45 @@
+//! The loss and the scores of a decoder's targets.
+
+use tch::{Kind, Tensor};
+
+use super::cross_entropy::{Head, Targets, cross_entropy, log_likelihoods};
+use super::spec::LossSpec;
+use super::sums::{LossOutput, UnreadSums};
+use super::weights::normalize;
+use crate::metrics::sum;
+use crate::models::{Batch, feature};
+use crate::nn::profiler::{Activity, part};
+
+/// The training loss of a batch's targets, whose logits `head` computes, and the sums for its metrics.
+pub fn target_loss(head: &Head, batch: &Batch, spec: &LossSpec) -> LossOutput {
+    let _part = part(Activity::Loss);
+    let normalized = normalize(spec.loss_normalizing_factor, batch);
+    let weights = normalized.weights.reshape(-1);
+    let coefficients = match &normalized.factor {
+        Some(factor) => &weights / factor,
+        None => weights.shallow_clone(),
+    };
+    let tokens = batch.tensor(feature::DECODER_TARGET_TOKENS).reshape(-1);
+    let targets = Targets { tokens, coefficients };
+    let (losses, scalar) = cross_entropy(head, &targets, spec);
+    let loss = losses.loss.dot(&targets.coefficients);
+    // T5X's metrics count targets with any weight, independently of its size.
+    let counted = weights.ne(0).to_kind(Kind::Float);
+    let sums = [
+        (sum::LOSS, loss.shallow_clone()),
+        (sum::Z_LOSS, losses.z_loss.dot(&targets.coefficients)),
+        (sum::CORRECT, losses.correct.dot(&counted)),
+        (sum::NUM_WEIGHTED_TOKENS, counted.sum(Kind::Float)),
+        (sum::WEIGHT_SUM, weights.sum(Kind::Float)),
+    ];
+    // The value of the loss with the gradient of the scalar.
+    LossOutput { loss: &scalar + (&loss - scalar.detach()), sums: UnreadSums::new(batch, sums) }
+}
+
+/// Log-likelihood of each row's targets, weighted, without smoothing or z-loss: float32 `[batch]`.
+pub fn target_scores(head: &Head, batch: &Batch) -> Tensor {
+    let tokens = batch.tensor(feature::DECODER_TARGET_TOKENS);
+    let weights = batch.tensor(feature::DECODER_LOSS_WEIGHTS);
+    let scores = log_likelihoods(head, &tokens.reshape(-1)).view_as(tokens);
+    (scores * weights).sum_dim_intlist(-1, false, Kind::Float)
+}

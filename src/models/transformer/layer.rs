@@ -1,0 +1,137 @@
+//! The mathematics of a layer: attentions and a feed-forward block, each of which reads the norm of
+//! the residual stream and adds to the stream.
+//!
+//! Training, whole sequences in prediction and single steps of decoding multiply by kernels in
+//! different layouts ([`Product`]) and attend over different keys, but this is the layer of all three.
+
+use tch::Tensor;
+
+use super::spec::{KernelSpec, StackSpec};
+use crate::nn::{Activation, Dropout, Joined, activated};
+
+/// A layer whose kernels are laid out for one way of computing.
+#[derive(Debug)]
+pub struct Layer<P> {
+    attentions: Vec<AttentionBlock<P>>,
+    mlp: MlpBlock<P>,
+}
+
+/// An attention with the norm before it.
+#[derive(Debug)]
+pub struct AttentionBlock<P> {
+    norm: Tensor,
+    inputs: P, // query, and key and value unless they are the context's: [embed, num_heads * head_dim]
+    /// Key and value of an encoding, if the attention reads one.
+    pub context: Option<P>,
+    out: P, // [num_heads * head_dim, embed]
+}
+
+#[derive(Debug)]
+struct MlpBlock<P> {
+    norm: Tensor,
+    inputs: P,                    // [embed, mlp] for each activation
+    activations: Vec<Activation>, // those that the product does not apply itself
+    out: P,                       // [mlp, embed]
+}
+
+/// Kernels that multiply the same inputs.
+pub trait Product {
+    /// Multiplies the norm of the stream by the kernels: `[.., out]` of each.
+    fn of_norm(&self, stream: &mut Stream, scale: &Tensor) -> Joined;
+
+    /// Multiplies `inputs` by the one kernel, and adds the result to the stream.
+    fn add(&self, inputs: &Tensor, stream: &mut Stream);
+}
+
+/// Reads the parameters of a layer.
+pub trait Load {
+    /// The kernels of one product.
+    type Product: Product;
+
+    /// Reads the scale of a norm.
+    fn scale(&self, path: &str) -> Tensor;
+
+    /// Reads kernels with the same inputs.
+    fn kernels(&self, specs: &[KernelSpec]) -> Self::Product;
+
+    /// Reads kernels whose inputs are a whole encoding.
+    fn context(&self, specs: &[KernelSpec]) -> Self::Product {
+        self.kernels(specs)
+    }
+
+    /// Reads the input kernels of a feed-forward block, and returns the activations that their
+    /// product leaves to do.
+    fn mlp_inputs(
+        &self,
+        specs: &[KernelSpec],
+        activations: &[Activation],
+    ) -> (Self::Product, Vec<Activation>) {
+        (self.kernels(specs), activations.to_vec())
+    }
+}
+
+/// The residual stream, to which the result of the last block may not be added yet: its sum and its
+/// norm are one operation in training.
+#[derive(Debug)]
+pub struct Stream {
+    /// `[.., embed]`
+    pub sum: Tensor,
+    /// `[.., embed]`
+    pub branch: Option<Tensor>,
+    /// Dropout of branches.
+    pub dropout: Dropout,
+}
+
+impl<P: Product> Layer<P> {
+    /// Reads the layer of a stack with that index.
+    pub fn new(spec: &StackSpec, index: usize, load: &impl Load<Product = P>) -> Self {
+        let (path, dims) = (spec.layer(index), &spec.dims);
+        let attentions = spec.attentions.iter().map(|attention| {
+            let [query, key, value, out] =
+                attention.kernels(&path, dims, ["query", "key", "value", "out"]);
+            let (inputs, context) = match attention.reads_encoding {
+                true => (load.kernels(&[query]), Some(load.context(&[key, value]))),
+                false => (load.kernels(&[query, key, value]), None),
+            };
+            let norm = load.scale(&attention.scale(&path));
+            AttentionBlock { norm, inputs, context, out: load.kernels(&[out]) }
+        });
+        let attentions = attentions.collect();
+        let (inputs, activations) = load.mlp_inputs(&dims.mlp_inputs(&path), &dims.mlp_activations);
+        let (norm, out) =
+            (load.scale(&dims.mlp_scale(&path)), load.kernels(&[dims.mlp_output(&path)]));
+        Self { attentions, mlp: MlpBlock { norm, inputs, activations, out } }
+    }
+
+    /// Whether its products apply the activations too.
+    pub fn is_all_products(&self) -> bool {
+        self.mlp.activations.is_empty()
+    }
+
+    /// Kernels of keys and values of an encoding, of each attention that reads one.
+    pub fn contexts(&self) -> impl Iterator<Item = &P> {
+        self.attentions.iter().filter_map(|block| block.context.as_ref())
+    }
+
+    /// Maps hidden states `[.., embed]` to the same shape. `attend` returns the averages of an
+    /// attention, heads joined, from the projections of its inputs.
+    pub fn forward(
+        &self,
+        hidden: Tensor,
+        dropout: Dropout,
+        attend: &mut dyn FnMut(&AttentionBlock<P>, Joined) -> Tensor,
+    ) -> Tensor {
+        let mut stream = Stream { sum: hidden, branch: None, dropout };
+        for block in &self.attentions {
+            let projected = block.inputs.of_norm(&mut stream, &block.norm);
+            block.out.add(&attend(block, projected), &mut stream);
+        }
+        let inputs = self.mlp.inputs.of_norm(&mut stream, &self.mlp.norm);
+        let product = activated(&self.mlp.activations, &inputs);
+        self.mlp.out.add(&dropout.apply_along_length(product), &mut stream);
+        match stream.branch {
+            Some(branch) => dropout.add_along_length(&stream.sum, &branch),
+            None => stream.sum,
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Transformers that predict tokens. A [`TransformerSpec`] describes one, and its parameters, passes,
+//! memory and operations follow from that description; families differ in the specs that they make,
+//! and in the masks and features that they read.
+//!
+//! Source: T5X `examples/t5/{network,layers}.py`.
+
+mod check;
+mod flops;
+mod memory;
+mod params;
+mod spec;
+
+#[cfg(feature = "torch")]
+mod decoding;
+#[cfg(feature = "torch")]
+mod ends;
+#[cfg(feature = "torch")]
+mod layer;
+#[cfg(feature = "torch")]
+mod packed;
+#[cfg(feature = "torch")]
+mod sequences;
+#[cfg(feature = "torch")]
+mod stack;
+#[cfg(feature = "torch")]
+mod step;
+
+pub use spec::{
+    AttentionSpec, KernelSpec, LayerDims, MAX_DISTANCE, NUM_BUCKETS, StackSpec, TransformerSpec,
+};
+
+#[cfg(feature = "torch")]
+pub use decoding::Decoding;
+#[cfg(feature = "torch")]
+pub use packed::PackedStack;
+#[cfg(feature = "torch")]
+pub use stack::{Encoding, Stack};
+#[cfg(feature = "torch")]
+pub use step::DecoderCache;

@@ -1,0 +1,116 @@
+//! A stack for predictions: its weights are laid out once for products without gradients, those with
+//! the same input as one.
+
+use tch::{Device, Kind, Tensor};
+
+use super::layer::{Layer, Load, Product, Stream};
+use super::spec::{KernelSpec, StackSpec};
+use super::stack::attention_dims;
+use crate::nn::{Activation, AttentionDims, Joined, PackedKernel, Params, kind};
+
+/// A stack's weights in the compute dtype.
+#[derive(Debug)]
+pub struct PackedStack {
+    pub(super) spec: StackSpec,
+    pub(super) layers: Vec<Layer<PackedKernels>>,
+    pub(super) rel_embedding: Tensor,
+    pub(super) norm: Tensor,
+    pub(super) kind: Kind,
+    pub(super) dims: AttentionDims,
+}
+
+impl PackedStack {
+    /// Reads the parameters of the stack, for products with `rows` rows.
+    pub fn new(spec: &StackSpec, params: &Params, rows: i64) -> Self {
+        let kind = kind(spec.dims.dtype);
+        let load = ForPrediction { params, kind, rows };
+        Self {
+            layers: (0..spec.num_layers).map(|index| Layer::new(spec, index, &load)).collect(),
+            rel_embedding: params.cast(&spec.rel_embedding(), kind),
+            norm: params.cast(&spec.last_norm(), kind),
+            kind,
+            dims: attention_dims(&spec.dims),
+            spec: spec.clone(),
+        }
+    }
+
+    /// Whether it encodes whole sequences faster than a stack that trains.
+    pub fn suits_sequences(spec: &StackSpec, device: Device) -> bool {
+        PackedKernel::packs(kind(spec.dims.dtype), device, PackedKernel::MANY_ROWS)
+    }
+
+    /// Whether almost no work remains for libtorch.
+    pub fn is_all_packed(&self) -> bool {
+        self.layers.iter().all(Layer::is_all_products)
+    }
+}
+
+/// Kernels side by side, or a gate with what it gates.
+#[derive(Debug)]
+pub struct PackedKernels {
+    /// The packed kernel.
+    pub kernel: PackedKernel,
+    count: usize, // results of a product
+}
+
+impl Product for PackedKernels {
+    fn of_norm(&self, stream: &mut Stream, scale: &Tensor) -> Joined {
+        Joined::new(vec![self.kernel.apply_to_normal(&stream.sum, scale)], self.count)
+    }
+
+    fn add(&self, inputs: &Tensor, stream: &mut Stream) {
+        stream.sum = self.kernel.apply_and_add(inputs, &stream.sum);
+    }
+}
+
+/// Reads kernels for products with so many rows.
+struct ForPrediction<'a> {
+    params: &'a Params,
+    kind: Kind,
+    rows: i64,
+}
+
+impl ForPrediction<'_> {
+    fn read(&self, specs: &[KernelSpec]) -> Vec<Tensor> {
+        let kernel = |spec: &KernelSpec| {
+            let kernel = self.params.cast(&format!("{}/kernel", spec.path), self.kind);
+            spec.divisor.into_iter().fold(kernel, |kernel, divisor| kernel / divisor)
+        };
+        specs.iter().map(kernel).collect()
+    }
+
+    fn pack(&self, specs: &[KernelSpec], rows: i64) -> PackedKernels {
+        let kernel = PackedKernel::new(&Tensor::cat(&self.read(specs), 1), rows);
+        PackedKernels { kernel, count: specs.len() }
+    }
+}
+
+impl Load for ForPrediction<'_> {
+    type Product = PackedKernels;
+
+    fn scale(&self, path: &str) -> Tensor {
+        self.params.cast(path, self.kind)
+    }
+
+    fn kernels(&self, specs: &[KernelSpec]) -> PackedKernels {
+        self.pack(specs, self.rows)
+    }
+
+    fn context(&self, specs: &[KernelSpec]) -> PackedKernels {
+        self.pack(specs, PackedKernel::MANY_ROWS)
+    }
+
+    fn mlp_inputs(
+        &self,
+        specs: &[KernelSpec],
+        activations: &[Activation],
+    ) -> (PackedKernels, Vec<Activation>) {
+        match (activations, &self.read(specs)[..]) {
+            ([Activation::Gelu, Activation::Linear], [gate, linear]) => {
+                let kernel = PackedKernel::gated_gelu([gate, linear], self.rows);
+                (PackedKernels { kernel, count: 1 }, Vec::new())
+            }
+            _ => (self.kernels(specs), activations.to_vec()),
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The parameter tree of a Transformer. Source: T5X `examples/t5/{network,layers}.py`.
+
+use super::spec::{AttentionSpec, LayerDims, NUM_BUCKETS, StackSpec, TransformerSpec};
+use crate::nn::{Distribution, Dtype, FanMode, Initializer, ParamSpec};
+
+/// The initializer of feed-forward and logits kernels.
+const TRUNCATED: Initializer = variance_scaling(1.0, FanMode::FanIn, Distribution::TruncatedNormal);
+
+impl TransformerSpec {
+    /// Every parameter, sorted by name as flax sorts them.
+    pub fn param_tree(&self) -> Vec<ParamSpec> {
+        let emb_dim = self.decoder.dims.emb_dim;
+        let embedding = param(
+            format!("{}/embedding", self.embedding),
+            vec![self.vocab_size, emb_dim],
+            vec!["vocab", "embed"],
+            Initializer::Normal { stddev: 1.0 },
+        );
+        let mut tree = vec![embedding];
+        for stack in self.stacks() {
+            push_stack(stack, &mut tree);
+        }
+        if !self.logits_via_embedding {
+            let shape = [emb_dim, self.vocab_size];
+            tree.push(kernel(&self.logits_dense(), shape, ["embed", "vocab"], TRUNCATED));
+        }
+        tree.sort_by(|a, b| a.name.cmp(&b.name));
+        tree
+    }
+
+    /// Number of parameters.
+    pub fn num_params(&self) -> u64 {
+        self.param_tree().iter().map(ParamSpec::num_elements).sum()
+    }
+}
+
+fn push_stack(stack: &StackSpec, tree: &mut Vec<ParamSpec>) {
+    let dims = &stack.dims;
+    tree.push(param(
+        stack.rel_embedding(),
+        vec![dims.num_heads, NUM_BUCKETS],
+        vec!["heads", "relpos_buckets"],
+        variance_scaling(1.0, FanMode::FanAvg, Distribution::Uniform),
+    ));
+    tree.push(scale(stack.last_norm(), dims));
+    for layer in (0..stack.num_layers).map(|index| stack.layer(index)) {
+        for attention in stack.attentions {
+            tree.push(scale(attention.scale(&layer), dims));
+            push_attention(attention, &layer, dims, tree);
+        }
+        tree.push(scale(dims.mlp_scale(&layer), dims));
+        push_mlp(&layer, dims, tree);
+    }
+}
+
+fn push_attention(
+    attention: &AttentionSpec,
+    layer: &str,
+    dims: &LayerDims,
+    tree: &mut Vec<ParamSpec>,
+) {
+    let normal = |scale| variance_scaling(scale, FanMode::FanIn, Distribution::Normal);
+    // T5 does not divide attention scores by sqrt(head_dim): the query's initializer does.
+    let query = normal(1.0 / dims.head_dim as f64);
+    let names = ["query", "key", "value"];
+    let initializers = [query, normal(1.0), normal(1.0)];
+    for (spec, initializer) in attention.kernels(layer, dims, names).iter().zip(initializers) {
+        let (shape, axes) = ([dims.emb_dim, dims.joined()], ["embed", "joined_kv"]);
+        tree.push(kernel(&spec.path, shape, axes, initializer));
+    }
+    let [out] = attention.kernels(layer, dims, ["out"]);
+    let (shape, axes) = ([dims.joined(), dims.emb_dim], ["joined_kv", "embed"]);
+    tree.push(kernel(&out.path, shape, axes, normal(1.0)));
+}
+
+fn push_mlp(layer: &str, dims: &LayerDims, tree: &mut Vec<ParamSpec>) {
+    for input in dims.mlp_inputs(layer) {
+        let (shape, axes) = ([dims.emb_dim, dims.mlp_dim], ["embed", "mlp"]);
+        tree.push(kernel(&input.path, shape, axes, TRUNCATED));
+    }
+    let (shape, axes) = ([dims.mlp_dim, dims.emb_dim], ["mlp", "embed"]);
+    tree.push(kernel(&dims.mlp_output(layer).path, shape, axes, TRUNCATED));
+}
+
+fn scale(name: String, dims: &LayerDims) -> ParamSpec {
+    param(name, vec![dims.emb_dim], vec!["embed"], Initializer::Ones)
+}
+
+fn kernel(
+    path: &str,
+    shape: [usize; 2],
+    axes: [&'static str; 2],
+    initializer: Initializer,
+) -> ParamSpec {
+    param(format!("{path}/kernel"), shape.to_vec(), axes.to_vec(), initializer)
+}
+
+fn param(
+    name: String,
+    shape: Vec<usize>,
+    axes: Vec<&'static str>,
+    initializer: Initializer,
+) -> ParamSpec {
+    ParamSpec { name, shape, axes, initializer, dtype: Dtype::Float32 }
+}
+
+const fn variance_scaling(scale: f64, mode: FanMode, distribution: Distribution) -> Initializer {
+    Initializer::VarianceScaling { scale, mode, distribution }
+}

@@ -1,0 +1,166 @@
+//! The description of a Transformer, from which everything else about it follows: its parameters,
+//! its passes in training and prediction, its memory and its operations.
+
+use crate::nn::{Activation, Dtype, RelativePosition, RematPolicy, TransformerEngineConfig};
+
+/// Buckets of relative position; fixed in T5X's `network.py`.
+pub const NUM_BUCKETS: usize = 32;
+/// Distance from which all positions share a bucket; fixed in T5X's `network.py`.
+pub const MAX_DISTANCE: usize = 128;
+
+/// A Transformer that predicts tokens: a decoder, and perhaps an encoder whose result it reads.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TransformerSpec {
+    /// Path of the token embedding, which both stacks share.
+    pub embedding: &'static str,
+    /// Rows of the embedding.
+    pub vocab_size: usize,
+    /// Whether the embedding also maps to logits, instead of a matrix of its own.
+    pub logits_via_embedding: bool,
+    /// The encoder, if there is one.
+    pub encoder: Option<StackSpec>,
+    /// The decoder.
+    pub decoder: StackSpec,
+    /// Probability that an activation is dropped in training.
+    pub dropout_rate: f64,
+    /// Formats of products in 8-bit floats.
+    pub fp8: Option<TransformerEngineConfig>,
+}
+
+/// Layers one after the other, a bias of relative position that they share, and a norm after them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StackSpec {
+    /// The path that all its parameters begin with.
+    pub name: &'static str,
+    /// Number of layers.
+    pub num_layers: usize,
+    /// The attentions of a layer, in order. A feed-forward block follows them.
+    pub attentions: &'static [AttentionSpec],
+    /// Whether keys after a query have buckets of their own.
+    pub direction: RelativePosition,
+    /// Whether positions share the dropout of the last norm's result.
+    pub shares_last_dropout: bool,
+    /// Dimensions of a layer.
+    pub dims: LayerDims,
+}
+
+/// An attention of a layer, with the norm before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttentionSpec {
+    /// Name of the norm.
+    pub norm: &'static str,
+    /// Name of the attention.
+    pub name: &'static str,
+    /// Whether keys and values come from the encoding, instead of the stack's own positions.
+    pub reads_encoding: bool,
+}
+
+/// Dimensions and variants of a layer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LayerDims {
+    /// Format of activations.
+    pub dtype: Dtype,
+    /// Width of the residual stream.
+    pub emb_dim: usize,
+    /// Attention heads.
+    pub num_heads: usize,
+    /// Width of one head.
+    pub head_dim: usize,
+    /// Width between the two projections of the feed-forward block.
+    pub mlp_dim: usize,
+    /// One activation for each of its input projections, whose results are multiplied.
+    pub mlp_activations: Vec<Activation>,
+    /// Whether attention scores are computed in float32, for any `dtype`.
+    pub float32_attention_logits: bool,
+    /// Whether attention scores are divided by `sqrt(head_dim)`.
+    pub scale_attn_logits: bool,
+    /// The tensors that each layer keeps for its backward pass.
+    pub remat_policy: RematPolicy,
+}
+
+/// A kernel of a layer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KernelSpec {
+    /// Its path, without `/kernel`.
+    pub path: String,
+    /// The divisor of its products.
+    pub divisor: Option<f64>,
+}
+
+impl TransformerSpec {
+    /// The stacks, the encoder first.
+    pub fn stacks(&self) -> impl Iterator<Item = &StackSpec> {
+        self.encoder.iter().chain([&self.decoder])
+    }
+
+    /// Path of the logits' own kernel.
+    pub fn logits_dense(&self) -> String {
+        format!("{}/logits_dense", self.decoder.name)
+    }
+}
+
+impl StackSpec {
+    /// Path of a layer.
+    pub fn layer(&self, index: usize) -> String {
+        format!("{}/layers_{index}", self.name)
+    }
+
+    /// Path of the embedding of relative positions.
+    pub fn rel_embedding(&self) -> String {
+        format!("{}/relpos_bias/rel_embedding", self.name)
+    }
+
+    /// Path of the scale of the norm after the layers.
+    pub fn last_norm(&self) -> String {
+        format!("{0}/{0}_norm/scale", self.name)
+    }
+}
+
+impl AttentionSpec {
+    /// The norm's scale in the layer of that path.
+    pub fn scale(&self, layer: &str) -> String {
+        format!("{layer}/{}/scale", self.norm)
+    }
+
+    /// Kernels of the layer of that path by their names. Queries are divided where scores are.
+    pub fn kernels<const N: usize>(
+        &self,
+        layer: &str,
+        dims: &LayerDims,
+        names: [&str; N],
+    ) -> [KernelSpec; N] {
+        let divisor = dims.scale_attn_logits.then(|| (dims.head_dim as f64).sqrt());
+        names.map(|name| KernelSpec {
+            path: format!("{layer}/{}/{name}", self.name),
+            divisor: divisor.filter(|_| name == "query"),
+        })
+    }
+}
+
+impl LayerDims {
+    /// Width of all heads.
+    pub fn joined(&self) -> usize {
+        self.num_heads * self.head_dim
+    }
+
+    /// The scale of the norm before the feed-forward block of a layer.
+    pub fn mlp_scale(&self, layer: &str) -> String {
+        format!("{layer}/pre_mlp_layer_norm/scale")
+    }
+
+    /// The feed-forward block's input kernels: `wi`, or `wi_0`, `wi_1`, ...
+    pub fn mlp_inputs(&self, layer: &str) -> Vec<KernelSpec> {
+        let name = |index: usize| match self.mlp_activations.len() {
+            1 => "wi".to_string(),
+            _ => format!("wi_{index}"),
+        };
+        let path = |index| format!("{layer}/mlp/{}", name(index));
+        let kernel = |index| KernelSpec { path: path(index), divisor: None };
+        (0..self.mlp_activations.len()).map(kernel).collect()
+    }
+
+    /// The feed-forward block's output kernel.
+    pub fn mlp_output(&self, layer: &str) -> KernelSpec {
+        KernelSpec { path: format!("{layer}/mlp/wo"), divisor: None }
+    }
+}

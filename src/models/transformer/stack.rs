@@ -1,0 +1,217 @@
+//! A stack over whole sequences, with gradients.
+
+use std::sync::Arc;
+
+use tch::{Kind, Tensor};
+
+use super::layer::{AttentionBlock, Layer, Load, Product, Stream};
+use super::spec::{KernelSpec, LayerDims, MAX_DISTANCE, StackSpec};
+use crate::nn::{
+    AttentionBias, AttentionDims, Block, Dropout, Heads, Joined, Params, Projection, Projections,
+    Runs, add_and_norm, attention, kind, relative_position_bias, rms_norm,
+};
+
+/// A stack's weights in the compute dtype.
+#[derive(Debug)]
+pub struct Stack {
+    spec: Arc<StackSpec>,
+    layers: Vec<Block<Layer<Projections>>>,
+    rel_embedding: Tensor,
+    norm: Tensor,
+}
+
+/// The result of an encoder, and the pairs of a decoder's positions and its own that may attend.
+#[derive(Debug)]
+pub struct Encoding {
+    /// `[batch, inputs_length, embed]`
+    pub hidden: Tensor,
+    /// bool `[batch, 1, targets_length, inputs_length]`
+    pub mask: Tensor,
+    /// The same as runs, if the host knows them.
+    pub runs: Option<Runs>,
+}
+
+/// Receives the queries, keys and values of a layer's attention to its own positions.
+type Watch<'a> = &'a mut dyn FnMut(usize, &Joined);
+
+impl Stack {
+    /// Reads the parameters of the stack.
+    pub fn new(spec: &StackSpec, params: &Params) -> Self {
+        let (spec, kind) = (Arc::new(spec.clone()), kind(spec.dims.dtype));
+        let layer = |index| {
+            let (made, below) = (Arc::clone(&spec), params.under(&spec.layer(index)));
+            Block::new(spec.dims.remat_policy, below, move |params| {
+                Layer::new(&made, index, &ForTraining { params, kind })
+            })
+        };
+        Self {
+            layers: (0..spec.num_layers).map(layer).collect(),
+            rel_embedding: params.cast(&spec.rel_embedding(), kind),
+            norm: params.cast(&spec.last_norm(), kind),
+            spec,
+        }
+    }
+
+    /// Maps embedded tokens `[batch, length, embed]` to the same shape. `mask` allows pairs to
+    /// attend: bool `[batch, 1, length, length]`, with extents of 1 on CUDA where all are alike.
+    pub fn forward(
+        &self,
+        embedded: Tensor,
+        mask: &Tensor,
+        encoding: Option<&Encoding>,
+        dropout: Dropout,
+    ) -> Tensor {
+        self.pass(embedded, mask, encoding, dropout, &mut |_, _| ())
+    }
+
+    /// Does the same without an encoding, dropout and gradients, and passes on the queries, keys and
+    /// values of each layer, each `[batch, length, num_heads * head_dim]`.
+    pub fn watched(&self, embedded: Tensor, mask: &Tensor, watch: Watch<'_>) {
+        let _ = tch::no_grad(|| self.pass(embedded, mask, None, Dropout::off(), watch));
+    }
+
+    fn pass(
+        &self,
+        embedded: Tensor,
+        mask: &Tensor,
+        encoding: Option<&Encoding>,
+        dropout: Dropout,
+        watch: Watch<'_>,
+    ) -> Tensor {
+        let length = embedded.size()[1];
+        let position = relative_position_bias(
+            &self.rel_embedding,
+            (length, length),
+            self.spec.direction,
+            MAX_DISTANCE as i64,
+        );
+        // One bias for all layers.
+        let biases = Biases {
+            own: AttentionBias::new(Some(position.shallow_clone()), mask),
+            cross: encoding.map(|encoding| {
+                AttentionBias::new(None, &encoding.mask).over(encoding.runs.clone())
+            }),
+            dims: attention_dims(&self.spec.dims),
+        };
+        let encoded = encoding.map(|encoding| &encoding.hidden);
+        let mut hidden = dropout.apply_along_length(embedded);
+        for (index, layer) in self.layers.iter().enumerate() {
+            hidden = match layer {
+                Block::Kept(layer) => {
+                    biases.layer(layer, &hidden, encoded, dropout, &mut |joined| {
+                        watch(index, joined);
+                    })
+                }
+                Block::Remade(recipe) => {
+                    let biases = biases.with_position(None);
+                    let inputs: Vec<&Tensor> =
+                        [&hidden, &position].into_iter().chain(encoded).collect();
+                    recipe.forward(&inputs, move |layer, inputs| {
+                        let biases = biases.with_position(Some(inputs[1]));
+                        let encoded = inputs.get(2).copied();
+                        biases.layer(layer, inputs[0], encoded, dropout, &mut |_| ())
+                    })
+                }
+            };
+        }
+        let normal = rms_norm(&hidden, &self.norm);
+        match self.spec.shares_last_dropout {
+            true => dropout.apply_along_length(normal),
+            false => dropout.apply(normal),
+        }
+    }
+}
+
+/// The addends for the scores of all layers.
+struct Biases {
+    own: AttentionBias,
+    cross: Option<AttentionBias>,
+    dims: AttentionDims,
+}
+
+impl Biases {
+    fn with_position(&self, position: Option<&Tensor>) -> Self {
+        Self {
+            own: self.own.with_position(position),
+            cross: self.cross.as_ref().map(|cross| cross.with_position(None)),
+            dims: self.dims,
+        }
+    }
+
+    /// Runs a layer; `watch` receives the projections of its own positions.
+    fn layer(
+        &self,
+        layer: &Layer<Projections>,
+        hidden: &Tensor,
+        encoded: Option<&Tensor>,
+        dropout: Dropout,
+        watch: &mut dyn FnMut(&Joined),
+    ) -> Tensor {
+        // A layer's own view: its gradients are summed before those of other layers are added to
+        // them, in the same way as when the layer is recomputed.
+        let encoded = encoded.map(|encoded| encoded.view_as(encoded));
+        let mut attend = |block: &AttentionBlock<Projections>, projected: Joined| {
+            let (joined, bias) = match (&block.context, &encoded, &self.cross) {
+                (Some(context), Some(encoded), Some(cross)) => {
+                    let mut wholes = projected.into_wholes();
+                    wholes.extend(context.forward(encoded).into_wholes());
+                    (Joined::new(wholes, 3), cross)
+                }
+                _ => {
+                    watch(&projected);
+                    (projected, &self.own)
+                }
+            };
+            let heads = Heads { joined, count: self.dims.num_heads };
+            attention(&heads, bias, &self.dims, dropout)
+        };
+        layer.forward(hidden.shallow_clone(), dropout, &mut attend)
+    }
+}
+
+/// Attention's dimensions in torch's integers.
+pub(super) fn attention_dims(dims: &LayerDims) -> AttentionDims {
+    AttentionDims {
+        num_heads: dims.num_heads as i64,
+        head_dim: dims.head_dim as i64,
+        float32_logits: dims.float32_attention_logits,
+    }
+}
+
+/// Reads kernels as parts of the graph.
+struct ForTraining<'a> {
+    params: &'a Params,
+    kind: Kind,
+}
+
+impl Load for ForTraining<'_> {
+    type Product = Projections;
+
+    fn scale(&self, path: &str) -> Tensor {
+        self.params.cast(path, self.kind)
+    }
+
+    fn kernels(&self, specs: &[KernelSpec]) -> Projections {
+        let projection = |spec: &KernelSpec| {
+            let projection = Projection::new(self.params, &spec.path, self.kind);
+            // T5X's contrib/gpu divides the query's input, which gives the same result.
+            spec.divisor.into_iter().fold(projection, Projection::over)
+        };
+        Projections::new(specs.iter().map(projection).collect())
+    }
+}
+
+impl Product for Projections {
+    fn of_norm(&self, stream: &mut Stream, scale: &Tensor) -> Joined {
+        let Some(branch) = stream.branch.take() else {
+            return self.forward(&rms_norm(&stream.sum, scale));
+        };
+        let (sum, normal) = add_and_norm(&stream.sum, &branch, scale, stream.dropout);
+        stream.sum = sum;
+        self.forward(&normal)
+    }
+
+    fn add(&self, inputs: &Tensor, stream: &mut Stream) {
+        stream.branch = self.forward(inputs).into_wholes().pop();
+    }
+}

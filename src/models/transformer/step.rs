@@ -1,0 +1,279 @@
+//! A packed decoder one position at a time, with the keys and values of all positions before in a
+//! cache.
+//!
+//! A step reads every weight for a few rows, so most of its time is spent on reading weights and on
+//! starting operations. The cache is written and read in place.
+
+use tch::{Device, Kind, Tensor};
+
+use super::layer::AttentionBlock;
+use super::packed::{PackedKernels, PackedStack};
+use super::spec::MAX_DISTANCE;
+use crate::nn::{
+    Dropout, Joined, KeyValue, bias_from_mask, causal_mask, relative_position_bias, rms_norm,
+    step_attention,
+};
+
+/// The extents of a cache, and its device.
+#[derive(Clone, Copy, Debug)]
+pub struct CacheSize {
+    /// Hypotheses of the whole batch.
+    pub hypotheses: i64,
+    /// Greatest number of positions to decode.
+    pub max_length: i64,
+    /// The device of the weights.
+    pub device: Device,
+}
+
+/// The position of a step. Both kinds give the same results.
+#[derive(Debug)]
+pub enum Position {
+    /// The host counts, and keys and values are read up to that position.
+    Counted(i64),
+    /// A tensor counts, int64 `[1]`, and all keys and values are read, those of later positions masked:
+    /// every step is the same work on the same memory, as a CUDA graph needs.
+    OnDevice(Tensor),
+}
+
+/// Keys and values of the positions decoded so far, and of an encoding.
+#[derive(Debug)]
+pub struct DecoderCache {
+    own: Tensor, // [num_layers, hypotheses, max_length, 2, num_heads, head_dim]: keys and values
+    cross: Vec<KeyValue>, // of each layer, [batch, num_heads, inputs_length, head_dim]
+    self_bias: Tensor, // [1, num_heads, max_length, max_length]: position, and the future masked
+    cross_bias: Tensor, // [batch, 1, 1, inputs_length]
+    position: Position,
+    start: i64,
+    /// Positions of each hypothesis that are filled already and stay as they are: int64 `[hypotheses]`.
+    prefilled: Option<Tensor>,
+}
+
+impl PackedStack {
+    /// Creates a cache without decoded positions.
+    pub fn new_cache(&self, size: CacheSize, position: Position) -> DecoderCache {
+        let CacheSize { hypotheses, max_length, device } = size;
+        let (num_layers, dims) = (self.layers.len() as i64, self.dims);
+        let own = [num_layers, hypotheses, max_length, 2, dims.num_heads, dims.head_dim];
+        let lengths = (max_length, max_length);
+        let (embedding, direction) = (&self.rel_embedding, self.spec.direction);
+        let bias = relative_position_bias(embedding, lengths, direction, MAX_DISTANCE as i64);
+        let causal = bias_from_mask(&causal_mask(max_length, device), self.kind);
+        DecoderCache {
+            own: Tensor::zeros(own, (self.kind, device)),
+            cross: Vec::new(),
+            self_bias: bias + causal,
+            cross_bias: Tensor::new(),
+            position,
+            start: 0,
+            prefilled: None,
+        }
+    }
+
+    /// Adds keys and values of `encoded` `[batch, inputs_length, embed]` to a cache; `real` marks
+    /// inputs that are not padding, bool `[batch, inputs_length]`.
+    pub fn read_encoding(&self, cache: &mut DecoderCache, encoded: &Tensor, real: &Tensor) {
+        let (num_heads, head_dim) = (self.dims.num_heads, self.dims.head_dim);
+        let contexts = self.layers.iter().flat_map(|layer| layer.contexts());
+        let key_value = |context: &PackedKernels| {
+            let both = context.kernel.apply_by_head(encoded, head_dim);
+            // Each step reads all of them, one head after the other, so they are stored in that order.
+            let part = |index| both.narrow(1, index * num_heads, num_heads);
+            KeyValue { key: part(0), value: part(1) }
+        };
+        cache.cross = contexts.map(key_value).collect();
+        let mask = real.unsqueeze(1).unsqueeze(1); // [batch, 1, 1, inputs_length]
+        cache.cross_bias = bias_from_mask(&mask, self.kind);
+    }
+
+    /// Computes the next position of every hypothesis: `[hypotheses, embed]` to the same shape.
+    pub fn step(&self, embedded: Tensor, cache: &mut DecoderCache) -> Tensor {
+        let self_bias = cache.position.bias(&cache.self_bias);
+        let mut hidden = embedded;
+        for (index, layer) in self.layers.iter().enumerate() {
+            let mut attend = |block: &AttentionBlock<PackedKernels>, projected: Joined| {
+                let projected = &projected.wholes()[0];
+                match block.context {
+                    None => self.attend_to_past(projected, cache, index, &self_bias),
+                    Some(_) => self.attend_to_encoding(projected, cache, index),
+                }
+            };
+            hidden = layer.forward(hidden, Dropout::off(), &mut attend);
+        }
+        cache.position.advance();
+        rms_norm(&hidden, &self.norm)
+    }
+
+    /// `[hypotheses, 3 * joined]` to `[hypotheses, joined]`
+    fn attend_to_past(
+        &self,
+        projected: &Tensor,
+        cache: &DecoderCache,
+        layer: usize,
+        bias: &Tensor,
+    ) -> Tensor {
+        let rows = projected.size()[0];
+        let projected = projected.view([rows, 3, self.dims.num_heads, self.dims.head_dim]);
+        let query = projected.select(1, 0).unsqueeze(2); // [hypotheses, num_heads, 1, head_dim]
+        let key_value = cache.extend(layer, &projected.narrow(1, 1, 2));
+        step_attention(&query, &key_value, bias).view([rows, -1])
+    }
+
+    /// `[hypotheses, joined]` to the same shape.
+    fn attend_to_encoding(&self, query: &Tensor, cache: &DecoderCache, layer: usize) -> Tensor {
+        let cross = &cache.cross[layer];
+        let (rows, batch) = (query.size()[0], cross.key.size()[0]);
+        // The hypotheses of a row read the same encoding: they are its query positions.
+        let query = query.view([batch, rows / batch, self.dims.num_heads, self.dims.head_dim]);
+        step_attention(&query.transpose(1, 2), cross, &cache.cross_bias).view([rows, -1])
+    }
+}
+
+impl Position {
+    /// Returns the query's row of the bias `[1, num_heads, max_length, max_length]`, for the keys
+    /// that are read.
+    fn bias(&self, bias: &Tensor) -> Tensor {
+        match self {
+            Position::Counted(index) => bias.narrow(2, *index, 1).narrow(3, 0, index + 1),
+            Position::OnDevice(index) => bias.index_select(2, index),
+        }
+    }
+
+    fn advance(&mut self) {
+        match self {
+            Position::Counted(index) => *index += 1,
+            Position::OnDevice(index) => {
+                let _ = index.g_add_scalar_(1);
+            }
+        }
+    }
+}
+
+impl DecoderCache {
+    /// Returns to the first position to decode. Stored values remain, but are not read.
+    pub fn restart(&mut self) {
+        match &mut self.position {
+            Position::Counted(index) => *index = self.start,
+            Position::OnDevice(index) => {
+                let _ = index.fill_(self.start);
+            }
+        }
+    }
+
+    /// Stores keys and values `[batch, length, 2, num_heads, head_dim]` of the first positions in
+    /// those of a layer, for all hypotheses of each row.
+    pub fn prefill(&mut self, layer: usize, key_value: &Tensor) {
+        let (batch, length) = (key_value.size()[0], key_value.size()[1]);
+        let beams = self.own.size()[1] / batch;
+        let filled = key_value.repeat_interleave_self_int(beams, 0, None);
+        self.own.get(layer as i64).narrow(1, 0, length).copy_(&filled);
+    }
+
+    /// Begins decoding at position `start`. So many positions of each hypothesis, int64
+    /// `[hypotheses]`, are prefilled.
+    pub fn begin_at(&mut self, start: i64, prefilled: Tensor) {
+        (self.start, self.prefilled) = (start, Some(prefilled));
+        self.restart();
+    }
+
+    /// Stores the position's keys and values `[hypotheses, 2, num_heads, head_dim]` in those of a
+    /// layer, and returns all to read, each `[hypotheses, num_heads, length, head_dim]`.
+    fn extend(&self, layer: usize, new: &Tensor) -> KeyValue {
+        let own = self.own.get(layer as i64); // [hypotheses, max_length, 2, num_heads, head_dim]
+        let kept = |old: Tensor, filled: Option<Tensor>| match filled {
+            Some(filled) => old.where_self(&filled.view([-1, 1, 1, 1]), new),
+            None => new.shallow_clone(),
+        };
+        let filled = match &self.position {
+            Position::Counted(index) => {
+                let old = own.select(1, *index);
+                let is_filled = self.prefilled.as_ref().map(|count| count.gt(*index));
+                own.select(1, *index).copy_(&kept(old, is_filled));
+                own.narrow(1, 0, index + 1)
+            }
+            Position::OnDevice(index) => {
+                let old = own.index_select(1, index).squeeze_dim(1);
+                let is_filled = self.prefilled.as_ref().map(|count| count.gt_tensor(index));
+                own.shallow_clone().index_copy_(1, index, &kept(old, is_filled).unsqueeze(1))
+            }
+        };
+        let part = |index| filled.select(2, index).transpose(1, 2);
+        KeyValue { key: part(0), value: part(1) }
+    }
+
+    /// Replaces each hypothesis by the one at its index, int64 `[hypotheses]`. Indices stay within
+    /// a row's hypotheses, which share the encoding.
+    pub fn reorder(&mut self, indices: &Tensor) {
+        match self.position {
+            Position::Counted(length) => reorder_moved(&self.own.narrow(2, 0, length), indices),
+            Position::OnDevice(_) => {
+                let reordered = self.own.index_select(1, indices);
+                self.own.copy_(&reordered);
+            }
+        }
+    }
+}
+
+/// Copies only hypotheses that change places, which the host must find.
+fn reorder_moved(filled: &Tensor, indices: &Tensor) {
+    let places = indices.ones_like().cumsum(0, Kind::Int64) - 1;
+    let moved = indices.ne_tensor(&places).nonzero().view(-1);
+    if moved.numel() > 0 {
+        let origins = indices.index_select(0, &moved);
+        let _ = filled.shallow_clone().index_copy_(1, &moved, &filled.index_select(1, &origins));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::models::t5::T5Config;
+    use crate::nn::{Dtype, Params, kind};
+
+    /// Returns hidden states of four steps of two inputs with two hypotheses each, which change
+    /// places in between.
+    fn steps(dtype: Dtype, position: Position) -> Tensor {
+        let _held = crate::nn::GENERATOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let config = T5Config {
+            vocab_size: 20,
+            dtype,
+            emb_dim: 16,
+            num_heads: 2,
+            num_encoder_layers: 1,
+            num_decoder_layers: 2,
+            head_dim: 16,
+            mlp_dim: 24,
+            ..T5Config::t5_1_1_small()
+        };
+        let params = Params::init(&config.param_tree(), 3, Device::Cpu);
+        let draw =
+            |size: [i64; 3]| Tensor::randn(size, (Kind::Float, Device::Cpu)).to_kind(kind(dtype));
+        let (encoded, embedded) = (draw([2, 5, 16]), draw([4, 4, 16]));
+        let real = Tensor::ones([2, 5], (Kind::Bool, Device::Cpu));
+        let size = CacheSize { hypotheses: 4, max_length: 6, device: Device::Cpu };
+        tch::no_grad(|| {
+            let decoder = PackedStack::new(&config.transformer().decoder, &params, 4);
+            let mut cache = decoder.new_cache(size, position);
+            decoder.read_encoding(&mut cache, &encoded, &real);
+            let hidden = (0..4).map(|index| {
+                let hidden = decoder.step(embedded.get(index), &mut cache);
+                cache.reorder(&Tensor::from_slice(
+                    &[[1i64, 1, 2, 3], [0, 1, 3, 2]][index as usize % 2],
+                ));
+                hidden
+            });
+            Tensor::stack(&hidden.collect::<Vec<_>>(), 0).to_kind(Kind::Float)
+        })
+    }
+
+    #[test]
+    fn a_position_on_the_device_gives_what_a_counted_one_gives() {
+        for (dtype, tolerance) in [(Dtype::Float32, 1e-5), (Dtype::Bfloat16, 3e-2)] {
+            let index = Tensor::zeros([1], (Kind::Int64, Device::Cpu));
+            let whole = steps(dtype, Position::OnDevice(index));
+            let counted = steps(dtype, Position::Counted(0));
+            let error = (&whole - counted).abs().max().double_value(&[]);
+            let largest = whole.abs().max().double_value(&[]);
+            assert!(error < tolerance * largest, "{error} of {largest}");
+        }
+    }
+}
