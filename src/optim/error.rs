@@ -76,6 +76,14 @@ pub enum OptimError {
         /// The reason, and an alternative.
         reason: &'static str,
     },
+    /// Settings that exclude each other.
+    #[error("`{name}`: {reason}")]
+    Settings {
+        /// The optimizer's name in gin.
+        name: &'static str,
+        /// The reason.
+        reason: &'static str,
+    },
     /// A schedule that cannot be computed.
     #[error("the optimizer's learning rate: {0}")]
     Schedule(String),

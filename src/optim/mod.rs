@@ -26,6 +26,7 @@ mod watch;
 
 pub use adafactor::{
     Adafactor, FactorDim, FactorRules, Factored, HParamMap, StandardLogicalFactorRules,
+    TransformersAdafactor,
 };
 pub use chain::{Chain, Clip, ClipByGlobalNorm, Transformation};
 pub use error::OptimError;
@@ -41,6 +42,7 @@ gimlet_gin::slot! {
     /// Any optimizer a model accepts.
     pub enum OptimizerDef: Rule {
         Adafactor,
+        TransformersAdafactor,
         OptaxRule,
         Chain,
         Refused,

@@ -12,3 +12,4 @@ mod model;
 mod optax_rules;
 mod products;
 mod remat;
+mod transformers_adafactor;

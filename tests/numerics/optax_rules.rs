@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use gimlet::gin::{Evaluator, Request, load};
+use gimlet::gin::{Configurable, Evaluator, Request, load};
 use gimlet::optim::{
     Amos, Chain, Dpsgd, Gradient, NoisySgd, OptimizerDef, Refused, Transformation,
 };
@@ -23,7 +23,7 @@ fn reference() -> Value {
 }
 
 /// Returns a value of JSON as gin writes it.
-fn gin(value: &Value) -> String {
+pub fn gin(value: &Value) -> String {
     match value {
         Value::Bool(true) => "True".to_string(),
         Value::Bool(false) => "False".to_string(),
@@ -53,19 +53,20 @@ fn bindings(case: &Value) -> String {
     text
 }
 
-fn chain(text: &str) -> Chain {
+/// Evaluates a configurable with these bindings.
+pub fn evaluated<T: Configurable>(text: &str) -> T {
     let bindings = vec![("case".to_string(), text.to_string())];
     let request = Request { bindings, fragment: true, ..Request::default() };
     let registry = registry();
     let loaded = load(&request, &Library, &registry);
     let loaded = loaded.unwrap_or_else(|mistakes| panic!("{}", mistakes.render(false)));
     let mut evaluator = Evaluator::new(&loaded.config, &registry);
-    let chain = evaluator.evaluate_in::<Chain>("");
-    chain.unwrap_or_else(|_| panic!("{text}{:?}", evaluator.into_diagnostics()))
+    let value = evaluator.evaluate_in::<T>("");
+    value.unwrap_or_else(|_| panic!("{text}{:?}", evaluator.into_diagnostics()))
 }
 
 fn def(case: &Value) -> OptimizerDef {
-    let mut chain = chain(&bindings(case));
+    let mut chain: Chain = evaluated(&bindings(case));
     match (case["clipped"].as_bool().unwrap(), chain.transformations.pop()) {
         (false, Some(Transformation::Rule(rule))) => rule.into(),
         (_, last) => {

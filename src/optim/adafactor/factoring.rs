@@ -159,8 +159,14 @@ fn by_size(shape: &[usize], min_dim_size: usize) -> Option<Factored> {
     if first.min(second) < min_dim_size {
         return None;
     }
-    let (row, column) = if first <= second { (0, 1) } else { (1, 0) };
-    Some(Factored { rows: vec![row], columns: vec![column] })
+    Some(smaller_as_rows(shape, 0, 1))
+}
+
+/// Factors two dimensions of a shape.
+pub(super) fn smaller_as_rows(shape: &[usize], first: usize, second: usize) -> Factored {
+    let in_order = shape[first] <= shape[second];
+    let (row, column) = if in_order { (first, second) } else { (second, first) };
+    Factored { rows: vec![row], columns: vec![column] }
 }
 
 #[cfg(test)]

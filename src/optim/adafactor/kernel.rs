@@ -11,7 +11,7 @@ use std::ffi::CStr;
 use tch::Tensor;
 
 use super::spec::Factored;
-use super::update::{FactoredUpdate, V, V_COL, V_ROW};
+use super::update::{FactoredUpdate, V, V_COL, V_ROW, WeightDecay};
 use crate::nn::fused::kernels;
 use crate::optim::layout::StateLayout;
 use crate::optim::optimizer::ParamState;
@@ -55,6 +55,11 @@ impl FactoredUpdate {
         if spec.skip_nan_updates || spec.beta1.is_some() || !whole {
             return None;
         }
+        let kept = match self.weight_decay {
+            None => 1.0,
+            Some(WeightDecay::Fixed(rate)) => 1.0 - rate,
+            Some(WeightDecay::OfStep(_)) => return None,
+        };
         let mut numbers = vec![
             self.learning_rate,
             self.decay,
@@ -64,7 +69,7 @@ impl FactoredUpdate {
             spec.epsilon2,
             spec.max_parameter_scale.unwrap_or(f64::INFINITY),
             spec.clipping_threshold.unwrap_or(f64::INFINITY),
-            1.0 - self.weight_decay.unwrap_or(0.0),
+            kept,
         ];
         let Some(Factored { rows, columns }) = &layout.factored else {
             let is_short = size.iter().product::<i64>() <= LONGEST_VECTOR as i64;

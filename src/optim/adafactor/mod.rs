@@ -1,11 +1,13 @@
-//! Adafactor: its spec, the factoring of its state, and its step on tensors.
+//! Adafactor as in T5X and as in transformers: specs, the factoring of the state, and the step on tensors.
 
 mod factoring;
 #[cfg(feature = "torch")]
 mod kernel;
 mod spec;
+mod transformers;
 #[cfg(feature = "torch")]
 mod update;
 
 pub use factoring::{FactorDim, FactorRules, StandardLogicalFactorRules};
 pub use spec::{Adafactor, Factored, HParamMap};
+pub use transformers::TransformersAdafactor;

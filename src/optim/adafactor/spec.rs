@@ -109,21 +109,7 @@ impl Rule for Adafactor {
             (false, _) => ((0..param.shape.len()).collect(), None),
             (true, rule) => factored_dims(param, rule.as_deref(), self.min_dim_size_to_factor)?,
         };
-        let whole = || param.shape.to_vec();
-        // Unused arrays are a single zero, so that every parameter has all four.
-        let unused = || vec![1];
-        let without = |dims: &[usize]| {
-            let kept = param.shape.iter().enumerate().filter(|(dim, _)| !dims.contains(dim));
-            kept.map(|(_, size)| *size).collect()
-        };
-        let m = if self.beta1.is_some() { whole() } else { unused() };
-        let (v, v_row, v_col) = match &factored {
-            Some(Factored { rows, columns }) => (unused(), without(columns), without(rows)),
-            None => (whole(), unused(), unused()),
-        };
-        let slots = [("m", m), ("v", v), ("v_col", v_col), ("v_row", v_row)];
-        let slot = |(name, shape)| Slot { name, shape, dtype: Dtype::Float32, initial: 0.0 };
-        let slots = slots.map(slot).to_vec();
+        let slots = slots(param.shape, factored.as_ref(), self.beta1);
         Ok(StateLayout { slots, averaged, factored })
     }
 
@@ -138,6 +124,23 @@ impl Rule for Adafactor {
     fn skips_nan_updates(&self) -> bool {
         self.skip_nan_updates
     }
+}
+
+/// Returns the arrays of a parameter.
+pub(super) fn slots(shape: &[usize], factored: Option<&Factored>, beta1: Option<f64>) -> Vec<Slot> {
+    // Unused arrays are a single zero, so that every parameter has all four.
+    let (whole, unused) = (|| shape.to_vec(), || vec![1]);
+    let without = |dims: &[usize]| {
+        let kept = shape.iter().enumerate().filter(|(dim, _)| !dims.contains(dim));
+        kept.map(|(_, size)| *size).collect()
+    };
+    let m = if beta1.is_some() { whole() } else { unused() };
+    let (v, v_row, v_col) = match factored {
+        Some(Factored { rows, columns }) => (unused(), without(columns), without(rows)),
+        None => (whole(), unused(), unused()),
+    };
+    let slot = |(name, shape)| Slot { name, shape, dtype: Dtype::Float32, initial: 0.0 };
+    [("m", m), ("v", v), ("v_col", v_col), ("v_row", v_row)].map(slot).to_vec()
 }
 
 /// The two sets of dimensions of a factored second moment.

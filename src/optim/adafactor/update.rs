@@ -1,4 +1,4 @@
-//! Adafactor's step on tensors, equal to T5X's in float32 up to rounding.
+//! Adafactor's step on tensors, equal to T5X's and transformers' in float32 up to rounding.
 //!
 //! Memory traffic dominates its cost, so everything happens in place: the gradient's own memory
 //! becomes the update, and squares exist only in pieces that stay in the cache. Nothing is read
@@ -8,6 +8,7 @@
 use tch::{Kind, Tensor};
 
 use super::spec::{Adafactor, Factored};
+use super::transformers::TransformersAdafactor;
 use crate::optim::error::OptimError;
 use crate::optim::norms::{as_dims, root_mean_square};
 use crate::optim::optimizer::ParamState;
@@ -28,7 +29,16 @@ pub(super) struct FactoredUpdate {
     pub(super) decay: f64,
     /// Factor of the squared gradient.
     pub(super) mixing: f64,
-    pub(super) weight_decay: Option<f64>,
+    pub(super) weight_decay: Option<WeightDecay>,
+}
+
+/// The decay of the weights by one update, as a fraction of them.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum WeightDecay {
+    /// The same for all parameters.
+    Fixed(f64),
+    /// In proportion to the size of the parameter's step before it is clipped.
+    OfStep(f64),
 }
 
 impl FactoredUpdate {
@@ -55,7 +65,7 @@ impl FactoredUpdate {
             learning_rate: learning_rate as f64,
             decay: decay as f64,
             mixing: (1.0 - decay) as f64,
-            weight_decay,
+            weight_decay: weight_decay.map(WeightDecay::Fixed),
         })
     }
 
@@ -71,6 +81,7 @@ impl FactoredUpdate {
         });
         let scale = self.param_scale(&param, &state.layout.averaged);
         let update = self.precondition(grad, state);
+        self.decay_weights(&mut param, &scale);
         let scale = self.clipped(scale, &update, &state.layout.averaged);
         self.subtract(&mut param, &update, &scale, state);
         if let Some((old_param, old_arrays)) = before {
@@ -123,6 +134,14 @@ impl FactoredUpdate {
         let _ = second.g_add_(&square.g_mul_scalar_(self.mixing));
     }
 
+    fn decay_weights(&self, param: &mut Tensor, step: &Tensor) {
+        let _ = match self.weight_decay {
+            Some(WeightDecay::Fixed(rate)) => param.g_mul_scalar_(1.0 - rate),
+            Some(WeightDecay::OfStep(rate)) => param.g_mul_(&(1.0 - step * rate)),
+            None => return,
+        };
+    }
+
     /// Lowers the scale if the update's root mean square exceeds the threshold.
     fn clipped(&self, scale: Tensor, update: &Tensor, averaged: &[usize]) -> Tensor {
         match self.spec.clipping_threshold {
@@ -140,9 +159,6 @@ impl FactoredUpdate {
         scale: &Tensor,
         state: &mut ParamState,
     ) {
-        if let Some(rate) = self.weight_decay {
-            let _ = param.g_mul_scalar_(1.0 - rate);
-        }
         match self.spec.beta1 {
             Some(beta1) => {
                 let momentum = &mut state.arrays[M];
@@ -165,9 +181,36 @@ impl Prepare for Adafactor {
     }
 }
 
+impl Prepare for TransformersAdafactor {
+    fn prepare(&self, clock: &Clock) -> Result<Box<dyn Prepared>, OptimError> {
+        let rate = self.rate(clock.count)?;
+        let mixing = ((clock.count + 1) as f64).powf(self.decay_rate);
+        let decays = self.weight_decay != 0.0;
+        let weight_decay = match self.scale_parameter {
+            true => WeightDecay::OfStep(self.weight_decay),
+            false => WeightDecay::Fixed(self.weight_decay * rate),
+        };
+        let spec = Adafactor {
+            multiply_by_parameter_scale: self.scale_parameter,
+            beta1: self.beta1,
+            clipping_threshold: Some(self.clip_threshold),
+            epsilon1: self.eps.0,
+            epsilon2: self.eps.1,
+            ..Adafactor::default()
+        };
+        Ok(Box::new(FactoredUpdate {
+            spec,
+            learning_rate: rate,
+            decay: 1.0 - mixing,
+            mixing,
+            weight_decay: decays.then_some(weight_decay),
+        }))
+    }
+}
+
 impl Prepared for FactoredUpdate {
     fn apply(&self, updated: Vec<Updated<'_>>) {
-        for Updated { param, grad, state } in updated {
+        for Updated { param, grad, state, .. } in updated {
             self.apply_one(&param, grad, state);
         }
     }

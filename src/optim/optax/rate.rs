@@ -1,4 +1,4 @@
-//! Values that gin gives to several optimizers of optax's.
+//! Values that gin gives to several optimizers.
 
 use crate::gin::{Evaluator, FromGin, Registry, Reported, Value, ValueKind};
 use crate::optim::error::OptimError;
@@ -8,7 +8,7 @@ use crate::schedule::Schedule;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mask {}
 
-/// A learning rate in the forms that optax accepts.
+/// An optimizer's own learning rate, in the forms that optax accepts.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LearningRate {
     /// The same for all updates.
@@ -22,7 +22,7 @@ impl LearningRate {
     ///
     /// # Errors
     /// A schedule that has no value.
-    pub(super) fn at(&self, count: i64) -> Result<f64, OptimError> {
+    pub(in crate::optim) fn at(&self, count: i64) -> Result<f64, OptimError> {
         match self {
             LearningRate::Constant(rate) => Ok(*rate),
             LearningRate::Schedule(schedule) => {
