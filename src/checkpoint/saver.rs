@@ -50,6 +50,7 @@ impl Copied {
 pub struct Snapshot {
     arrays: Vec<Copied>,
     num_arrays: usize,
+    nones: Vec<String>,
     extras: Vec<(String, Vec<u8>)>,
     before: Vec<Unsent>,
 }
@@ -84,6 +85,11 @@ impl Snapshot {
         self.num_arrays += 1;
     }
 
+    /// Adds None under a name: T5X requires the name of a parameter even where no optimizer has a state for it.
+    pub fn none(&mut self, name: &str) {
+        self.nones.push(name.to_string());
+    }
+
     /// Adds a file beside the arrays.
     pub fn extra(&mut self, relative: &str, bytes: Vec<u8>) {
         self.extras.push((relative.to_string(), bytes));
@@ -97,6 +103,7 @@ impl Snapshot {
 
     fn clear(&mut self) {
         self.num_arrays = 0;
+        self.nones.clear();
         self.extras.clear();
         self.before.clear();
     }
@@ -258,6 +265,7 @@ impl Saving {
         let shards: Vec<(&str, Shard<'_>)> =
             snapshot.arrays.iter().map(|copied| copied.shard(&writer)).collect();
         writer.shards(&shards)?;
+        snapshot.nones.iter().for_each(|name| writer.other(name, &rmpv::Value::Nil));
         snapshot.extras.iter().try_for_each(|(name, bytes)| writer.extra(name, bytes))?;
         for unsent in &snapshot.before {
             // Upload errors of these files are already reported; the checkpoint is more important.

@@ -84,6 +84,27 @@ pub enum OptimError {
         /// The reason.
         reason: &'static str,
     },
+    /// Two rules for one parameter.
+    #[error(
+        "parameter `{name}` is chosen by traversals {first} and {second} of \
+         `MultiOptimizer.traversals_and_optimizers`; a parameter has one optimizer"
+    )]
+    ChosenTwice {
+        /// The parameter.
+        name: String,
+        /// The number of a traversal that chooses it, from 1.
+        first: usize,
+        /// The number of the next one.
+        second: usize,
+    },
+    /// A regular expression that is not one.
+    #[error("`{pattern}` of `ModelParamTraversal.filter_fn` is not a pattern: {reason}")]
+    Pattern {
+        /// The pattern.
+        pattern: String,
+        /// The reason.
+        reason: String,
+    },
     /// A schedule that cannot be computed.
     #[error("the optimizer's learning rate: {0}")]
     Schedule(String),

@@ -30,7 +30,7 @@ impl Pending {
         tch::no_grad(|| {
             let grad = scratch(&Gradient { name, param, grad: &grad });
             let old = self.watch.before(name, param, &grad);
-            let given = Updated { param: param.shallow_clone(), grad, state: &mut state };
+            let given = Updated { name, param: param.shallow_clone(), grad, state: &mut state };
             apply(&*self.update, vec![given]);
             self.watch.after(name, param, old);
         });

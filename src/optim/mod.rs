@@ -10,6 +10,7 @@ mod adafactor;
 mod chain;
 mod error;
 mod layout;
+mod multi;
 mod optax;
 mod refused;
 
@@ -31,6 +32,7 @@ pub use adafactor::{
 pub use chain::{Chain, Clip, ClipByGlobalNorm, Transformation};
 pub use error::OptimError;
 pub use layout::{ParamShape, Slot, StateLayout};
+pub use multi::{ModelParamTraversal, MultiOptimizer};
 pub use optax::*;
 #[cfg(feature = "torch")]
 pub use optimizer::{Gradient, Optimizer};
@@ -45,6 +47,7 @@ gimlet_gin::slot! {
         TransformersAdafactor,
         OptaxRule,
         Chain,
+        MultiOptimizer,
         Refused,
     }
 }
@@ -61,6 +64,11 @@ trait Rule: update::Prepare {
 
     /// Returns T5X's path of the array `slot` of a parameter, below `param_states/`.
     fn path(&self, param: &str, slot: &str) -> String;
+
+    /// Returns T5X's path of a parameter for which it saves None instead of a state, below `param_states/`.
+    fn none_path(&self, _: &str) -> Option<String> {
+        None
+    }
 
     /// Returns T5X's paths of counts of updates beside `state/step`, below `param_states/`.
     fn count_paths(&self) -> Vec<String> {
@@ -98,6 +106,11 @@ impl OptimizerDef {
     /// Returns T5X's path of the array `slot` of a parameter, below `param_states/`.
     pub fn path(&self, param: &str, slot: &str) -> String {
         self.spec().path(param, slot)
+    }
+
+    /// Returns T5X's path of a parameter for which it saves None instead of a state, below `param_states/`.
+    pub fn none_path(&self, param: &str) -> Option<String> {
+        self.spec().none_path(param)
     }
 
     /// Returns T5X's paths of counts of updates beside `state/step`, below `param_states/`.

@@ -86,7 +86,7 @@ impl Optimizer {
             let mut given: BTreeMap<&str, (Tensor, Tensor)> = given.collect();
             let states = self.states.iter_mut().filter_map(|(name, state)| {
                 let (param, grad) = given.remove(&name[..])?;
-                Some(Updated { param, grad, state })
+                Some(Updated { name, param, grad, state })
             });
             apply(&*update, states.collect());
         });
@@ -141,6 +141,11 @@ impl Optimizer {
     pub fn arrays(&self) -> impl Iterator<Item = (String, &Tensor)> {
         let array = |(param, slot): &(String, usize)| &self.states[param].arrays[*slot];
         self.places.iter().map(move |(path, place)| (path.clone(), array(place)))
+    }
+
+    /// Returns T5X's names below `param_states/` under which it saves None, sorted.
+    pub fn nones(&self) -> impl Iterator<Item = String> {
+        self.states.keys().filter_map(|param| self.def.none_path(param))
     }
 
     /// Returns the number of updates, and T5X's names for it below `param_states/`; T5X's own

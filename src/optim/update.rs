@@ -6,6 +6,7 @@ use tch::Tensor;
 
 use super::chain::{Chain, Transformation};
 use super::error::OptimError;
+use super::multi::{MultiOptimizer, ParamFilter};
 use super::norms::clip_global_norm;
 use super::optimizer::ParamState;
 use super::refused::Refused;
@@ -36,6 +37,7 @@ pub(super) trait Prepared: Debug + Send {
 
 /// A parameter with its gradient in float32 and its state.
 pub(super) struct Updated<'a> {
+    pub(super) name: &'a str,
     pub(super) param: Tensor,
     pub(super) grad: Tensor,
     pub(super) state: &'a mut ParamState,
@@ -95,6 +97,33 @@ impl Prepare for Chain {
         };
         let clips = self.transformations.iter().filter_map(clip).collect();
         Ok(after_clips(clips, self.rule()?.prepare(clock)?))
+    }
+}
+
+impl Prepare for MultiOptimizer {
+    fn prepare(&self, clock: &Clock) -> Result<Box<dyn Prepared>, OptimError> {
+        let updates = self.optimizers().map(|optimizer| optimizer.prepare(clock));
+        let updates = updates.collect::<Result<Vec<_>, _>>()?;
+        Ok(Box::new(Shared { parts: self.filters()?.into_iter().zip(updates).collect() }))
+    }
+}
+
+/// An update of which each part reaches the parameters that its filter chooses.
+#[derive(Debug)]
+struct Shared {
+    parts: Vec<(ParamFilter, Box<dyn Prepared>)>,
+}
+
+impl Prepared for Shared {
+    fn apply(&self, mut updated: Vec<Updated<'_>>) {
+        for (filter, update) in &self.parts {
+            let is_chosen = |given: &Updated<'_>| filter.chooses(given.name);
+            let (chosen, rest): (Vec<_>, Vec<_>) = updated.into_iter().partition(is_chosen);
+            if !chosen.is_empty() {
+                update.apply(chosen);
+            }
+            updated = rest;
+        }
     }
 }
 

@@ -26,6 +26,9 @@ pub fn copy(state: &TrainState, snapshot: &mut Snapshot) {
     for (name, tensor) in arrays(state) {
         with_view(tensor, |view| snapshot.array(&name, view));
     }
+    for path in state.optimizer.nones() {
+        snapshot.none(&format!("state/param_states/{path}"));
+    }
     for (name, count) in counts(state) {
         let count = i32::try_from(count).expect("T5X counts steps in 32 bits");
         snapshot.array(&name, Array::scalar_i32(count).view());

@@ -11,9 +11,10 @@ pub fn open(model_dir: &Path, step: u64) -> Reader {
     Reader::open(&path).expect("the checkpoint is whole")
 }
 
-/// Asserts that both hold the same arrays, each float array within `tolerance` of its norm.
+/// Asserts that both hold the same tree, each float array within `tolerance` of its norm.
 pub fn assert_close(found: &Reader, expected: &Reader, tolerance: f64) {
     assert_eq!(found.shapes(), expected.shapes());
+    assert_eq!(found.others(), expected.others());
     for array in expected.leaves() {
         let [found, expected] = [found, expected]
             .map(|checkpoint| checkpoint.read(array.name).expect("the array is whole"));

@@ -42,7 +42,7 @@ impl Prepared for Fused {
         let number = Tensor::full([], self.number as f64, (Kind::Float, first.param.device()));
         let (mut params, mut grads) = (Vec::new(), Vec::new());
         let (mut means, mut squares) = (Vec::new(), Vec::new());
-        for Updated { param, grad, state } in updated {
+        for Updated { param, grad, state, .. } in updated {
             let [mean, square] = &state.arrays[..] else { panic!("Adam keeps two arrays") };
             means.push(mean.shallow_clone());
             squares.push(square.shallow_clone());
@@ -55,7 +55,7 @@ impl Prepared for Fused {
 
 impl Prepared for Changes {
     fn apply(&self, updated: Vec<Updated<'_>>) {
-        for Updated { mut param, grad, state } in updated {
+        for Updated { mut param, grad, state, .. } in updated {
             let mut values = Values { param: &param, grad, state, computed: HashMap::new() };
             let step = values.of(&self.step);
             let new: Vec<Tensor> = self.state.iter().map(|formula| values.of(formula)).collect();

@@ -4,6 +4,7 @@
 //! 1e-4 of their value after six steps, those of the first step by 1e-6, and arrays by 1e-4 of their norm.
 
 mod decode;
+mod states;
 
 use std::fs::File;
 use std::path::Path;
