@@ -3,7 +3,7 @@
 use super::converter::{FeatureConverter, Packing};
 use super::row::Row;
 use crate::error::DataError;
-use crate::pipeline::{Pull, Stage, StageState};
+use crate::pipeline::{Pull, Pulled, Stage, StageState};
 
 /// Rows that the dense packer keeps open.
 const OPEN_ROWS: usize = 32;
@@ -100,16 +100,16 @@ impl Pull for Rows {
     }
 
     fn save(&self) -> StageState {
-        let mut state =
-            StageState::new("rows", vec![self.in_batch as u64], vec![self.input.save()]);
+        let counters = Pulled { counter: self.in_batch as u64 };
+        let mut state = StageState::new("rows", &counters, [self.input.save()]);
         state.examples = self.open.iter().map(Row::to_example).collect();
         state
     }
 
     fn restore(&mut self, state: &StageState) -> Result<(), DataError> {
-        state.expect("rows", Some(1), 1)?;
+        let Pulled { counter } = state.read("rows", 1)?;
         self.input.restore(&state.inputs[0])?;
-        self.in_batch = state.counters[0] as usize;
+        self.in_batch = counter as usize;
         self.open = state.examples.iter().map(Row::from_example).collect();
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Joining several examples to one, and splitting one example into several.
 
 use super::map::{place, skip};
-use super::pull::{Pull, Stage, StageState};
+use super::pull::{Pull, Pulled, Stage, StageState, Within};
 use crate::error::DataError;
 use crate::example::{Example, Origin};
 use crate::preprocess::{ExamplePosition, FlatMapStep, JoinStep};
@@ -58,12 +58,11 @@ impl Pull for Join {
 
     /// Nothing is held between pulls.
     fn save(&self) -> StageState {
-        StageState::new("join", vec![self.counter], vec![self.input.save()])
+        StageState::new("join", &Pulled { counter: self.counter }, [self.input.save()])
     }
 
     fn restore(&mut self, state: &StageState) -> Result<(), DataError> {
-        state.expect("join", Some(1), 1)?;
-        self.counter = state.counters[0];
+        Pulled { counter: self.counter } = state.read("join", 1)?;
         self.input.restore(&state.inputs[0])
     }
 }
@@ -136,18 +135,20 @@ impl Pull for FlatMap {
     /// Saves the position of the current example, and the number of results already taken.
     fn save(&self) -> StageState {
         let (counters, input) = match &self.held {
-            Some(held) => (vec![self.counter - 1, held.taken], held.input.clone()),
-            None => (vec![self.counter, 0], self.input.save()),
+            Some(held) => {
+                (Within { counter: self.counter - 1, taken: held.taken }, held.input.clone())
+            }
+            None => (Within { counter: self.counter, taken: 0 }, self.input.save()),
         };
-        StageState::new("flat_map", counters, vec![input])
+        StageState::new("flat_map", &counters, [input])
     }
 
     fn restore(&mut self, state: &StageState) -> Result<(), DataError> {
-        state.expect("flat_map", Some(2), 1)?;
+        let Within { counter, taken } = state.read("flat_map", 1)?;
         self.input.restore(&state.inputs[0])?;
-        self.counter = state.counters[0];
-        if state.counters[1] > 0 && self.hold_next()? {
-            for _ in 0..state.counters[1] {
+        self.counter = counter;
+        if taken > 0 && self.hold_next()? {
+            for _ in 0..taken {
                 self.pull()?;
             }
         }

@@ -98,11 +98,11 @@ impl Pull for FewShot {
             (_, train) => train.as_ref().map(Stage::save),
         };
         let inputs = std::iter::once(self.eval.save()).chain(train);
-        StageState::new("few_shot", Vec::new(), inputs)
+        StageState::new("few_shot", &(), inputs)
     }
 
     fn restore(&mut self, state: &StageState) -> Result<(), DataError> {
-        state.expect("few_shot", Some(0), 1 + usize::from(self.train.is_some()))?;
+        state.read::<()>("few_shot", 1 + usize::from(self.train.is_some()))?;
         self.eval.restore(&state.inputs[0])?;
         match &mut self.train {
             Some(train) => train.restore(&state.inputs[1]),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::pull::{Pull, Stage, StageState};
+use super::pull::{Pull, Pulled, Stage, StageState, Within};
 use crate::error::DataError;
 use crate::example::{Example, Origin};
 use crate::preprocess::{ExamplePosition, MapStep};
@@ -119,22 +119,21 @@ impl<In: Pull> Pull for Map<In> {
     }
 
     fn save(&self) -> StageState {
-        StageState::new("map", vec![self.counter], vec![self.input.save()])
+        StageState::new("map", &Pulled { counter: self.counter }, [self.input.save()])
     }
 
     fn restore(&mut self, state: &StageState) -> Result<(), DataError> {
         // A machine with other threads saves the state of the same maps as "parallel_map".
         if state.stage == "parallel_map" {
-            state.expect("parallel_map", Some(2), 1)?;
-            self.counter = state.counters[0];
+            let Within { counter, taken } = state.read("parallel_map", 1)?;
+            self.counter = counter;
             self.input.restore(&state.inputs[0])?;
-            for _ in 0..state.counters[1] {
+            for _ in 0..taken {
                 self.pull()?;
             }
             return Ok(());
         }
-        state.expect("map", Some(1), 1)?;
-        self.counter = state.counters[0];
+        Pulled { counter: self.counter } = state.read("map", 1)?;
         self.input.restore(&state.inputs[0])
     }
 }

@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::pull::{Pull, Stage, StageState};
+use super::pull::{Pull, Pulled, Stage, StageState};
 use crate::error::DataError;
 use crate::example::Example;
 use crate::mixture::{Mixture, MixtureEntry};
@@ -248,12 +248,11 @@ impl Pull for Mix {
             saved.get_or_init(|| Arc::new(input.save())).clone()
         };
         let inputs = self.inputs.iter().zip(&self.saved).map(saved);
-        StageState::new("mix", vec![self.counter], inputs)
+        StageState::new("mix", &Pulled { counter: self.counter }, inputs)
     }
 
     fn restore(&mut self, state: &StageState) -> Result<(), DataError> {
-        state.expect("mix", Some(1), self.inputs.len())?;
-        self.counter = state.counters[0];
+        Pulled { counter: self.counter } = state.read("mix", self.inputs.len())?;
         self.draws = self.seed.sequence(self.counter);
         self.ended.fill(false);
         self.saved.fill(OnceCell::new());

@@ -8,7 +8,7 @@ use super::chunks::StepContext;
 use super::map::place;
 use super::map::{Map, MapItems};
 use super::pool::Workers;
-use super::pull::{Pull, Stage, StageState};
+use super::pull::{Pull, Pulled, Stage, StageState, Within};
 use crate::error::DataError;
 use crate::example::Example;
 use crate::preprocess::BatchStep;
@@ -213,22 +213,23 @@ where
     /// Saves the position of the current chunk, and the number of its examples already taken.
     fn save(&self) -> StageState {
         let (counters, input) = match &self.current {
-            Some(current) => (vec![current.counter, current.taken], current.input.clone()),
-            None => (vec![self.counter, 0], self.input.save()),
+            Some(Current { counter, taken, input, .. }) => {
+                (Within { counter: *counter, taken: *taken }, input.clone())
+            }
+            None => (Within { counter: self.counter, taken: 0 }, self.input.save()),
         };
-        StageState::new(self.stage, counters, vec![input])
+        StageState::new(self.stage, &counters, [input])
     }
 
     fn restore(&mut self, state: &StageState) -> Result<(), DataError> {
         if state.stage == "map" && self.stage == "parallel_map" {
-            state.expect("map", Some(1), 1)?;
-            self.counter = state.counters[0];
+            Pulled { counter: self.counter } = state.read("map", 1)?;
             return self.input.restore(&state.inputs[0]);
         }
-        state.expect(self.stage, Some(2), 1)?;
-        self.counter = state.counters[0];
+        let Within { counter, taken } = state.read(self.stage, 1)?;
+        self.counter = counter;
         self.input.restore(&state.inputs[0])?;
-        for _ in 0..state.counters[1] {
+        for _ in 0..taken {
             self.pull()?;
         }
         Ok(())

@@ -14,7 +14,7 @@ use crate::source::FrameStart;
 pub struct StageState {
     /// Name of the kind of stage, to detect a state of another pipeline.
     pub stage: String,
-    /// Counters, in an order that the stage defines.
+    /// The numbers of the position, in an order that the stage defines.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counters: Vec<u64>,
     /// Examples that were pulled and not yielded yet.
@@ -33,28 +33,80 @@ impl StageState {
     /// The state of a stage with one input.
     pub(crate) fn new<Input: Into<Arc<Self>>>(
         stage: &str,
-        counters: Vec<u64>,
+        counters: &impl Counters,
         inputs: impl IntoIterator<Item = Input>,
     ) -> Self {
         let inputs = inputs.into_iter().map(Into::into).collect();
-        Self { stage: stage.to_string(), counters, inputs, ..Self::default() }
+        Self { stage: stage.to_string(), counters: counters.list(), inputs, ..Self::default() }
     }
 
-    /// Checks the kind of stage, the number of counters (`None`: any) and the number of inputs.
-    pub(crate) fn expect(
-        &self,
-        stage: &str,
-        counters: Option<usize>,
-        inputs: usize,
-    ) -> Result<(), DataError> {
-        let fits = self.stage == stage
-            && counters.is_none_or(|expected| expected == self.counters.len())
-            && self.inputs.len() == inputs;
-        if fits {
-            return Ok(());
-        }
+    /// The counters of a stage with this name, saved with this number of inputs.
+    pub(crate) fn read<C: Counters>(&self, stage: &str, inputs: usize) -> Result<C, DataError> {
+        let fits = self.stage == stage && self.inputs.len() == inputs;
+        let counters = fits.then(|| C::of_list(&self.counters)).flatten();
+        counters.ok_or_else(|| self.unexpected(stage))
+    }
+
+    /// The error of a state that does not fit the stage.
+    pub(crate) fn unexpected(&self, stage: &str) -> DataError {
         let reason = format!("expected the state of `{stage}`, found that of `{}`", self.stage);
-        Err(DataError::State { reason })
+        DataError::State { reason }
+    }
+}
+
+/// The numbers of a stage's position. They are saved as a list.
+pub(crate) trait Counters: Sized {
+    fn list(&self) -> Vec<u64>;
+
+    /// The numbers in a list; `None` if it has another length.
+    fn of_list(list: &[u64]) -> Option<Self>;
+}
+
+/// The position of a stage whose inputs say everything.
+impl Counters for () {
+    fn list(&self) -> Vec<u64> {
+        Vec::new()
+    }
+
+    fn of_list(list: &[u64]) -> Option<Self> {
+        list.is_empty().then_some(())
+    }
+}
+
+/// The position of a stage that holds no results: between two items.
+pub(crate) struct Pulled {
+    /// Items pulled before it.
+    pub counter: u64,
+}
+
+impl Counters for Pulled {
+    fn list(&self) -> Vec<u64> {
+        vec![self.counter]
+    }
+
+    fn of_list(list: &[u64]) -> Option<Self> {
+        let &[counter] = list else { return None };
+        Some(Self { counter })
+    }
+}
+
+/// The position of a stage that makes several examples at once: within the examples made from an
+/// item, a chunk or a block, which the stage makes again.
+pub(crate) struct Within {
+    /// Items pulled, or blocks made, before those.
+    pub counter: u64,
+    /// Examples of them that were yielded.
+    pub taken: u64,
+}
+
+impl Counters for Within {
+    fn list(&self) -> Vec<u64> {
+        vec![self.counter, self.taken]
+    }
+
+    fn of_list(list: &[u64]) -> Option<Self> {
+        let &[counter, taken] = list else { return None };
+        Some(Self { counter, taken })
     }
 }
 

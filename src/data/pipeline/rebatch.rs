@@ -1,7 +1,7 @@
 //! Cutting a sequence of token ids into pieces of one length, across examples.
 
 use super::chunks::StepContext;
-use super::pull::{Pull, Stage, StageState};
+use super::pull::{Pull, Pulled, Stage, StageState};
 use crate::error::DataError;
 use crate::example::Example;
 use crate::value::{Key, Value};
@@ -65,16 +65,17 @@ impl Pull for Rebatch {
 
     /// Saves the remaining tokens of the last example pulled.
     fn save(&self) -> StageState {
-        let mut state = StageState::new("rebatch", vec![self.counter], vec![self.input.save()]);
+        let mut state =
+            StageState::new("rebatch", &Pulled { counter: self.counter }, [self.input.save()]);
         let rest = self.tokens[self.start..].to_vec();
         state.examples = vec![Example::of(self.feature.clone(), Value::Ints(rest))];
         state
     }
 
     fn restore(&mut self, state: &StageState) -> Result<(), DataError> {
-        state.expect("rebatch", Some(1), 1)?;
+        let Pulled { counter } = state.read("rebatch", 1)?;
         self.input.restore(&state.inputs[0])?;
-        self.counter = state.counters[0];
+        self.counter = counter;
         let rest = state.examples.first().and_then(|example| example.ints(&self.feature));
         self.tokens = rest.unwrap_or_default().to_vec();
         self.start = 0;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::pull::{Pull, Stage, StageState};
+use super::pull::{Pull, Stage, StageState, Within};
 use crate::error::DataError;
 use crate::example::Example;
 use crate::random::StageSeed;
@@ -95,14 +95,15 @@ impl Pull for Shuffle {
             true => (&self.next_start, 0),
             false => (&self.start, self.taken),
         };
-        StageState::new("shuffle", vec![start.index, taken], [start.input.clone()])
+        let counters = Within { counter: start.index, taken };
+        StageState::new("shuffle", &counters, [start.input.clone()])
     }
 
     fn restore(&mut self, state: &StageState) -> Result<(), DataError> {
-        state.expect("shuffle", Some(2), 1)?;
+        let Within { counter: index, taken } = state.read("shuffle", 1)?;
         self.input.restore(&state.inputs[0])?;
-        self.next_start = Start { index: state.counters[0], input: state.inputs[0].clone() };
-        for _ in 0..state.counters[1] {
+        self.next_start = Start { index, input: state.inputs[0].clone() };
+        for _ in 0..taken {
             self.pull()?;
         }
         Ok(())

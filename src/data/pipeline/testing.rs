@@ -3,7 +3,7 @@
 #![cfg(test)]
 
 use super::chunks::StepContext;
-use super::pull::{Pull, Stage, StageState};
+use super::pull::{Pull, Pulled, Stage, StageState};
 use super::task::staged;
 use crate::error::DataError;
 use crate::example::Example;
@@ -26,12 +26,12 @@ impl Pull for Given {
     }
 
     fn save(&self) -> StageState {
-        StageState::new::<StageState>("given", vec![self.next as u64], Vec::new())
+        StageState::new::<StageState>("given", &Pulled { counter: self.next as u64 }, [])
     }
 
     fn restore(&mut self, state: &StageState) -> Result<(), DataError> {
-        state.expect("given", Some(1), 0)?;
-        self.next = state.counters[0] as usize;
+        let Pulled { counter } = state.read("given", 0)?;
+        self.next = counter as usize;
         Ok(())
     }
 }

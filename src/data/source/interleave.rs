@@ -7,9 +7,8 @@ use super::bad::BadRecordGuard;
 use super::counts::is_blank;
 use super::deal::Deal;
 use super::file::SourceFile;
-use super::read::{
-    Body, FrameStart, Record, RecordPosition, RecordReader, lost_behind, open_records,
-};
+use super::read::{Body, Record, RecordPosition, RecordReader, lost_behind, open_records};
+use super::reader_position::{OpenPlace, ReaderPosition, STAGE};
 use crate::error::DataError;
 use crate::pipeline::StageState;
 use crate::random::StageSeed;
@@ -42,82 +41,6 @@ impl ReadPlan {
     pub(super) fn empty(&self, detail: &str) -> DataError {
         let (task, split) = (self.task.clone(), self.split.clone());
         DataError::Empty { task, split, detail: detail.to_string() }
-    }
-}
-
-/// The position of a reader: after a record.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct ReaderPosition {
-    pub epoch: u64,
-    /// Number of records of this epoch before the position, over all shards that share the files.
-    pub in_epoch: u64,
-    /// Files of the epoch's order that were opened.
-    opened: usize,
-    slot: usize,
-    /// Lines of the current block taken.
-    in_block: usize,
-    slots: Vec<Option<OpenPlace>>,
-}
-
-/// The position of an open file's reader.
-#[derive(Clone, Debug, PartialEq)]
-struct OpenPlace {
-    file: usize,
-    position: RecordPosition,
-}
-
-impl ReaderPosition {
-    /// Whether the place is after another.
-    pub(super) fn is_behind(&self, other: &Self) -> bool {
-        (self.epoch, self.in_epoch) > (other.epoch, other.in_epoch)
-    }
-
-    /// Approximate size in memory, in bytes.
-    pub(super) fn size(&self) -> usize {
-        size_of::<Self>() + size_of_val(&self.slots[..])
-    }
-
-    /// Converts the place to a stage's state.
-    pub(super) fn to_state(&self) -> StageState {
-        let Self { epoch, opened, slot, in_block, in_epoch, .. } = *self;
-        let mut counters = vec![epoch, opened as u64, slot as u64, in_block as u64, in_epoch];
-        for slot in &self.slots {
-            // Files count from 1, so 0 is an empty slot.
-            let (file, RecordPosition { records, bytes, within, .. }) =
-                slot.as_ref().map_or_else(Default::default, |open| (open.file + 1, open.position));
-            counters.extend([file as u64, records, bytes, within]);
-        }
-        let frame = |slot: &Option<OpenPlace>| {
-            slot.as_ref().map_or_else(FrameStart::default, |open| open.position.frame)
-        };
-        let mut frames: Vec<_> = self.slots.iter().map(frame).collect();
-        if frames.iter().all(|frame| *frame == FrameStart::default()) {
-            frames.clear();
-        }
-        let state = StageState::new::<StageState>("interleave", counters, []);
-        StageState { frames, ..state }
-    }
-
-    /// The place in a stage's state.
-    fn of_state(state: &StageState, num_slots: usize) -> Result<Self, DataError> {
-        state.expect("interleave", Some(5 + 4 * num_slots), 0)?;
-        let counter = |i: usize| state.counters[i];
-        let slot = |i: usize| {
-            let [file, records, bytes, within] = std::array::from_fn(|j| counter(5 + 4 * i + j));
-            let frame = state.frames.get(i).copied().unwrap_or_default();
-            (file > 0).then(|| OpenPlace {
-                file: file as usize - 1,
-                position: RecordPosition { records, bytes, within, frame },
-            })
-        };
-        Ok(Self {
-            epoch: counter(0),
-            opened: counter(1) as usize,
-            slot: counter(2) as usize,
-            in_block: counter(3) as usize,
-            in_epoch: counter(4),
-            slots: (0..num_slots).map(slot).collect(),
-        })
     }
 }
 
@@ -176,7 +99,11 @@ impl Interleave {
 
     /// Restores a place that a stage saved.
     pub(super) fn restore(&mut self, state: &StageState) -> Result<(), DataError> {
-        self.go_to(&ReaderPosition::of_state(state, self.slots.len())?)
+        let place = ReaderPosition::of_state(state)?;
+        match place.slots.len() == self.slots.len() {
+            true => self.go_to(&place),
+            false => Err(state.unexpected(STAGE)),
+        }
     }
 
     /// Restores a place in the same files.

@@ -29,6 +29,7 @@ mod parse;
 mod patterns;
 mod read;
 mod reader;
+mod reader_position;
 mod readme;
 mod saved;
 mod slices;

@@ -13,9 +13,10 @@ use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::interleave::{Interleave, ReadPlan, ReaderPosition};
+use super::interleave::{Interleave, ReadPlan};
 use super::read::Record;
 use super::read::RecordPosition;
+use super::reader_position::ReaderPosition;
 use crate::error::DataError;
 use crate::pipeline::{Pull, StageState};
 
@@ -104,28 +105,25 @@ impl Reader {
 
     /// The position of the reader of a single file, from the state of the stages above it.
     pub(crate) fn file_position(state: &StageState) -> RecordPosition {
-        match state.inputs.first() {
-            Some(input) => Self::file_position(input),
-            None => state.counters.get(6..9).map_or(RecordPosition::default(), |slot| {
-                let [records, bytes, within] = [slot[0], slot[1], slot[2]];
-                RecordPosition { records, bytes, within, ..RecordPosition::default() }
-            }),
-        }
+        let place = Self::place_in(state);
+        let open = place.and_then(|place| place.open().next());
+        open.map_or_else(RecordPosition::default, |open| open.position)
     }
 
     /// The progress in the first epoch, from the state of the stages above. `None` after that
     /// epoch.
     pub(crate) fn reached(state: &StageState) -> Option<Reached> {
-        if let Some(input) = state.inputs.first() {
-            return Self::reached(input);
+        let place = Self::place_in(state).filter(|place| place.epoch == 0)?;
+        let open = place.open().map(|open| (open.file, open.position)).collect();
+        Some(Reached { records: place.in_epoch, num_opened: place.opened, open })
+    }
+
+    /// The position of the reader in the state of the stages above it.
+    fn place_in(state: &StageState) -> Option<ReaderPosition> {
+        match state.inputs.first() {
+            Some(input) => Self::place_in(input),
+            None => ReaderPosition::of_state(state).ok(),
         }
-        let &[0, opened, _, _, records, ref slots @ ..] = &state.counters[..] else { return None };
-        let open = slots.chunks_exact(4).filter(|slot| slot[0] > 0).map(|slot| {
-            let [records, bytes, within] = [slot[1], slot[2], slot[3]];
-            let position = RecordPosition { records, bytes, within, ..RecordPosition::default() };
-            (slot[0] as usize - 1, position)
-        });
-        Some(Reached { records, num_opened: opened as usize, open: open.collect() })
     }
 
     /// Detects data that would be repeated forever without yielding an example.
