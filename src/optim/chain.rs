@@ -4,9 +4,10 @@
 
 use crate::gin::{Configurable, Slot as _};
 
+use super::OptaxRule;
 use super::error::OptimError;
 use super::layout::{ParamShape, StateLayout};
-use super::{OptaxRule, Rule};
+use super::rule::Rule;
 
 /// One transformation of gradients after another. Source: T5X `optimizers.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tch::Tensor;
 
-use super::optimizer::{Gradient, Optimizer, ParamState, scratch};
-use super::update::{Prepared, Updated, apply};
+use super::optimizer::{Gradient, Optimizer, scratch};
+use super::update::{ParamState, Prepared, Updated, apply};
 use super::watch::Watch;
 use crate::nn::Params;
 use crate::nn::autograd::{no_hook_on_gradient, on_gradient, take_gradient};

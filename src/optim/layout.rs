@@ -2,8 +2,6 @@
 
 use crate::nn::Dtype;
 
-use super::adafactor::Factored;
-
 /// The description of a parameter for optimizers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParamShape<'a> {
@@ -51,4 +49,13 @@ pub struct Slot {
     pub dtype: Dtype,
     /// The value of each element before the first update.
     pub initial: f64,
+}
+
+/// The two sets of dimensions of a factored second moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Factored {
+    /// Dimensions that `v_row` keeps and over which `v_col` is averaged; T5X's d1.
+    pub rows: Vec<usize>,
+    /// Dimensions that `v_col` keeps and over which `v_row` is averaged; T5X's d0.
+    pub columns: Vec<usize>,
 }

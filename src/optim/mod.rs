@@ -13,7 +13,10 @@ mod layout;
 mod multi;
 mod optax;
 mod refused;
+mod rule;
 
+#[cfg(feature = "torch")]
+mod composed;
 #[cfg(feature = "torch")]
 mod in_backward;
 #[cfg(feature = "torch")]
@@ -26,12 +29,11 @@ mod update;
 mod watch;
 
 pub use adafactor::{
-    Adafactor, FactorDim, FactorRules, Factored, HParamMap, StandardLogicalFactorRules,
-    TransformersAdafactor,
+    Adafactor, FactorDim, FactorRules, HParamMap, StandardLogicalFactorRules, TransformersAdafactor,
 };
 pub use chain::{Chain, Clip, ClipByGlobalNorm, Transformation};
 pub use error::OptimError;
-pub use layout::{ParamShape, Slot, StateLayout};
+pub use layout::{Factored, ParamShape, Slot, StateLayout};
 pub use multi::{ModelParamTraversal, MultiOptimizer};
 pub use optax::*;
 #[cfg(feature = "torch")]
@@ -39,6 +41,8 @@ pub use optimizer::{Gradient, Optimizer};
 pub use refused::{Amos, Dpsgd, NoisySgd, Refused};
 #[cfg(feature = "torch")]
 pub use watch::{Watch, Watched};
+
+use rule::Rule;
 
 gimlet_gin::slot! {
     /// Any optimizer a model accepts.
@@ -49,40 +53,6 @@ gimlet_gin::slot! {
         Chain,
         MultiOptimizer,
         Refused,
-    }
-}
-
-/// An optimizer that gin can name. With torch, `update::Prepare` has its steps on tensors.
-trait Rule: update::Prepare {
-    /// Returns the state of one parameter; see [`OptimizerDef::layout`].
-    fn layout(&self, param: ParamShape<'_>) -> Result<StateLayout, OptimError>;
-
-    /// Finds errors that would end a run at its first update.
-    fn check(&self) -> Result<(), OptimError> {
-        Ok(())
-    }
-
-    /// Returns T5X's path of the array `slot` of a parameter, below `param_states/`.
-    fn path(&self, param: &str, slot: &str) -> String;
-
-    /// Returns T5X's path of a parameter for which it saves None instead of a state, below `param_states/`.
-    fn none_path(&self, _: &str) -> Option<String> {
-        None
-    }
-
-    /// Returns T5X's paths of counts of updates beside `state/step`, below `param_states/`.
-    fn count_paths(&self) -> Vec<String> {
-        Vec::new()
-    }
-
-    /// Whether a parameter's update depends on the gradients of others.
-    fn needs_all_gradients(&self) -> bool {
-        false
-    }
-
-    /// Whether gradients that are not finite change nothing.
-    fn skips_nan_updates(&self) -> bool {
-        false
     }
 }
 

@@ -9,9 +9,10 @@ use fancy_regex::Regex;
 
 use crate::gin::{Configurable, Nested};
 
+use super::OptimizerDef;
 use super::error::OptimError;
 use super::layout::{ParamShape, StateLayout};
-use super::{OptimizerDef, Rule};
+use super::rule::Rule;
 
 /// Several optimizers, each for the parameters that its traversal chooses. Other parameters keep their values.
 /// Source: T5X `optimizers.py`.

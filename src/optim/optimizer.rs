@@ -6,8 +6,8 @@ use tch::{Device, Kind, Tensor};
 
 use super::OptimizerDef;
 use super::error::OptimError;
-use super::layout::{ParamShape, Slot, StateLayout};
-use super::update::{Clock, Prepared, Updated, apply};
+use super::layout::{ParamShape, Slot};
+use super::update::{Clock, ParamState, Prepared, Updated, apply};
 use super::watch::Watch;
 use crate::nn::autograd::take_gradient;
 use crate::nn::{Params, kind};
@@ -31,15 +31,6 @@ pub struct Optimizer {
     places: BTreeMap<String, (String, usize)>,
     /// Number of updates, which optax counts separately from the step.
     count: i64,
-}
-
-/// The state of one parameter.
-#[derive(Debug)]
-pub(super) struct ParamState {
-    /// The layout of the arrays.
-    pub(super) layout: StateLayout,
-    /// The arrays, in the order of the layout's slots.
-    pub(super) arrays: Vec<Tensor>,
 }
 
 impl Optimizer {

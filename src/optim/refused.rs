@@ -2,9 +2,9 @@
 
 use crate::gin::{Configurable, Slot as _};
 
-use super::Rule;
 use super::error::OptimError;
 use super::layout::{ParamShape, StateLayout};
+use super::rule::Rule;
 
 gimlet_gin::slot! {
     /// Any optimizer of T5X's that does not exist here.

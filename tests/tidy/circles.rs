@@ -18,7 +18,7 @@ struct Known {
     reason: &'static str,
 }
 
-const KNOWN: [Known; 4] = [
+const KNOWN: [Known; 2] = [
     Known {
         file: "src/run/task/mod.rs",
         num_files: 7,
@@ -28,16 +28,6 @@ const KNOWN: [Known; 4] = [
         file: "src/run/checkpoint/mod.rs",
         num_files: 9,
         reason: "the command names its subcommands, which share its errors and its progress",
-    },
-    Known {
-        file: "src/optim/mod.rs",
-        num_files: 8,
-        reason: "the slot enum and the trait of its members share a file",
-    },
-    Known {
-        file: "src/optim/optax/mod.rs",
-        num_files: 13,
-        reason: "the slot enum and the trait of its members share a file",
     },
 ];
 

@@ -8,9 +8,8 @@ use std::collections::BTreeMap;
 
 use crate::gin::{Configurable, Evaluator, FromGin, Registry, Reported, Value, ValueKind, choose};
 
-use super::spec::Factored;
 use crate::optim::error::OptimError;
-use crate::optim::layout::ParamShape;
+use crate::optim::layout::{Factored, ParamShape};
 
 /// The use of a dimension by the second moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,7 +171,8 @@ pub(super) fn smaller_as_rows(shape: &[usize], first: usize, second: usize) -> F
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::optim::{Adafactor, Rule as _};
+    use crate::optim::Adafactor;
+    use crate::optim::rule::Rule as _;
 
     fn standard() -> Adafactor {
         let rules = FactorRules::Standard(StandardLogicalFactorRules);

@@ -10,11 +10,10 @@ use std::ffi::CStr;
 
 use tch::Tensor;
 
-use super::spec::Factored;
 use super::update::{FactoredUpdate, V, V_COL, V_ROW, WeightDecay};
 use crate::nn::fused::kernels;
-use crate::optim::layout::StateLayout;
-use crate::optim::optimizer::ParamState;
+use crate::optim::layout::{Factored, StateLayout};
+use crate::optim::update::ParamState;
 
 /// The longest vector that one block of the device handles.
 const LONGEST_VECTOR: usize = 1 << 14;
@@ -88,7 +87,8 @@ impl FactoredUpdate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::optim::{Adafactor, ParamShape, Rule as _};
+    use crate::optim::rule::Rule as _;
+    use crate::optim::{Adafactor, ParamShape};
     use tch::{Device, Kind};
 
     /// Computes the formulas of the kernel, one after the other, for the arguments of its call.

@@ -9,5 +9,5 @@ mod transformers;
 mod update;
 
 pub use factoring::{FactorDim, FactorRules, StandardLogicalFactorRules};
-pub use spec::{Adafactor, Factored, HParamMap};
+pub use spec::{Adafactor, HParamMap};
 pub use transformers::TransformersAdafactor;

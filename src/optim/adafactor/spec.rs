@@ -2,9 +2,9 @@
 
 use crate::gin::{Configurable, Evaluator, FromGin, Reported, Value};
 use crate::nn::Dtype;
-use crate::optim::Rule;
 use crate::optim::error::OptimError;
-use crate::optim::layout::{ParamShape, Slot, StateLayout};
+use crate::optim::layout::{Factored, ParamShape, Slot, StateLayout};
+use crate::optim::rule::Rule;
 
 use super::factoring::{FactorRules, axes_to_dims, factored_dims};
 
@@ -141,15 +141,6 @@ pub(super) fn slots(shape: &[usize], factored: Option<&Factored>, beta1: Option<
     };
     let slot = |(name, shape)| Slot { name, shape, dtype: Dtype::Float32, initial: 0.0 };
     [("m", m), ("v", v), ("v_col", v_col), ("v_row", v_row)].map(slot).to_vec()
-}
-
-/// The two sets of dimensions of a factored second moment.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Factored {
-    /// Dimensions that `v_row` keeps and over which `v_col` is averaged; T5X's d1.
-    pub rows: Vec<usize>,
-    /// Dimensions that `v_col` keeps and over which `v_row` is averaged; T5X's d0.
-    pub columns: Vec<usize>,
 }
 
 /// T5X's rules by parameter name, which are not supported here.

@@ -4,9 +4,10 @@
 //! count of updates: transformers counts from the optimizer's first update, whatever the step of the checkpoint.
 
 use crate::gin::Configurable;
+use crate::optim::LearningRate;
 use crate::optim::error::OptimError;
 use crate::optim::layout::{ParamShape, StateLayout};
-use crate::optim::{LearningRate, Rule};
+use crate::optim::rule::Rule;
 
 use super::factoring::smaller_as_rows;
 use super::spec::slots;

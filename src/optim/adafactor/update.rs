@@ -7,12 +7,12 @@
 
 use tch::{Kind, Tensor};
 
-use super::spec::{Adafactor, Factored};
+use super::spec::Adafactor;
 use super::transformers::TransformersAdafactor;
 use crate::optim::error::OptimError;
+use crate::optim::layout::Factored;
 use crate::optim::norms::{as_dims, root_mean_square};
-use crate::optim::optimizer::ParamState;
-use crate::optim::update::{Clipping, Clock, Prepare, Prepared, Updated, after_clips};
+use crate::optim::update::{Clipping, Clock, ParamState, Prepare, Prepared, Updated, after_clips};
 
 /// Indices of the state's arrays, in the order of the layout's slots.
 const M: usize = 0;

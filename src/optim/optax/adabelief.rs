@@ -2,9 +2,10 @@
 
 use crate::gin::Configurable;
 
+use super::LearningRate;
 use super::expr::gradient;
+use super::formula::{Changes, Formula, OptaxSlot, Turn, zeros};
 use super::means::{corrected, first_moment, mean, mean_square};
-use super::{Changes, Formula, LearningRate, OptaxSlot, Turn, zeros};
 
 /// AdaBelief (Zhuang et al. 2020, arXiv:2010.07468): Adam with the mean square of gradients' distance
 /// from their mean. Source: optax `_src/alias.py`.

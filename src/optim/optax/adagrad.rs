@@ -3,8 +3,9 @@
 use crate::gin::Configurable;
 use crate::nn::Dtype;
 
+use super::LearningRate;
 use super::expr::{gradient, slot};
-use super::{Changes, Formula, LearningRate, OptaxSlot, Turn};
+use super::formula::{Changes, Formula, OptaxSlot, Turn};
 
 /// Adagrad (Duchi et al. 2011): gradients over the root of the sum of all their squares. Source: optax
 /// `_src/alias.py`.

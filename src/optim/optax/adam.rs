@@ -3,9 +3,10 @@
 use crate::gin::Configurable;
 use crate::nn::Dtype;
 
+use super::LearningRate;
 use super::expr::{Expr, gradient};
+use super::formula::{Changes, Formula, FusedNumbers, OptaxSlot, Turn, zeros};
 use super::means::{corrected, first_moment, mean, mean_square};
-use super::{Changes, Formula, FusedNumbers, LearningRate, OptaxSlot, Turn, zeros};
 
 /// Adam (Kingma & Ba 2015, arXiv:1412.6980). Source: optax `_src/alias.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]

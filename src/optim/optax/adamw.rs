@@ -5,7 +5,8 @@ use crate::nn::Dtype;
 
 use super::adam::ScaleByAdam;
 use super::expr::param;
-use super::{Changes, Formula, FusedNumbers, LearningRate, Mask, OptaxSlot, Turn, zeros};
+use super::formula::{Changes, Formula, FusedNumbers, OptaxSlot, Turn, zeros};
+use super::{LearningRate, Mask};
 
 /// Adam with decoupled weight decay (Loshchilov & Hutter 2019, arXiv:1711.05101). Source: optax `alias.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]

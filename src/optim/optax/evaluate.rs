@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use tch::{Kind, Tensor};
 
+use super::OptaxRule;
 use super::expr::{Binary, Expr, Node, Unary};
-use super::{Changes, FusedNumbers, OptaxRule};
+use super::formula::{Changes, FusedNumbers};
 use crate::nn::bridge::{FusedAdamW, fused_adamw};
 use crate::optim::error::OptimError;
 use crate::optim::norms::norm;
-use crate::optim::optimizer::ParamState;
-use crate::optim::update::{Clock, Prepare, Prepared, Updated};
+use crate::optim::update::{Clock, ParamState, Prepare, Prepared, Updated};
 
 impl Prepare for OptaxRule {
     fn prepare(&self, clock: &Clock) -> Result<Box<dyn Prepared>, OptimError> {

@@ -2,9 +2,10 @@
 
 use crate::gin::Configurable;
 
+use super::LearningRate;
 use super::expr::{gradient, param};
+use super::formula::{Changes, Formula, OptaxSlot, Turn};
 use super::trust_ratio::TrustRatio;
-use super::{Changes, Formula, LearningRate, OptaxSlot, Turn};
 
 /// Fromage (Bernstein et al. 2020, arXiv:2002.03432): steps in proportion to the norm of each parameter,
 /// which is then made smaller so that norms do not grow. Source: optax `_src/alias.py`.

@@ -4,8 +4,9 @@ use crate::gin::Configurable;
 
 use super::adam::ScaleByAdam;
 use super::expr::param;
+use super::formula::{Changes, Formula, OptaxSlot, Turn, zeros};
 use super::trust_ratio::TrustRatio;
-use super::{Changes, Formula, LearningRate, Mask, OptaxSlot, Turn, zeros};
+use super::{LearningRate, Mask};
 
 /// LAMB (You et al. 2020, arXiv:1904.00962): AdamW with steps in proportion to the norm of each
 /// parameter. Source: optax `_src/alias.py`.

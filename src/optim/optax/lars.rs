@@ -2,10 +2,11 @@
 
 use crate::gin::Configurable;
 
+use super::LearningRate;
 use super::expr::{gradient, param};
+use super::formula::{Changes, Formula, OptaxSlot, Turn, zeros};
 use super::sgd::Trace;
 use super::trust_ratio::TrustRatio;
-use super::{Changes, Formula, LearningRate, OptaxSlot, Turn, zeros};
 
 /// LARS (You et al. 2017, arXiv:1708.03888): momentum with steps in proportion to the norm of each
 /// parameter. Source: optax `_src/alias.py`.

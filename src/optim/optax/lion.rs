@@ -4,8 +4,9 @@ use crate::gin::Configurable;
 use crate::nn::Dtype;
 
 use super::expr::{gradient, param};
+use super::formula::{Changes, Formula, OptaxSlot, Turn, zeros};
 use super::means::mean;
-use super::{Changes, Formula, LearningRate, Mask, OptaxSlot, Turn, zeros};
+use super::{LearningRate, Mask};
 
 /// Lion (Chen et al. 2023, arXiv:2302.06675): each number changes by the learning rate, in the
 /// direction of a mean of gradients. Source: optax `_src/alias.py`.

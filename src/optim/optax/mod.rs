@@ -9,6 +9,7 @@ mod adagrad;
 mod adam;
 mod adamw;
 mod expr;
+mod formula;
 mod fromage;
 mod lamb;
 mod lars;
@@ -24,17 +25,16 @@ mod yogi;
 #[cfg(feature = "torch")]
 mod evaluate;
 
-use crate::nn::Dtype;
-
-use super::Rule;
 use super::error::OptimError;
 use super::layout::{ParamShape, Slot, StateLayout};
+use super::rule::Rule;
 
 pub use adabelief::AdaBelief;
 pub use adagrad::Adagrad;
 pub use adam::Adam;
 pub use adamw::AdamW;
 pub use expr::{Binary, Expr, Node, Unary};
+pub use formula::{Changes, FusedNumbers, Turn};
 pub use fromage::Fromage;
 pub use lamb::Lamb;
 pub use lars::Lars;
@@ -44,6 +44,8 @@ pub use rate::{LearningRate, Mask};
 pub use rmsprop::RmsProp;
 pub use sgd::Sgd;
 pub use yogi::Yogi;
+
+use formula::{Formula, OptaxSlot};
 
 gimlet_gin::slot! {
     /// Any optimizer of optax's.
@@ -61,81 +63,6 @@ gimlet_gin::slot! {
         Sgd,
         Yogi,
     }
-}
-
-/// An optimizer as a formula for each parameter by itself.
-trait Formula {
-    /// Returns the learning rate.
-    fn learning_rate(&self) -> &LearningRate;
-
-    /// Returns the path of a schedule's count, `1/count` if the rate is the second transformation.
-    fn rate_count(&self) -> &'static str;
-
-    /// Returns the arrays of the state, which have the parameter's shape.
-    fn slots(&self) -> Vec<OptaxSlot>;
-
-    /// Returns the paths of all other counts of updates.
-    fn counts(&self) -> Vec<&'static str> {
-        Vec::new()
-    }
-
-    /// Returns the update after `turn.count` others.
-    fn changes(&self, turn: &Turn) -> Changes;
-
-    /// Returns the numbers of libtorch's kernel, if it computes these changes.
-    fn fused(&self) -> Option<FusedNumbers> {
-        None
-    }
-}
-
-/// An array of the state.
-struct OptaxSlot {
-    name: &'static str,
-    dtype: Dtype,
-    initial: f64,
-}
-
-/// Returns an array that starts at zero, in float32 unless another format is given.
-fn zeros(name: &'static str, dtype: Option<Dtype>) -> OptaxSlot {
-    OptaxSlot { name, dtype: dtype.unwrap_or(Dtype::Float32), initial: 0.0 }
-}
-
-/// An update: its number and its learning rate.
-#[derive(Clone, Copy, Debug)]
-pub struct Turn {
-    /// The number of updates before.
-    pub count: i64,
-    /// The learning rate of this update.
-    pub learning_rate: f64,
-}
-
-impl Turn {
-    /// The number of this update, from 1.
-    fn number(&self) -> i64 {
-        self.count + 1
-    }
-}
-
-/// The formulas of an update, as data.
-#[derive(Clone, Debug)]
-pub struct Changes {
-    /// The number to add to the parameter.
-    pub step: Expr,
-    /// The new state, in the order of the layout's slots.
-    pub state: Vec<Expr>,
-}
-
-/// The numbers of libtorch's kernel for Adam, whose state is the mean and the mean square.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct FusedNumbers {
-    /// Decay of the gradients' mean.
-    pub b1: f64,
-    /// Decay of the squared gradients' mean.
-    pub b2: f64,
-    /// Added to the root of the second moment.
-    pub eps: f64,
-    /// Decay of the parameters, times the learning rate.
-    pub weight_decay: f64,
 }
 
 impl OptaxRule {

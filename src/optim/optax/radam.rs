@@ -2,9 +2,10 @@
 
 use crate::gin::Configurable;
 
+use super::LearningRate;
 use super::expr::gradient;
+use super::formula::{Changes, Formula, OptaxSlot, Turn, zeros};
 use super::means::{corrected, first_moment, mean, mean_square};
-use super::{Changes, Formula, LearningRate, OptaxSlot, Turn, zeros};
 
 /// RAdam (Liu et al. 2020, arXiv:1908.03265): Adam whose steps are only as long as the second moment
 /// is certain. Source: optax `_src/alias.py`.

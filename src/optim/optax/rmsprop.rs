@@ -3,10 +3,11 @@
 use crate::gin::Configurable;
 use crate::nn::Dtype;
 
+use super::LearningRate;
 use super::expr::{Expr, gradient};
+use super::formula::{Changes, Formula, OptaxSlot, Turn, zeros};
 use super::means::{corrected, mean, mean_square};
 use super::sgd::Trace;
-use super::{Changes, Formula, LearningRate, OptaxSlot, Turn, zeros};
 
 /// RMSProp (Tieleman & Hinton 2012; centered: Graves 2013, arXiv:1308.0850): gradients over the root of
 /// the mean of their squares. Source: optax `_src/alias.py`.

@@ -3,8 +3,9 @@
 use crate::gin::Configurable;
 use crate::nn::Dtype;
 
+use super::LearningRate;
 use super::expr::{Expr, gradient, scaled_slot};
-use super::{Changes, Formula, LearningRate, OptaxSlot, Turn, zeros};
+use super::formula::{Changes, Formula, OptaxSlot, Turn, zeros};
 
 /// Stochastic gradient descent, with momentum if asked (Sutskever et al. 2013). Source: optax
 /// `_src/alias.py`.

@@ -3,9 +3,10 @@
 use crate::gin::Configurable;
 use crate::nn::Dtype;
 
+use super::LearningRate;
 use super::expr::{gradient, slot};
+use super::formula::{Changes, Formula, OptaxSlot, Turn};
 use super::means::{corrected, mean};
-use super::{Changes, Formula, LearningRate, OptaxSlot, Turn};
 
 /// Yogi (Zaheer et al. 2018): Adam whose second moment changes by a fraction of the squared gradient.
 /// Source: optax `_src/alias.py`.

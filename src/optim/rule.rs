@@ -1,0 +1,39 @@
+//! The contract of an optimizer.
+
+use super::error::OptimError;
+use super::layout::{ParamShape, StateLayout};
+use super::update::Prepare;
+
+/// An optimizer that gin can name. With torch, [`Prepare`] has its steps on tensors.
+pub(super) trait Rule: Prepare {
+    /// Returns the state of one parameter; see `OptimizerDef::layout`.
+    fn layout(&self, param: ParamShape<'_>) -> Result<StateLayout, OptimError>;
+
+    /// Finds errors that would end a run at its first update.
+    fn check(&self) -> Result<(), OptimError> {
+        Ok(())
+    }
+
+    /// Returns T5X's path of the array `slot` of a parameter, below `param_states/`.
+    fn path(&self, param: &str, slot: &str) -> String;
+
+    /// Returns T5X's path of a parameter for which it saves None instead of a state, below `param_states/`.
+    fn none_path(&self, _: &str) -> Option<String> {
+        None
+    }
+
+    /// Returns T5X's paths of counts of updates beside `state/step`, below `param_states/`.
+    fn count_paths(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Whether a parameter's update depends on the gradients of others.
+    fn needs_all_gradients(&self) -> bool {
+        false
+    }
+
+    /// Whether gradients that are not finite change nothing.
+    fn skips_nan_updates(&self) -> bool {
+        false
+    }
+}
