@@ -8,7 +8,9 @@ use gimlet_storage::{Path, StorageError, Unsent};
 use gimlet_vocab::Vocabulary;
 use serde_json::{Map, Value, json};
 
-use super::loggers::{LogSink, Results};
+use super::example_lines::ExampleLines;
+use super::loggers::LogSink;
+use super::results::Results;
 use super::spec::Logger;
 
 /// One example of a task.
@@ -39,18 +41,27 @@ pub enum Side {
     Prediction,
 }
 
+/// The postprocessing of a text, to a class label, a list of answers, and so on, or its error.
+type Postprocess<'a> = &'a dyn Fn(&str, &Example, Side) -> Result<Value, String>;
+
 /// A task to evaluate.
 #[derive(Clone, Copy)]
 pub struct EvalTask<'a> {
     /// Its name.
     pub name: &'a str,
-    /// All examples of the split, in the order of the predictions.
-    pub examples: &'a [Example],
     /// The metrics to compute.
     pub metric_fns: &'a [Ref<MetricFn>],
-    /// The task's postprocessing of a text, to a class label, a list of answers, and so on, or its
-    /// error.
-    pub postprocess: &'a dyn Fn(&str, &Example, Side) -> Result<Value, String>,
+    /// The task's postprocessing.
+    pub postprocess: Postprocess<'a>,
+}
+
+/// The model's outputs for a batch of examples, in their order; those that no metric needs are `None`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outputs {
+    /// Decoded texts.
+    pub texts: Option<Vec<String>>,
+    /// Log-likelihoods of the targets.
+    pub scores: Option<Vec<f64>>,
 }
 
 /// An evaluation that failed.
@@ -125,45 +136,72 @@ impl TaskEvaluator {
         self.sinks.iter().flat_map(LogSink::unsent).collect()
     }
 
-    /// Computes and logs the task's metrics. `predict` returns the decoded text of every example in
-    /// their order, `score` the log-likelihood of every target; each runs only if a metric needs
-    /// it.
-    ///
-    /// # Errors
-    /// Those of the model, of a metric, or of writing the results.
-    pub fn evaluate<E: From<EvalError>>(
-        &mut self,
-        task: &EvalTask<'_>,
-        step: i64,
-        predict: impl FnOnce() -> Result<Vec<String>, E>,
-        score: impl FnOnce() -> Result<Vec<f64>, E>,
-    ) -> Result<BTreeMap<String, f64>, E> {
-        let needs = |output| task.metric_fns.iter().any(|metric| metric.model_output() == output);
-        let mut results = Results::new(task)?;
-        if needs(ModelOutput::Prediction) {
-            let texts = predict()?;
-            check_count(task, texts.len())?;
-            results.set_predictions(task, texts)?;
-        }
-        if needs(ModelOutput::Score) {
-            let scores = score()?;
-            check_count(task, scores.len())?;
-            results.scores = Some(scores.into_iter().map(Value::from).collect());
-        }
-        let metrics = compute(task, &results)?;
-        for sink in &mut self.sinks {
-            sink.log(task, step, &metrics, &results)?;
-        }
-        Ok(metrics)
+    /// Starts the evaluation of a task at a step.
+    pub fn begin<'a>(&'a mut self, task: EvalTask<'a>, step: i64) -> TaskEvaluation<'a> {
+        let lines = self.sinks.iter().map(|sink| sink.example_lines(task.name, step)).collect();
+        let results = Results::new(&task);
+        TaskEvaluation { task, step, results, lines, sinks: &mut self.sinks }
     }
 }
 
-fn check_count(task: &EvalTask<'_>, found: usize) -> Result<(), EvalError> {
-    let expected = task.examples.len();
-    if found == expected {
-        return Ok(());
+/// An evaluation in progress. It keeps targets and outputs for the metrics, and no examples: logs of
+/// those are written batch by batch.
+pub struct TaskEvaluation<'a> {
+    task: EvalTask<'a>,
+    step: i64,
+    results: Results,
+    /// For each of the sinks, the file of examples.
+    lines: Vec<Option<ExampleLines>>,
+    sinks: &'a mut [LogSink],
+}
+
+impl TaskEvaluation<'_> {
+    /// Whether a metric needs this output of the model.
+    pub fn needs(&self, output: ModelOutput) -> bool {
+        needs(&self.task, output)
     }
-    Err(EvalError::Outputs { task: task.name.to_string(), found, expected })
+
+    /// Adds the next examples with the outputs that metrics need.
+    ///
+    /// # Errors
+    /// The number of outputs is not that of the examples, or a text cannot be postprocessed.
+    pub fn add(&mut self, examples: &[Example], outputs: Outputs) -> Result<(), EvalError> {
+        let Outputs { texts, scores } = outputs;
+        let counts = [texts.as_ref().map(Vec::len), scores.as_ref().map(Vec::len)];
+        counts.into_iter().flatten().try_for_each(|found| self.check_count(found, examples))?;
+        let first = self.results.targets.len();
+        self.results.add(&self.task, examples, texts.as_deref(), scores)?;
+        for lines in self.lines.iter_mut().flatten() {
+            lines.add(examples, texts.as_deref(), &self.results, first);
+        }
+        Ok(())
+    }
+
+    /// Computes and logs the metrics.
+    ///
+    /// # Errors
+    /// Those of a metric, or of writing the results.
+    pub fn finish(self) -> Result<BTreeMap<String, f64>, EvalError> {
+        let metrics = compute(&self.task, &self.results)?;
+        for (sink, lines) in self.sinks.iter_mut().zip(self.lines) {
+            sink.log(self.task.name, self.step, &metrics)?;
+            lines.map_or(Ok(()), ExampleLines::finish)?;
+        }
+        Ok(metrics)
+    }
+
+    fn check_count(&self, found: usize, examples: &[Example]) -> Result<(), EvalError> {
+        let expected = examples.len();
+        if found == expected {
+            return Ok(());
+        }
+        Err(EvalError::Outputs { task: self.task.name.to_string(), found, expected })
+    }
+}
+
+/// Whether a metric of the task needs this output of the model.
+pub(super) fn needs(task: &EvalTask<'_>, output: ModelOutput) -> bool {
+    task.metric_fns.iter().any(|metric| metric.model_output() == output)
 }
 
 fn compute(task: &EvalTask<'_>, results: &Results) -> Result<BTreeMap<String, f64>, EvalError> {

@@ -1,13 +1,15 @@
 //! Evaluation by prediction: a task's targets, the model's outputs, metrics, and logs of both.
 //!
-//! It knows no models and reads no data: the caller passes examples and two functions that predict
-//! and score them. Source: SeqIO `evaluation.py` and `loggers.py`.
+//! It knows no models and reads no data: the caller passes examples with the model's outputs, a batch
+//! at a time. Source: SeqIO `evaluation.py` and `loggers.py`.
 
 mod evaluator;
+mod example_lines;
 mod loggers;
+mod results;
 mod spec;
 
-pub use evaluator::{EvalError, EvalTask, Example, Side, TaskEvaluator};
+pub use evaluator::{EvalError, EvalTask, Example, Outputs, Side, TaskEvaluation, TaskEvaluator};
 pub use spec::{
     Evaluator, JsonLogger, Logger, PyLoggingLogger, TensorBoardLogger, TensorBoardLoggerV1,
 };

@@ -8,56 +8,9 @@ use serde_json::{Map, Value, json};
 use gimlet_storage::{Path, StorageError, Unsent};
 use gimlet_telemetry::EventWriter;
 
-use super::evaluator::{EvalError, EvalTask, Side};
+use super::evaluator::EvalError;
+use super::example_lines::ExampleLines;
 use super::spec::Logger;
-
-/// Targets and outputs of a task, in the order of its examples.
-pub(super) struct Results {
-    /// Postprocessed.
-    pub(super) targets: Vec<Value>,
-    /// Decoded texts.
-    pub(super) outputs: Option<Vec<String>>,
-    /// The same, postprocessed.
-    pub(super) predictions: Option<Vec<Value>>,
-    /// Log-likelihoods of the targets.
-    pub(super) scores: Option<Vec<Value>>,
-}
-
-impl Results {
-    pub(super) fn new(task: &EvalTask<'_>) -> Result<Self, EvalError> {
-        let texts = task.examples.iter().map(|example| &example.target);
-        let targets = postprocessed(task, texts, Side::Target)?;
-        Ok(Self { targets, outputs: None, predictions: None, scores: None })
-    }
-
-    pub(super) fn set_predictions(
-        &mut self,
-        task: &EvalTask<'_>,
-        texts: Vec<String>,
-    ) -> Result<(), EvalError> {
-        self.predictions = Some(postprocessed(task, texts.iter(), Side::Prediction)?);
-        self.outputs = Some(texts);
-        Ok(())
-    }
-}
-
-/// Applies the task's postprocessing to one text of every example.
-fn postprocessed<'a>(
-    task: &EvalTask<'_>,
-    texts: impl Iterator<Item = &'a String>,
-    side: Side,
-) -> Result<Vec<Value>, EvalError> {
-    let numbered = task.examples.iter().zip(texts).enumerate();
-    numbered
-        .map(|(index, (example, text))| {
-            (task.postprocess)(text, example, side).map_err(|reason| EvalError::Postprocess {
-                task: task.name.to_string(),
-                number: index + 1,
-                reason,
-            })
-        })
-        .collect()
-}
 
 /// A logger in use.
 pub(super) enum LogSink {
@@ -106,36 +59,41 @@ impl LogSink {
         }
     }
 
+    /// Creates the file of a task's examples, if the logger writes them.
+    pub(super) fn example_lines(&self, task: &str, step: i64) -> Option<ExampleLines> {
+        match self {
+            LogSink::Json { write_n_results: Some(0), .. } => None,
+            LogSink::Json { log_dir, write_n_results } => {
+                let path = log_dir.join(&format!("{task}-{step:06}.jsonl"));
+                Some(ExampleLines::create(path, write_n_results.unwrap_or(usize::MAX)))
+            }
+            LogSink::Lines | LogSink::Events { .. } => None,
+        }
+    }
+
+    /// Logs the metrics of a task.
     pub(super) fn log(
         &mut self,
-        task: &EvalTask<'_>,
+        task: &str,
         step: i64,
         metrics: &BTreeMap<String, f64>,
-        results: &Results,
     ) -> Result<(), EvalError> {
         match self {
             LogSink::Lines => {
                 for (metric, value) in metrics {
-                    let task = task.name;
                     gimlet_telemetry::notice(&format!(
                         "{task}/{metric} at step {step}: {value:.3}"
                     ));
                 }
             }
             LogSink::Events { log_dir, first_step, writers } => {
-                let new = || EventWriter::new(log_dir.join(task.name), *first_step);
-                let writer = writers.entry(task.name.to_string()).or_insert_with(new);
+                let new = || EventWriter::new(log_dir.join(task), *first_step);
+                let writer = writers.entry(task.to_string()).or_insert_with(new);
                 let tagged =
                     metrics.iter().map(|(metric, value)| (format!("eval/{metric}"), *value));
                 writer.scalars(step, tagged);
             }
-            LogSink::Json { log_dir, write_n_results } => {
-                write_metrics(log_dir, task.name, step, metrics)?;
-                if *write_n_results != Some(0) {
-                    let count = write_n_results.unwrap_or(usize::MAX);
-                    write_examples(log_dir, task, step, results, count)?;
-                }
-            }
+            LogSink::Json { log_dir, .. } => write_metrics(log_dir, task, step, metrics)?,
         }
         Ok(())
     }
@@ -168,48 +126,6 @@ fn write_metrics(
     Ok(replace(&path, &lines)?)
 }
 
-/// Writes one line per example: input, target and output.
-fn write_examples(
-    log_dir: &Path,
-    task: &EvalTask<'_>,
-    step: i64,
-    results: &Results,
-    count: usize,
-) -> Result<(), EvalError> {
-    let path = log_dir.join(&format!("{}-{step:06}.jsonl", task.name));
-    let mut lines = String::new();
-    for (index, example) in task.examples.iter().enumerate().take(count) {
-        let features = example.features.iter();
-        let input: Map<String, Value> =
-            features.map(|(name, value)| (name.clone(), shortened(value))).collect();
-        let mut line = Map::new();
-        line.insert("input".to_string(), Value::Object(input));
-        line.insert("target".to_string(), results.targets[index].clone());
-        let text = results.outputs.as_ref().map(|texts| json!(texts[index]));
-        let prediction = results.predictions.as_ref().map(|values| values[index].clone());
-        let score = results.scores.as_ref().map(|scores| scores[index].clone());
-        for (key, value) in [("output", text), ("prediction", prediction), ("score", score)] {
-            line.extend(value.map(|value| (key.to_string(), value)));
-        }
-        let _ = writeln!(lines, "{}", Value::Object(line));
-    }
-    Ok(replace(&path, &lines)?)
-}
-
-/// Summarizes long arrays of numbers as SeqIO's encoder does.
-fn shortened(value: &Value) -> Value {
-    const LONGEST: usize = 32;
-    let Value::Array(items) = value else { return value.clone() };
-    if items.len() <= LONGEST || !items.iter().all(Value::is_number) {
-        return value.clone();
-    }
-    let join = |items: &[Value]| items.iter().map(Value::to_string).collect::<Vec<_>>().join(", ");
-    let dtype = if items.iter().all(Value::is_i64) { "int32" } else { "float32" };
-    let (first, last) = (join(&items[..5]), join(&items[items.len() - 5..]));
-    let length = items.len();
-    json!(format!("ndarray(shape=({length},), dtype={dtype}); summary: {first} ... {last}"))
-}
-
 /// Writes a file so that it is either complete or absent.
 fn replace(path: &Path, text: &str) -> Result<(), StorageError> {
     // Task names may hold slashes.
@@ -219,11 +135,11 @@ fn replace(path: &Path, text: &str) -> Result<(), StorageError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::evaluator::{Example, TaskEvaluator};
+    use super::super::evaluator::{EvalTask, Example, Outputs, TaskEvaluator};
     use super::super::spec::{Evaluator, JsonLogger, PyLoggingLogger, TensorBoardLogger};
     use super::*;
     use gimlet_gin::Ref;
-    use gimlet_metrics::{Accuracy, AllMatch, MetricFn, SequenceAccuracy};
+    use gimlet_metrics::{Accuracy, AllMatch, MetricFn, ModelOutput, SequenceAccuracy};
 
     fn example(input: &str, target: &str) -> Example {
         let features = json!({"inputs_pretokenized": input, "inputs": (0..40).collect::<Vec<_>>()});
@@ -247,18 +163,19 @@ mod tests {
         step: i64,
         predictions: &[&str],
     ) -> Result<BTreeMap<String, f64>, EvalError> {
-        let examples = [example("1 + 1", "2"), example("2 + 2", "4")];
         let task = EvalTask {
             name: "sums",
-            examples: &examples,
             metric_fns: &metric_fns.iter().cloned().map(Ref).collect::<Vec<_>>(),
             postprocess: &|text, _, _| {
                 Ok(text.trim().parse::<i64>().map_or(json!(-1), Value::from))
             },
         };
         let texts = predictions.iter().map(|text| text.to_string()).collect();
-        let no_score = || unreachable!("no metric needs scores");
-        runner.evaluate(&task, step, || Ok(texts), no_score)
+        let mut evaluation = runner.begin(task, step);
+        assert!(!evaluation.needs(ModelOutput::Score), "no metric needs scores");
+        let examples = [example("1 + 1", "2"), example("2 + 2", "4")];
+        evaluation.add(&examples, Outputs { texts: Some(texts), scores: None })?;
+        evaluation.finish()
     }
 
     fn scratch() -> (tempfile::TempDir, Path) {
@@ -314,6 +231,39 @@ mod tests {
         let metrics = [MetricFn::Accuracy(Accuracy)];
         evaluate(&mut runner(Some(0), &dir), &metrics, 1, &["2", "4"]).unwrap();
         assert!(!dir.join("sums-000001.jsonl").exists().unwrap());
+    }
+
+    #[test]
+    fn examples_come_in_batches_and_are_visible_when_all_are_written() {
+        let (_scratch, dir) = scratch();
+        let mut runner = runner(Some(3), &dir);
+        let task = EvalTask {
+            name: "sums",
+            metric_fns: &[Ref(MetricFn::Accuracy(Accuracy))],
+            postprocess: &|text, _, side| match text {
+                "odd" => Err(format!("{side:?}")),
+                _ => Ok(json!(text)),
+            },
+        };
+        let batch = |text: &str| Outputs { texts: Some(vec![text.to_string(); 2]), scores: None };
+        let examples = [example("a", "2"), example("b", "3")];
+        let mut evaluation = runner.begin(task, 7);
+        evaluation.add(&examples, batch("2")).unwrap();
+        let error = evaluation.add(&examples, batch("odd")).unwrap_err().to_string();
+        assert_eq!(error, "task `sums`, postprocess_fn, example 3: Prediction");
+        drop(evaluation);
+        assert_eq!(dir.list().unwrap(), []);
+
+        let mut evaluation = runner.begin(task, 7);
+        evaluation.add(&examples, batch("2")).unwrap();
+        evaluation.add(&examples, batch("3")).unwrap();
+        assert!(!dir.join("sums-000007.jsonl").exists().unwrap());
+        assert_eq!(evaluation.finish().unwrap()["accuracy"], 50.0);
+        let outputs = lines(&dir.join("sums-000007.jsonl"));
+        let outputs: Vec<_> =
+            outputs.iter().map(|line| (&line["target"], &line["output"])).collect();
+        let [two, three] = [json!("2"), json!("3")];
+        assert_eq!(outputs, [(&two, &two), (&three, &two), (&two, &three)]);
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub struct Evaluator {
     /// Loggers of the results.
     #[gin(default = Vec::new())]
     pub logger_cls: Vec<Ref<Logger>>,
-    /// Keep the examples in memory between evaluations.
+    /// Without effect: each evaluation reads the examples again, and keeps a batch of them in memory.
     #[gin(default = true)]
     pub use_memory_cache: bool,
     /// The feature that holds the targets.

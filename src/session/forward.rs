@@ -1,7 +1,8 @@
 //! The model without updates: losses of held-out batches, and the environment of predictions.
 
-use tch::Device;
+use tch::{Device, Kind};
 
+use crate::data;
 use crate::metrics::LossSums;
 use crate::models::loss::LossSpec;
 use crate::models::{Batch, Model, Network};
@@ -43,6 +44,23 @@ impl Forward {
                 self.network.loss(params, &batch, &self.loss, Dropout::off()).sums.read()
             })
         })
+    }
+
+    /// Computes the log-likelihood of every row's targets.
+    ///
+    /// # Errors
+    /// Out of memory, or another failure of libtorch.
+    pub fn score(
+        &self,
+        params: &Params,
+        step: u64,
+        batch: &data::Batch,
+    ) -> Result<Vec<f64>, SessionError> {
+        let scores = self.guarded(step, || {
+            let batch = Batch::from_host(batch).to_device(self.device);
+            self.network.score_batch(params, &batch)
+        })?;
+        Ok(Vec::try_from(scores.to_kind(Kind::Double)).expect("scores are one vector"))
     }
 
     /// Runs `body` with the parameters of a step, and converts failures to errors.

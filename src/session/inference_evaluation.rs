@@ -1,18 +1,13 @@
-//! Evaluation by decoding: held-out examples, the model's predictions, the task's metrics.
+//! Inference evaluation: predicts held-out examples, and computes the task's metrics. The examples are
+//! a stream; memory holds one batch of them.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use serde_json::json;
-use tch::{Kind, Tensor};
-
-use crate::data::{
-    self, Caches, ConverterClass, DataError, DatasetConfig, ExampleOptions, FeatureConverter,
-    Packing, Task, max_feature_lengths, subtasks, task_examples,
-};
-use crate::evaluation::{EvalTask, Evaluator, Example, Side, TaskEvaluator};
-use crate::models::{Batch, Model};
+use crate::data::{self, subtasks};
+use crate::evaluation::{EvalTask, Evaluator, Example, Outputs, Side, TaskEvaluator};
+use crate::metrics::ModelOutput;
+use crate::models::Model;
 use crate::nn::Params;
 use crate::storage::{Path, Unsent};
 use crate::telemetry;
@@ -21,7 +16,9 @@ use crate::vocab::Vocabulary;
 use super::error::SessionError;
 use super::forward::Forward;
 use super::held_out::{HeldOut, MetricsByTask};
+use super::held_out_task::HeldOutTask;
 use super::spans::filled;
+use super::text_predictor::TextPredictor;
 use super::unfinished::{Unfinished, go_on};
 
 /// The folder of the results, in that of the run.
@@ -32,7 +29,7 @@ const SHOWN: usize = 3;
 
 /// The held-out examples of every task that has metrics.
 pub struct InferenceEvaluation {
-    tasks: Vec<InferTask>,
+    tasks: Vec<HeldOutTask>,
     left_out: Vec<String>,
     evaluator: TaskEvaluator,
     model: Model,
@@ -41,18 +38,8 @@ pub struct InferenceEvaluation {
     seed: u64,
 }
 
-struct InferTask {
-    task: Arc<Task>,
-    examples: Vec<Example>,
-    /// The inputs of the first examples, as texts.
-    inputs: Vec<String>,
-    /// The same examples as the model's features.
-    features: Vec<data::Example>,
-    converter: FeatureConverter,
-}
-
 impl InferenceEvaluation {
-    /// Reads the examples. New logs under `log_dir` replace those of an earlier process for steps
+    /// Checks the examples. New logs under `log_dir` replace those of an earlier process for steps
     /// later than `first_step`, if it is given.
     ///
     /// # Errors
@@ -67,7 +54,7 @@ impl InferenceEvaluation {
         let (mut tasks, mut left_out) = (Vec::new(), Vec::new());
         for task in subtasks(&config.mixture_or_task_name, provider)? {
             let cache = config.use_cached.then(|| provider.caches());
-            match InferTask::read(task, config, cache, evaluator, model.num_ids())? {
+            match HeldOutTask::open(task, config, cache, evaluator, model.num_ids())? {
                 Ok(task) => tasks.push(task),
                 Err(reason) => left_out.push(reason),
             }
@@ -119,186 +106,57 @@ impl InferenceEvaluation {
         stop: &AtomicBool,
     ) -> Result<MetricsByTask, Unfinished> {
         let mut out = MetricsByTask::new();
-        let (model, vocabulary) = (&self.model, &*self.vocabulary);
-        for task in &self.tasks {
-            let rows = self.rows;
-            let predictor =
-                Predictor { task, model, vocabulary, forward, params, step, rows, stop };
-            let postprocess = |text: &str, example: &Example, side: Side| {
-                let is_target = side == Side::Target;
-                match &task.task.postprocess_fn {
-                    Some(postprocess) => postprocess.apply(text, &example.features, is_target),
-                    None => Ok(json!(text)),
-                }
-            };
-            let eval_task = EvalTask {
-                name: task.task.task_name(),
-                examples: &task.examples,
-                metric_fns: &task.task.metric_fns,
-                postprocess: &postprocess,
-            };
+        let Self { tasks, evaluator, model, vocabulary, rows, seed, .. } = self;
+        for task in &*tasks {
             // Sampled decoding draws the same numbers at every evaluation.
-            tch::manual_seed(self.seed as i64);
-            let metrics = self.evaluator.evaluate::<Unfinished>(
-                &eval_task,
-                step as i64,
-                || predictor.predict(),
-                || predictor.score(),
-            )?;
-            out.insert(task.task.task_name().to_string(), metrics);
+            tch::manual_seed(*seed as i64);
+            let name = task.task.task_name();
+            let postprocess =
+                |text: &str, example: &Example, side: Side| task.postprocess(text, example, side);
+            let metric_fns = &task.task.metric_fns;
+            let eval_task = EvalTask { name, metric_fns, postprocess: &postprocess };
+            let mut evaluation = evaluator.begin(eval_task, step as i64);
+            let predictor = evaluation
+                .needs(ModelOutput::Prediction)
+                .then(|| TextPredictor::new(model, &**vocabulary, forward, (params, step), *rows))
+                .transpose()?;
+            let is_scored = evaluation.needs(ModelOutput::Score);
+            let mut shown = Vec::new();
+            for examples in task.batches(*rows)? {
+                go_on(stop)?;
+                let examples = examples?;
+                let batch = task.features(&examples)?;
+                let texts = predictor.as_ref().map(|predictor| predictor.predict(&batch));
+                let scores = is_scored.then(|| forward.score(params, step, &batch));
+                let outputs = Outputs { texts: texts.transpose()?, scores: scores.transpose()? };
+                show_first(task, &examples, &outputs, &mut shown);
+                let logged: Vec<Example> = examples.iter().map(|it| task.logged(it)).collect();
+                evaluation.add(&logged, outputs)?;
+            }
+            shown.iter().for_each(|line: &String| telemetry::notice(line));
+            out.insert(name.to_string(), evaluation.finish()?);
         }
         Ok(out)
     }
 }
 
-impl InferTask {
-    /// Reads the task's examples; without metrics or the split, returns the reason why there are
-    /// none.
-    fn read(
-        task: Arc<Task>,
-        config: &DatasetConfig,
-        cache: Option<Caches>,
-        evaluator: &Evaluator,
-        num_ids: usize,
-    ) -> Result<Result<Self, String>, SessionError> {
-        if task.metric_fns.is_empty() {
-            return Ok(Err(format!("`{}` has no metrics", task.task_name())));
-        }
-        let options = ExampleOptions {
-            split: config.split.clone(),
-            lengths: config.task_feature_lengths.clone(),
-            num_ids: Some(num_ids),
-            cache,
-            shuffle: evaluator.shuffle,
-            seed: config.seed.unwrap_or(42),
-            ..ExampleOptions::default()
-        };
-        let examples = match task_examples(&task, &options) {
-            Err(missing @ DataError::UnknownSplit { .. }) => return Ok(Err(missing.to_string())),
-            examples => examples?,
-        };
-        let lengths = match &config.task_feature_lengths {
-            Some(lengths) => lengths.clone(),
-            None => max_feature_lengths(&task, &options)?,
-        };
-        let limit = evaluator.num_examples.unwrap_or(usize::MAX);
-        let features: Vec<data::Example> = examples.take(limit).collect::<Result<_, _>>()?;
-        options.bad_records.tell(&format!("evaluation of {}", task.task_name()));
-        let target_vocabulary =
-            task.output_features[&evaluator.target_field_name].vocabulary.build()?;
-        let examples = features
-            .iter()
-            .map(|example| Example::of(example, &evaluator.target_field_name, &*target_vocabulary))
-            .collect();
-        let inputs = inputs(&task, &features)?;
-        let converter = converter(&task, &lengths)?;
-        Ok(Ok(Self { task, examples, inputs, features, converter }))
-    }
-}
-
-fn converter(
-    task: &Task,
-    lengths: &BTreeMap<String, usize>,
-) -> Result<FeatureConverter, SessionError> {
-    let length = |feature: &str| {
-        lengths.get(feature).copied().filter(|length| *length > 0).ok_or_else(|| {
-            let name = task.task_name();
-            SessionError::Unfit(format!("{name} has no '{feature}' to decode: it needs a length"))
+/// Adds the lines that show the first predictions.
+fn show_first(
+    task: &HeldOutTask,
+    examples: &[data::Example],
+    outputs: &Outputs,
+    shown: &mut Vec<String>,
+) {
+    let predicted = examples.iter().zip(outputs.texts.iter().flatten());
+    let lines = predicted.filter_map(|(example, text)| {
+        let (input, target) = (task.input(example)?, task.logged(example).target);
+        Some(match filled(&input, text, &target) {
+            Some(filled) => format!("  {filled:?}"),
+            None => {
+                let mark = if *text == target { "=" } else { "!" };
+                format!("  {input:?} -> {text:?} {mark} {target:?}")
+            }
         })
-    };
-    let lengths = ["inputs", "targets"].map(|name| Ok((name.to_string(), length(name)?)));
-    let lengths = lengths.into_iter().collect::<Result<_, SessionError>>()?;
-    Ok(FeatureConverter::new(&ConverterClass::default(), &lengths, Packing::None, 0)?)
-}
-
-/// Returns the inputs of the first examples: their texts, or the decoded ids if a preprocessor made them.
-fn inputs(task: &Task, features: &[data::Example]) -> Result<Vec<String>, SessionError> {
-    let Some(feature) = task.output_features.get("inputs") else { return Ok(Vec::new()) };
-    let vocabulary = feature.vocabulary.build()?;
-    let text = |example: &data::Example| match example.text("inputs_pretokenized") {
-        Some(text) => text.to_string(),
-        None => vocabulary.decode(example.ints("inputs").unwrap_or_default()),
-    };
-    Ok(features.iter().take(SHOWN).map(text).collect())
-}
-
-/// Runs the model over one task's examples.
-struct Predictor<'a> {
-    task: &'a InferTask,
-    model: &'a Model,
-    vocabulary: &'a dyn Vocabulary,
-    forward: &'a Forward,
-    params: &'a Params,
-    step: u64,
-    rows: usize,
-    stop: &'a AtomicBool,
-}
-
-impl Predictor<'_> {
-    /// Returns the decoded text of every example.
-    fn predict(&self) -> Result<Vec<String>, Unfinished> {
-        let eos_id = i64::from(self.vocabulary.eos_id().unwrap_or(1));
-        let prediction = self.model.prediction(eos_id);
-        let hypotheses = self.rows * prediction.num_decodes;
-        let Forward { network, .. } = self.forward;
-        let predictor =
-            self.forward.guarded(self.step, || network.predictor(self.params, hypotheses))?;
-        let mut texts = Vec::new();
-        for batch in self.batches() {
-            go_on(self.stop)?;
-            let decodes = self
-                .forward
-                .guarded(self.step, || predictor.predict(&batch?, &prediction).map_err(unfit))??;
-            texts.extend(rows_of(&decodes.best().0).iter().map(|ids| self.vocabulary.decode(ids)));
-        }
-        self.show(&texts);
-        Ok(texts)
-    }
-
-    /// Returns the log-likelihood of every target.
-    fn score(&self) -> Result<Vec<f64>, Unfinished> {
-        let mut scores: Vec<f64> = Vec::new();
-        for batch in self.batches() {
-            go_on(self.stop)?;
-            let found = self.forward.guarded(self.step, || {
-                Ok::<_, SessionError>(self.forward.network.score_batch(self.params, &batch?))
-            })??;
-            let found = found.to_kind(Kind::Double);
-            scores.extend(Vec::<f64>::try_from(found).expect("scores are one vector"));
-        }
-        Ok(scores)
-    }
-
-    fn batches(&self) -> impl Iterator<Item = Result<Batch, SessionError>> {
-        let InferTask { features, converter, .. } = self.task;
-        features.chunks(self.rows).map(move |chunk| {
-            let batch = converter.batch(chunk, chunk.len())?;
-            Ok(Batch::from_host(&batch).to_device(self.forward.device))
-        })
-    }
-
-    fn show(&self, texts: &[String]) {
-        let InferTask { inputs, examples, .. } = self.task;
-        for ((input, example), text) in inputs.iter().zip(examples).zip(texts) {
-            let target = &example.target;
-            telemetry::notice(&match filled(input, text, target) {
-                Some(filled) => format!("  {filled:?}"),
-                None => {
-                    let mark = if text == target { "=" } else { "!" };
-                    format!("  {input:?} -> {text:?} {mark} {target:?}")
-                }
-            });
-        }
-    }
-}
-
-fn unfit(error: impl ToString) -> SessionError {
-    SessionError::Unfit(error.to_string())
-}
-
-/// Returns the rows of an int64 matrix.
-fn rows_of(matrix: &Tensor) -> Vec<Vec<i32>> {
-    let matrix = matrix.to_kind(Kind::Int).to_device(tch::Device::Cpu);
-    let row = |index| Vec::<i32>::try_from(matrix.get(index)).expect("rows are vectors");
-    (0..matrix.size()[0]).map(row).collect()
+    });
+    shown.extend(lines.take(SHOWN - shown.len()));
 }

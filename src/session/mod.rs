@@ -6,6 +6,7 @@
 pub mod check;
 pub mod error;
 pub mod foresee;
+pub mod held_out_task;
 pub mod memory;
 pub mod model_info;
 pub mod seeds;
@@ -33,6 +34,8 @@ mod spans;
 pub mod state;
 #[cfg(feature = "torch")]
 pub mod state_arrays;
+#[cfg(feature = "torch")]
+pub mod text_predictor;
 #[cfg(feature = "torch")]
 pub mod training_evaluation;
 #[cfg(feature = "torch")]

@@ -2,13 +2,16 @@
 
 use std::ffi::{CString, OsString};
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path as LocalPath, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::abandoned::{sweep_beside, temporary_beside};
+
+/// Number of bytes that are written to a file at once.
+pub(super) const BUFFER: usize = 1 << 18;
 
 /// Opens a file, but not a folder: on Linux opening a folder would succeed, and only the first read
 /// would fail.
@@ -78,16 +81,52 @@ pub(super) fn create_private_dir(local: &LocalPath) -> io::Result<()> {
 
 /// Replaces a file as a whole; temporary files of interrupted writes are removed.
 pub(super) fn write_atomic(local: &LocalPath, bytes: &[u8]) -> io::Result<()> {
-    sweep_beside(local);
-    let temporary = temporary_beside(local);
-    let written = write_synced(&temporary, bytes)
-        .and_then(|()| fs::rename(&temporary, local))
-        .and_then(|()| sync_folder_of(local));
-    if written.is_err() {
-        // Only the error above is reported.
-        let _ = fs::remove_file(&temporary);
+    let mut file = Replacement::create(local)?;
+    file.write_all(bytes)?;
+    file.finish()
+}
+
+/// A new file under a temporary name, which replaces another one when it is finished. When dropped
+/// before, it leaves nothing.
+pub(super) struct Replacement {
+    file: BufWriter<File>,
+    temporary: PathBuf,
+    target: PathBuf,
+}
+
+impl Replacement {
+    /// Creates the file beside its target.
+    pub(super) fn create(target: &LocalPath) -> io::Result<Self> {
+        sweep_beside(target);
+        let temporary = temporary_beside(target);
+        let file = BufWriter::with_capacity(BUFFER, File::create(&temporary)?);
+        Ok(Self { file, temporary, target: target.to_path_buf() })
     }
-    written
+
+    /// Writes all bytes, waits until they are on disk, and replaces the target.
+    pub(super) fn finish(mut self) -> io::Result<()> {
+        self.file.flush()?;
+        self.file.get_ref().sync_all()?;
+        fs::rename(&self.temporary, &self.target)?;
+        sync_folder_of(&self.target)
+    }
+}
+
+impl Write for Replacement {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Drop for Replacement {
+    fn drop(&mut self) {
+        // A finished file has another name by now.
+        let _ = fs::remove_file(&self.temporary);
+    }
 }
 
 /// Free bytes on the file system that holds or will hold the path.
@@ -163,12 +202,6 @@ pub(super) fn is_absent(error: &io::Error) -> bool {
 pub(super) fn not_utf8(name: OsString) -> io::Error {
     let reason = format!("the name `{}` is not UTF-8", name.to_string_lossy());
     io::Error::new(io::ErrorKind::InvalidData, reason)
-}
-
-fn write_synced(local: &LocalPath, bytes: &[u8]) -> io::Result<()> {
-    let mut file = File::create(local)?;
-    file.write_all(bytes)?;
-    file.sync_all()
 }
 
 /// Syncs the folder of a path: a rename is durable only when the folder with the name is durable.

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::time::SystemTime;
 
 use super::copies;
-use super::disk;
+use super::disk::{self, Replacement};
 use super::error::StorageError;
 use super::location::Location;
 use super::path::Path;
@@ -183,6 +183,18 @@ impl Path {
                 remote.writable("create")?;
                 Ok(FileWriter::elsewhere(self.clone(), Upload::new(remote, Vec::new())))
             }
+        }
+    }
+
+    /// Like [`Path::create`], but replaces the file as a whole: readers see either the old bytes or,
+    /// after [`FileWriter::finish`], the new ones. A file that is not finished leaves nothing.
+    pub fn create_atomic(&self) -> Result<FileWriter, StorageError> {
+        match self.place()? {
+            Location::Disk(local) => {
+                let file = self.done("create", Replacement::create(&local))?;
+                Ok(FileWriter::replacing(self.clone(), file))
+            }
+            Location::Elsewhere(_) => self.create(),
         }
     }
 

@@ -17,12 +17,17 @@ pub struct FileWriter {
 
 enum Sink {
     Disk(BufWriter<File>),
+    Replacement(disk::Replacement),
     Elsewhere(Box<Upload>),
 }
 
 impl FileWriter {
     pub(super) fn on_disk(path: Path, file: File) -> Self {
-        Self { path, sink: Sink::Disk(BufWriter::with_capacity(1 << 18, file)) }
+        Self { path, sink: Sink::Disk(BufWriter::with_capacity(disk::BUFFER, file)) }
+    }
+
+    pub(super) fn replacing(path: Path, file: disk::Replacement) -> Self {
+        Self { path, sink: Sink::Replacement(file) }
     }
 
     pub(super) fn elsewhere(path: Path, upload: Upload) -> Self {
@@ -43,6 +48,7 @@ impl FileWriter {
                 disk::begin_sync(file.get_ref());
                 Ok(())
             }
+            Sink::Replacement(_) => self.finish(),
             Sink::Elsewhere(upload) => upload.finish(),
         }
     }
@@ -53,6 +59,9 @@ impl FileWriter {
             Sink::Disk(mut file) => {
                 let written = file.flush().and_then(|()| file.get_ref().sync_all());
                 written.map_err(|error| StorageError::new("write", &self.path, error))
+            }
+            Sink::Replacement(file) => {
+                file.finish().map_err(|error| StorageError::new("write", &self.path, error))
             }
             Sink::Elsewhere(upload) => upload.finish(),
         }
@@ -70,7 +79,7 @@ impl FileWriter {
     ) -> Result<(), E> {
         match self.sink {
             Sink::Elsewhere(upload) => upload.finish_while(allowed),
-            Sink::Disk(_) => {
+            Sink::Disk(_) | Sink::Replacement(_) => {
                 allowed()?;
                 Ok(self.finish()?)
             }
@@ -82,6 +91,7 @@ impl Write for FileWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.sink {
             Sink::Disk(file) => file.write(bytes),
+            Sink::Replacement(file) => file.write(bytes),
             Sink::Elsewhere(upload) => upload.write(bytes),
         }
     }
@@ -89,6 +99,7 @@ impl Write for FileWriter {
     fn flush(&mut self) -> io::Result<()> {
         match &mut self.sink {
             Sink::Disk(file) => file.flush(),
+            Sink::Replacement(file) => file.flush(),
             Sink::Elsewhere(upload) => upload.flush(),
         }
     }

@@ -76,7 +76,9 @@ fn files(folder: &Path) {
     absent(&file);
     folder.create_dir_all().unwrap();
     file.write_atomic(b"one").unwrap();
-    file.write_atomic(b"second").unwrap();
+    file.create_atomic().unwrap().write_all(b"not finished").unwrap();
+    replace(&file, b"other");
+    replace(&file, b"second");
     small(&file);
 
     let log = folder.join("log");
@@ -94,6 +96,14 @@ fn files(folder: &Path) {
     folder.join("empty").remove_file().unwrap();
     assert_eq!(names(&folder.list().unwrap()), ["a b.txt", "moved"]);
     assert!(!matches!(folder.try_lock().unwrap(), Locked::Busy));
+}
+
+fn replace(file: &Path, bytes: &[u8]) {
+    let mut writer = file.create_atomic().unwrap();
+    writer.write_all(bytes).unwrap();
+    assert_ne!(file.read().unwrap(), bytes, "nobody reads a file that is not finished");
+    writer.finish().unwrap();
+    assert_eq!(file.read().unwrap(), bytes);
 }
 
 fn folders(folder: &Path) {

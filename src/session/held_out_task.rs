@@ -1,0 +1,186 @@
+//! The held-out examples of one task, read as a stream: memory holds one batch of them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value as Json, json};
+
+use crate::data::{
+    self, Batch, Caches, ConverterClass, DataError, DatasetConfig, ExampleOptions,
+    FeatureConverter, Packing, Task, max_feature_lengths, task_examples,
+};
+use crate::evaluation::{Evaluator, Example, Side};
+use crate::vocab::Vocabulary;
+
+use super::error::SessionError;
+
+/// The held-out examples of a task that has metrics.
+pub struct HeldOutTask {
+    /// The task.
+    pub task: Arc<Task>,
+    options: ExampleOptions,
+    /// The greatest number of examples to read.
+    limit: usize,
+    converter: FeatureConverter,
+    target: String,
+    target_vocabulary: Arc<dyn Vocabulary>,
+    input_vocabulary: Option<Arc<dyn Vocabulary>>,
+}
+
+impl HeldOutTask {
+    /// Reads all examples once and keeps none, so that a mistake in one of them is reported before
+    /// the run starts. For a task without metrics or without the split, returns the reason why it
+    /// has no examples.
+    ///
+    /// # Errors
+    /// Reading fails, or the task does not fit the evaluation.
+    pub fn open(
+        task: Arc<Task>,
+        config: &DatasetConfig,
+        cache: Option<Caches>,
+        evaluator: &Evaluator,
+        num_ids: usize,
+    ) -> Result<Result<Self, String>, SessionError> {
+        if task.metric_fns.is_empty() {
+            return Ok(Err(format!("`{}` has no metrics", task.task_name())));
+        }
+        let options = ExampleOptions {
+            split: config.split.clone(),
+            lengths: config.task_feature_lengths.clone(),
+            num_ids: Some(num_ids),
+            cache,
+            shuffle: evaluator.shuffle,
+            seed: config.seed.unwrap_or(42),
+            ..ExampleOptions::default()
+        };
+        let mut examples = match task_examples(&task, &options) {
+            Err(missing @ DataError::UnknownSplit { .. }) => return Ok(Err(missing.to_string())),
+            examples => examples?,
+        };
+        let lengths = match &config.task_feature_lengths {
+            Some(lengths) => lengths.clone(),
+            None => max_feature_lengths(&task, &options)?,
+        };
+        let limit = evaluator.num_examples.unwrap_or(usize::MAX);
+        examples.by_ref().take(limit).try_for_each(|example| example.map(drop))?;
+        options.bad_records.tell(&format!("evaluation of {}", task.task_name()));
+        let target = evaluator.target_field_name.clone();
+        let target_vocabulary = task.output_features[&target].vocabulary.build()?;
+        let input = task.output_features.get("inputs");
+        let input_vocabulary = input.map(|input| input.vocabulary.build()).transpose()?;
+        let converter = converter(&task, &lengths)?;
+        Ok(Ok(Self {
+            task,
+            options,
+            limit,
+            converter,
+            target,
+            target_vocabulary,
+            input_vocabulary,
+        }))
+    }
+
+    /// Reads the examples again, in batches of that many; the last one may be smaller.
+    ///
+    /// # Errors
+    /// The files cannot be opened.
+    pub fn batches(
+        &self,
+        rows: usize,
+    ) -> Result<impl Iterator<Item = Result<Vec<data::Example>, DataError>>, DataError> {
+        Ok(in_batches(task_examples(&self.task, &self.options)?.take(self.limit), rows))
+    }
+
+    /// Converts examples to the model's features.
+    ///
+    /// # Errors
+    /// An example does not fit the lengths.
+    pub fn features(&self, examples: &[data::Example]) -> Result<Batch, DataError> {
+        self.converter.batch(examples, examples.len())
+    }
+
+    /// Converts an example for logs and metrics.
+    pub fn logged(&self, example: &data::Example) -> Example {
+        Example::of(example, &self.target, &*self.target_vocabulary)
+    }
+
+    /// Returns the input of an example: its text, or the decoded ids if a preprocessor made them;
+    /// `None` if the task has no inputs.
+    pub fn input(&self, example: &data::Example) -> Option<String> {
+        let vocabulary = self.input_vocabulary.as_ref()?;
+        Some(match example.text("inputs_pretokenized") {
+            Some(text) => text.to_string(),
+            None => vocabulary.decode(example.ints("inputs").unwrap_or_default()),
+        })
+    }
+
+    /// Applies the task's postprocessing to the text of one side of an example.
+    ///
+    /// # Errors
+    /// The text has no such form.
+    pub fn postprocess(&self, text: &str, example: &Example, side: Side) -> Result<Json, String> {
+        match &self.task.postprocess_fn {
+            Some(postprocess) => postprocess.apply(text, &example.features, side == Side::Target),
+            None => Ok(json!(text)),
+        }
+    }
+}
+
+/// Groups examples; none is read before its batch is asked for.
+fn in_batches<E>(
+    mut examples: impl Iterator<Item = Result<data::Example, E>>,
+    rows: usize,
+) -> impl Iterator<Item = Result<Vec<data::Example>, E>> {
+    std::iter::from_fn(move || {
+        let batch: Result<Vec<_>, E> = examples.by_ref().take(rows).collect();
+        batch.map(|batch| Some(batch).filter(|batch| !batch.is_empty())).transpose()
+    })
+}
+
+fn converter(
+    task: &Task,
+    lengths: &BTreeMap<String, usize>,
+) -> Result<FeatureConverter, SessionError> {
+    let length = |feature: &str| {
+        lengths.get(feature).copied().filter(|length| *length > 0).ok_or_else(|| {
+            let name = task.task_name();
+            SessionError::Unfit(format!("{name} has no '{feature}' to decode: it needs a length"))
+        })
+    };
+    let lengths = ["inputs", "targets"].map(|name| Ok((name.to_string(), length(name)?)));
+    let lengths = lengths.into_iter().collect::<Result<_, SessionError>>()?;
+    Ok(FeatureConverter::new(&ConverterClass::default(), &lengths, Packing::None, 0)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::data::{Key, Value};
+
+    #[test]
+    fn no_example_is_read_before_its_batch() {
+        let num_read = Cell::new(0);
+        let examples = (0..10).map(|number| {
+            num_read.set(num_read.get() + 1);
+            Ok::<_, ()>(data::Example::of(Key::from("number"), Value::Int(number)))
+        });
+        let mut found = Vec::new();
+        for batch in in_batches(examples, 4) {
+            found.push((num_read.get(), batch.expect("nothing fails").len()));
+        }
+        assert_eq!(found, [(4, 4), (8, 4), (10, 2)]);
+    }
+
+    #[test]
+    fn an_error_comes_with_its_batch() {
+        let examples = (0..10).map(|number| match number {
+            5 => Err(number),
+            _ => Ok(data::Example::default()),
+        });
+        let batches: Vec<_> = in_batches(examples, 4).take(2).collect();
+        assert!(batches[0].is_ok());
+        assert_eq!(batches[1], Err(5));
+    }
+}
