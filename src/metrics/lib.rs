@@ -18,6 +18,7 @@ mod ranking;
 mod sklearn;
 mod summaries;
 mod sums;
+mod text_accuracy;
 mod train;
 mod translation;
 
@@ -38,5 +39,6 @@ pub use ranking::{Auc, RankClassification, ScoreAuc};
 pub use sklearn::{Average, ClassLabel, Percentage, SklearnMetric, SklearnMetricsWrapper};
 pub use summaries::{Rouge, RougeKey, RougeMean};
 pub use sums::{FeatureSums, LossSums, sum};
+pub use text_accuracy::TextAccuracy;
 pub use train::{TrainMetrics, Window};
 pub use translation::{Bleu, BleuTokenizer};

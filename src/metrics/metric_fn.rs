@@ -20,6 +20,7 @@ use super::question_answering::{CoqaF1, NaturalQuestions, SpanSquad, Squad, Triv
 use super::ranking::{Auc, RankClassification, ScoreAuc};
 use super::sklearn::SklearnMetricsWrapper;
 use super::summaries::{Rouge, RougeMean};
+use super::text_accuracy::TextAccuracy;
 use super::translation::Bleu;
 
 gimlet_gin::slot! {
@@ -51,6 +52,7 @@ gimlet_gin::slot! {
         SpanSquad,
         SpearmanCorrcoef,
         Squad,
+        TextAccuracy,
         TriviaQa,
     }
 }
@@ -151,6 +153,14 @@ mod tests {
             ("sum_edit", 5.0),
         ];
         check(metric, targets, predictions, &expected);
+    }
+
+    #[test]
+    fn text_accuracy_compares_positions() {
+        let targets = json!(["știe că", "a b", ""]);
+        let predictions = json!(["știe ca", "a", ""]);
+        let expected = [("word_accuracy", 50.0), ("char_accuracy", 70.0)];
+        check(MetricFn::TextAccuracy(TextAccuracy), targets, predictions, &expected);
     }
 
     #[test]

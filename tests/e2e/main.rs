@@ -23,6 +23,7 @@ mod pages;
 mod play;
 mod remat;
 mod resume;
+mod ro_diacritics;
 #[path = "../pipeline/storage/s3.rs"]
 mod s3;
 mod seeded;
