@@ -46,7 +46,7 @@ fn paths_are_found_in_groups_and_alone() {
 }
 
 /// The top module of a file of the library; none for the binaries and `lib.rs`.
-fn own_module(path: &str) -> Option<String> {
+pub fn own_module(path: &str) -> Option<String> {
     let inner = path.strip_prefix("src/")?;
     let first = inner.split('/').next()?.trim_end_matches(".rs");
     (!["main", "lib", "bin"].contains(&first)).then(|| first.to_string())
@@ -56,7 +56,8 @@ fn layer(module: &str) -> Option<usize> {
     LAYERS.iter().position(|layer| layer.contains(&module))
 }
 
-fn is_crate(folder: &str) -> bool {
+/// Whether a folder of `src` is a crate.
+pub fn is_crate(folder: &str) -> bool {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(folder).join("Cargo.toml").exists()
 }
 

@@ -11,7 +11,9 @@ use crate::run::failure::Failure;
 use crate::run::output::write;
 use crate::telemetry::thousands;
 
-use super::{Filter, Meter, array_bytes, failure, json_number, open_at, shape};
+use super::arrays::{Filter, array_bytes, json_number, shape};
+use super::meter::Meter;
+use super::open::{failure, open_at};
 
 /// Flags of `gimlet checkpoint diff`.
 #[derive(Args, Debug)]

@@ -10,7 +10,8 @@ use crate::run::failure::Failure;
 use crate::run::output::write;
 use crate::telemetry::notice;
 
-use super::{failure, parse_path, size};
+use super::arrays::size;
+use super::open::{failure, parse_path};
 
 /// Flags of `gimlet checkpoint ls`.
 #[derive(Args, Debug)]

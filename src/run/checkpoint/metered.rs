@@ -8,7 +8,8 @@ use std::sync::Mutex;
 use crate::checkpoint::{Array, ArrayInfo, CheckpointError, Format, Stored};
 use crate::storage::Path;
 
-use super::{Meter, array_bytes};
+use super::arrays::array_bytes;
+use super::meter::Meter;
 
 /// Passes all calls on, and counts the bytes that are read.
 pub(super) struct Metered<'a> {

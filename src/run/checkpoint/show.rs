@@ -12,10 +12,9 @@ use crate::run::failure::Failure;
 use crate::run::output::{Color, ColorChoice, Paint, write};
 use crate::telemetry::thousands;
 
-use super::{
-    Filter, Meter, array_bytes, failure, json_number, num_values, open_at, shape, size,
-    storage_failure,
-};
+use super::arrays::{Filter, array_bytes, json_number, num_values, shape, size};
+use super::meter::Meter;
+use super::open::{failure, open_at, storage_failure};
 
 /// Flags of `gimlet checkpoint show`.
 #[derive(Args, Debug)]

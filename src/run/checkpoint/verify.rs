@@ -8,7 +8,9 @@ use crate::run::failure::Failure;
 use crate::run::output::write;
 use crate::telemetry::notice;
 
-use super::{Meter, failure, parse_path, size};
+use super::arrays::size;
+use super::meter::Meter;
+use super::open::{failure, parse_path};
 
 /// Flags of `gimlet checkpoint verify`.
 #[derive(Args, Debug)]

@@ -15,8 +15,8 @@ use crate::telemetry::notice_once;
 use crate::train::{Train, training_options, training_shape};
 use crate::vocab::Vocabulary;
 
+use super::args::{failure, tasks_of};
 use super::show::{label, some};
-use super::{failure, tasks_of};
 
 /// Width of the picture of a row, in characters.
 const WIDTH: usize = 64;

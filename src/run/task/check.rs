@@ -20,7 +20,7 @@ use crate::run::tasks::GinTasks;
 use crate::storage::StorageError;
 use crate::vocab::VocabularySpec;
 
-use super::TaskFileArgs;
+use super::args::TaskFileArgs;
 
 /// Flags of `gimlet task check`.
 #[derive(Args, Debug)]

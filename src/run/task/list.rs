@@ -9,7 +9,7 @@ use crate::run::failure::Failure;
 use crate::run::output::{Color, ColorChoice, Paint, write};
 use crate::run::tasks::GinTasks;
 
-use super::TaskFileArgs;
+use super::args::TaskFileArgs;
 
 /// Flags of `gimlet task list`.
 #[derive(Args, Debug)]

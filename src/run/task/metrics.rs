@@ -14,7 +14,7 @@ use crate::run::failure::Failure;
 use crate::run::output::{quoted, write};
 use crate::storage::Path;
 
-use super::{TaskFileArgs, failure, parse_length, tasks_of};
+use super::args::{TaskFileArgs, failure, parse_length, tasks_of};
 
 /// Number of characters of a value that an error shows.
 const SHOWN: usize = 60;

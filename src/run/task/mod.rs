@@ -1,5 +1,6 @@
 //! `gimlet task`: looks at tasks and mixtures before anything is trained on them.
 
+mod args;
 mod batches;
 mod check;
 mod import;
@@ -8,19 +9,10 @@ mod metrics;
 mod show;
 mod stats;
 
-use std::sync::Arc;
-
 use clap::{Args, Subcommand};
 
-use crate::data::{Caches, DataError, Task, TaskProvider, subtasks};
-use crate::gin::TASK_LIBRARY;
-
-use super::configure::configure_tasks;
-use super::declarations::Declared;
 use super::failure::Failure;
-use super::gin_flags::GinArgs;
-use super::library::Library;
-use super::tasks::GinTasks;
+pub(super) use args::failure;
 
 /// Flags of `gimlet task`.
 #[derive(Args, Debug)]
@@ -65,76 +57,4 @@ impl TaskToolArgs {
             TaskCommand::Metrics(args) => metrics::run(args, color),
         }
     }
-}
-
-/// The source of a tool's tasks: gin files and modules, or all that come with Gimlet.
-#[derive(Args, Debug)]
-pub struct TaskFileArgs {
-    /// The task files, or a run's gin file, which imports its tasks.
-    #[command(flatten)]
-    gin: GinArgs,
-    /// Module with tasks, as gin's `import` names it; may be repeated.
-    #[arg(long = "module_import", alias = "task_module", value_name = "MODULE")]
-    module_import: Vec<String>,
-}
-
-impl TaskFileArgs {
-    fn load(&self, color: bool) -> Result<GinTasks, Failure> {
-        let modules = match self.says_nothing() {
-            true => library_modules(),
-            false => self.module_import.clone(),
-        };
-        let (tasks, warnings) = configure_tasks(&self.gin, &modules, &Library, color)?;
-        eprint!("{warnings}");
-        Ok(tasks.with_caches(self.caches()))
-    }
-
-    fn says_nothing(&self) -> bool {
-        let files = &self.gin.files;
-        files.gin_file.is_empty() && files.gin_bindings.is_empty() && self.module_import.is_empty()
-    }
-
-    /// Whether the given files declare it; a module of the library that they only import does not
-    /// count.
-    fn declare(&self, one: &Declared) -> bool {
-        let Some(path) = one.place.strip_prefix(TASK_LIBRARY) else { return true };
-        let path = path.trim_start_matches('/');
-        let file = |module: &String| format!("{}.gin:", module.replace('.', "/"));
-        self.module_import.iter().any(|module| path.starts_with(&file(module)))
-    }
-
-    /// Returns the folders with the caches of the tasks.
-    fn caches(&self) -> Caches {
-        let mut caches = self.gin.caches();
-        let modules = self.module_import.iter();
-        caches.task_flags.extend(modules.map(|module| format!("--module_import={module}")));
-        caches
-    }
-}
-
-/// Returns every module of the task library.
-fn library_modules() -> Vec<String> {
-    let files = Library::files();
-    let inner = files.iter().filter_map(|(name, _)| {
-        name.strip_prefix(TASK_LIBRARY)?.trim_start_matches('/').strip_suffix(".gin")
-    });
-    inner.map(|path| path.replace('/', ".")).collect()
-}
-
-/// Converts an error to a mistake of the user's or another fault.
-pub(super) fn failure(error: DataError) -> Failure {
-    if error.is_users() { Failure::usage(error) } else { Failure::world(error) }
-}
-
-/// Returns the tasks that a name stands for; an error in a mixture carries its place.
-fn tasks_of(name: &str, tasks: &GinTasks) -> Result<Vec<Arc<Task>>, Failure> {
-    subtasks(name, tasks).map_err(|error| failure(tasks.placed(name, error)))
-}
-
-/// Parses the lengths of `--task_feature_lengths`: `inputs=512,targets=114`.
-fn parse_length(text: &str) -> Result<(String, usize), String> {
-    let expected = || format!("expected FEATURE=LENGTH, found `{text}`");
-    let (feature, length) = text.split_once('=').ok_or_else(expected)?;
-    let length = length.trim().parse().map_err(|_| expected())?;
-    Ok((feature.trim().to_string(), length))
 }

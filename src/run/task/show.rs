@@ -14,7 +14,7 @@ use crate::run::failure::Failure;
 use crate::run::output::{Color, ColorChoice, Paint, quoted, write};
 use crate::vocab::Vocabulary;
 
-use super::{TaskFileArgs, failure, parse_length, tasks_of};
+use super::args::{TaskFileArgs, failure, parse_length, tasks_of};
 
 /// Flags of `gimlet task show`.
 #[derive(Args, Debug)]

@@ -10,7 +10,7 @@ use crate::data::{Caches, ExampleOptions, Task, TaskProvider, Value, task_exampl
 use crate::run::failure::Failure;
 use crate::run::output::write;
 
-use super::{TaskFileArgs, failure, parse_length, tasks_of};
+use super::args::{TaskFileArgs, failure, parse_length, tasks_of};
 
 /// Flags of `gimlet task stats`.
 #[derive(Args, Debug)]

@@ -6,7 +6,7 @@ use crate::checkpoint::{
     DType, Format, HuggingFaceOptions, NativeOptions, Weights, bundle_prefix, checkpoint_dir,
     index_of, name_newest, step_of, step_of_bundle,
 };
-use crate::run::checkpoint::{failure, parse_path};
+use crate::run::checkpoint::open::{failure, parse_path};
 use crate::run::failure::Failure;
 use crate::storage::Path;
 

@@ -5,7 +5,7 @@ use anyhow::anyhow;
 use super::args::ConvertArgs;
 use super::convert;
 use crate::checkpoint::{CheckpointError, Condition, Format, Listed, list, open};
-use crate::run::checkpoint::{failure, storage_failure};
+use crate::run::checkpoint::open::{failure, storage_failure};
 use crate::run::failure::Failure;
 use crate::storage::{Path, StorageError};
 use crate::telemetry::notice;

@@ -5,8 +5,10 @@ mod folder;
 
 use self::args::{TargetFormat, is_torch_file};
 use self::folder::{Stop, convert_all};
+use super::arrays::size;
+use super::meter::Meter;
 use super::metered::Metered;
-use super::{Meter, failure, open_at, parse_path, size, storage_failure};
+use super::open::{failure, open_at, parse_path, storage_failure};
 use crate::checkpoint::{
     CheckpointError, Listed, Stored, export_hugging_face, export_mesh_tensorflow, export_orbax,
     export_t5x, export_torch, file_sizes, is_unfinished, list,

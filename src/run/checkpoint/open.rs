@@ -1,0 +1,37 @@
+//! Opens checkpoints for tools, with errors that name the remedy.
+
+use anyhow::anyhow;
+
+use super::super::failure::Failure;
+use crate::checkpoint::{CheckpointError, Stored, open};
+use crate::storage::{Path, StorageError};
+
+/// Converts an error to a mistake of the user's or another fault.
+pub(super) fn failure(error: CheckpointError) -> Failure {
+    if error.is_users() { Failure::usage(error) } else { Failure::world(error) }
+}
+
+/// The same for an error of storage.
+pub(super) fn storage_failure(error: StorageError) -> Failure {
+    failure(error.into())
+}
+
+/// Parses a path among the arguments.
+pub(super) fn parse_path(text: &str) -> Result<Path, Failure> {
+    Path::parse(text).map_err(storage_failure)
+}
+
+/// Opens the checkpoint at a path; the error for a path with several lists them.
+pub(super) fn open_at(text: &str) -> Result<Box<dyn Stored>, Failure> {
+    let path = parse_path(text)?;
+    open(&path).map_err(|error| match error {
+        CheckpointError::NotACheckpoint { path, reason } => {
+            // Commands have no modes; the list of the folder is the most useful hint.
+            let reason = reason.replace(", or use mode = 'latest'", "");
+            Failure::usage(anyhow!(
+                "`{path}` is not a checkpoint: {reason}; see `gimlet checkpoint ls`"
+            ))
+        }
+        other => failure(other),
+    })
+}
