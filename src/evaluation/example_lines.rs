@@ -6,8 +6,8 @@ use std::io::Write;
 use gimlet_storage::{FileWriter, Path, StorageError};
 use serde_json::{Map, Value, json};
 
-use super::evaluator::{EvalError, Example};
 use super::results::Results;
+use super::task::{EvalError, Example};
 
 /// A file of examples that is being written. It becomes visible as a whole.
 pub(super) struct ExampleLines {

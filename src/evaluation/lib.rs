@@ -8,8 +8,10 @@ mod example_lines;
 mod loggers;
 mod results;
 mod spec;
+mod task;
 
-pub use evaluator::{EvalError, EvalTask, Example, Outputs, Side, TaskEvaluation, TaskEvaluator};
+pub use evaluator::{TaskEvaluation, TaskEvaluator};
 pub use spec::{
     Evaluator, JsonLogger, Logger, PyLoggingLogger, TensorBoardLogger, TensorBoardLoggerV1,
 };
+pub use task::{EvalError, EvalTask, Example, Outputs, Side};

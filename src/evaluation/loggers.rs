@@ -8,9 +8,9 @@ use serde_json::{Map, Value, json};
 use gimlet_storage::{Path, StorageError, Unsent};
 use gimlet_telemetry::EventWriter;
 
-use super::evaluator::EvalError;
 use super::example_lines::ExampleLines;
 use super::spec::Logger;
+use super::task::EvalError;
 
 /// A logger in use.
 pub(super) enum LogSink {
@@ -135,8 +135,9 @@ fn replace(path: &Path, text: &str) -> Result<(), StorageError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::evaluator::{EvalTask, Example, Outputs, TaskEvaluator};
+    use super::super::evaluator::TaskEvaluator;
     use super::super::spec::{Evaluator, JsonLogger, PyLoggingLogger, TensorBoardLogger};
+    use super::super::task::{EvalTask, Example, Outputs};
     use super::*;
     use gimlet_gin::Ref;
     use gimlet_metrics::{Accuracy, AllMatch, MetricFn, ModelOutput, SequenceAccuracy};

@@ -3,7 +3,7 @@
 use gimlet_metrics::ModelOutput;
 use serde_json::Value;
 
-use super::evaluator::{EvalError, EvalTask, Example, Side, needs};
+use super::task::{EvalError, EvalTask, Example, Side};
 
 /// Targets and outputs of a task, in the order of its examples.
 pub(super) struct Results {
@@ -18,7 +18,7 @@ pub(super) struct Results {
 impl Results {
     /// Creates results of no examples.
     pub(super) fn new(task: &EvalTask<'_>) -> Self {
-        let none_of = |output| needs(task, output).then(Vec::new);
+        let none_of = |output| task.needs(output).then(Vec::new);
         Self {
             targets: Vec::new(),
             predictions: none_of(ModelOutput::Prediction),
