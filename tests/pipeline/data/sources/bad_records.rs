@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use gimlet::data::{DatasetOptions, DatasetState, get_dataset};
+use gimlet::data::{DatasetOptions, DatasetState, get_dataset, task_examples};
 
 use super::*;
 
@@ -49,6 +49,23 @@ fn a_bad_line_is_left_out() {
     check("JsonLinesDataSource", lines, &[], (2, 2, "data:2 at byte 9: not a JSON object"));
     let records = b"a,b\n1,2\n3\n4,\"5\"x\n6,7\n";
     check("CsvDataSource", records, &[], (2, 2, "data, record 3 at byte 8: it has 1 fields"));
+}
+
+#[test]
+fn records_are_read_as_examples_are_asked_for() {
+    let lines = b"a\nb\xff\n".repeat(50_000);
+    let params = [SKIP, ("max_bad_records", "50000")];
+    let (_folder, task) = over("TextLineDataSource", &lines, &params);
+    let bad_records = BadRecords::default();
+    let options = ExampleOptions { bad_records: bad_records.clone(), ..options("train") };
+    let mut examples = task_examples(&task, &options).unwrap();
+    let mut num_read = 0;
+    for num_examples in [1, 1_000, 20_000] {
+        num_read += examples.by_ref().take(num_examples - num_read).count();
+        let num_bad = bad_records.count() as usize;
+        assert!(num_bad.abs_diff(num_read) < 10, "{num_bad} bad records before {num_read}");
+    }
+    assert_eq!(num_read, 20_000);
 }
 
 #[test]
