@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use super::decoding::Prediction;
 use super::loss::LossSpec;
 use super::memory::{Estimate, Gradients, StepShape};
-use crate::data::ConverterClass;
+use crate::data::{ConverterClass, DataError, Lengths};
 use crate::nn::{Dtype, ParamSpec};
 use crate::optim::OptimizerDef;
 use crate::vocab::VocabularySpec;
@@ -50,6 +50,15 @@ pub trait BaseModel: Debug {
 
     /// Converter of a task's features into the model's inputs.
     fn feature_converter(&self) -> ConverterClass;
+
+    /// Converter for predictions, whose rows hold one example each.
+    fn prediction_converter(&self) -> ConverterClass;
+
+    /// Shape of a batch with so many rows.
+    ///
+    /// # Errors
+    /// A length of a task's feature that the model reads is not bound, or is 0.
+    fn step_shape(&self, rows: usize, lengths: &Lengths) -> Result<StepShape, DataError>;
 
     /// Optimizer.
     fn optimizer_def(&self) -> &OptimizerDef;

@@ -6,7 +6,10 @@ use super::loss::{LossNormalizingFactor, LossSpec};
 use super::memory::{Estimate, Gradients, StepShape};
 use super::spec::Module;
 use super::t5::T5Config;
-use crate::data::{ConverterClass, EncDecFeatureConverter, PrePackedEncDecFeatureConverter};
+use crate::data::{
+    ConverterClass, DataError, EncDecFeatureConverter, Lengths, PrePackedEncDecFeatureConverter,
+    feature_length,
+};
 use crate::gin::{Configurable, Ref};
 use crate::nn::{Dtype, ParamSpec};
 use crate::optim::OptimizerDef;
@@ -102,27 +105,6 @@ impl EncoderDecoderModel {
         let Module::Transformer(transformer) = &self.module;
         &transformer.config
     }
-
-    fn check_loss(&self) -> Result<(), String> {
-        if let Some(LossNormalizingFactor::Constant(factor)) = self.loss_normalizing_factor
-            && factor <= 0.0
-        {
-            return Err(format!(
-                "models.EncoderDecoderModel.loss_normalizing_factor is {factor}, expected more than 0 \
-                 (LOSS_NORMALIZING_FACTOR)"
-            ));
-        }
-        let fractions = [
-            ("network.T5Config.dropout_rate", self.config().dropout_rate),
-            ("models.EncoderDecoderModel.label_smoothing", self.label_smoothing),
-        ];
-        match fractions.iter().find(|(_, value)| !(0.0..1.0).contains(value)) {
-            Some((name, value)) => {
-                Err(format!("{name} is {value}, expected 0 or more and below 1"))
-            }
-            None => Ok(()),
-        }
-    }
 }
 
 impl BaseModel for EncoderDecoderModel {
@@ -136,7 +118,8 @@ impl BaseModel for EncoderDecoderModel {
     }
 
     fn check_training(&self) -> Result<(), String> {
-        self.check_loss()?;
+        self.config().transformer().check_dropout("network.T5Config")?;
+        self.loss_spec().check("models.EncoderDecoderModel")?;
         self.optimizer_def.check().map_err(|error| error.to_string())
     }
 
@@ -167,6 +150,15 @@ impl BaseModel for EncoderDecoderModel {
     fn feature_converter(&self) -> ConverterClass {
         let class = self.feature_converter_cls.as_ref();
         class.map_or_else(ConverterClass::default, |class| class.0.clone().into())
+    }
+
+    fn prediction_converter(&self) -> ConverterClass {
+        EncDecFeatureConverter {}.into()
+    }
+
+    fn step_shape(&self, rows: usize, lengths: &Lengths) -> Result<StepShape, DataError> {
+        let inputs_length = feature_length("inputs", lengths)?;
+        Ok(StepShape { rows, inputs_length, targets_length: feature_length("targets", lengths)? })
     }
 
     fn optimizer_def(&self) -> &OptimizerDef {

@@ -5,9 +5,9 @@
 pub struct StepShape {
     /// Rows of a microbatch.
     pub rows: usize,
-    /// Length of the inputs.
+    /// Length of the encoder's inputs, 0 without an encoder.
     pub inputs_length: usize,
-    /// Length of the targets.
+    /// Length of the decoder's rows.
     pub targets_length: usize,
 }
 

@@ -4,6 +4,7 @@
 //! `spec` and each family's `spec` are torch-free: they describe the parameters and the
 //! configurables. The rest runs them.
 
+pub mod decoder_only;
 pub mod decoding;
 pub mod loss;
 pub mod memory;
@@ -22,6 +23,7 @@ mod network;
 mod row_facts;
 
 pub use base_model::BaseModel;
+pub use decoder_only::DecoderOnlyModel;
 pub use encoder_decoder::{DecoderParams, EncoderDecoderModel, PredictBatchWithAux};
 pub use spec::{Model, Module};
 

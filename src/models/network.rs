@@ -6,6 +6,7 @@ use std::fmt::Debug;
 use tch::Tensor;
 
 use super::Batch;
+use super::decoder_only::DecoderOnly;
 use super::decoding::{DecodeError, Decodes, Prediction};
 use super::loss::{LossOutput, LossSpec};
 use super::spec::Model;
@@ -63,6 +64,10 @@ impl Model {
                 let mut config = model.config().clone();
                 config.fp8 = fp8.cloned().or(config.fp8);
                 Box::new(T5::new(config))
+            }
+            Self::DecoderOnlyModel(model) => {
+                let bidirectional = model.inputs_bidirectional_attention;
+                Box::new(DecoderOnly::new(model.config(), bidirectional, fp8.cloned()))
             }
         }
     }

@@ -3,6 +3,7 @@
 use std::ops::Deref;
 
 use super::base_model::BaseModel;
+use super::decoder_only::DecoderOnlyModel;
 use super::encoder_decoder::EncoderDecoderModel;
 use super::t5::Transformer;
 use crate::gin::Configurable;
@@ -10,6 +11,7 @@ use crate::gin::Configurable;
 crate::gin::slot! {
     /// Any model that can be trained. It dereferences to the interface that all of them implement.
     pub enum Model: BaseModel {
+        DecoderOnlyModel,
         EncoderDecoderModel,
     }
 }

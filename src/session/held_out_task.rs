@@ -10,6 +10,7 @@ use crate::data::{
     FeatureConverter, Packing, Task, max_feature_lengths, task_examples,
 };
 use crate::evaluation::{Evaluator, Example, Side};
+use crate::models::Model;
 use crate::vocab::Vocabulary;
 
 use super::error::SessionError;
@@ -39,7 +40,7 @@ impl HeldOutTask {
         config: &DatasetConfig,
         cache: Option<Caches>,
         evaluator: &Evaluator,
-        num_ids: usize,
+        model: &Model,
     ) -> Result<Result<Self, String>, SessionError> {
         if task.metric_fns.is_empty() {
             return Ok(Err(format!("`{}` has no metrics", task.task_name())));
@@ -47,7 +48,7 @@ impl HeldOutTask {
         let options = ExampleOptions {
             split: config.split.clone(),
             lengths: config.task_feature_lengths.clone(),
-            num_ids: Some(num_ids),
+            num_ids: Some(model.num_ids()),
             cache,
             shuffle: evaluator.shuffle,
             seed: config.seed.unwrap_or(42),
@@ -68,7 +69,7 @@ impl HeldOutTask {
         let target_vocabulary = task.output_features[&target].vocabulary.build()?;
         let input = task.output_features.get("inputs");
         let input_vocabulary = input.map(|input| input.vocabulary.build()).transpose()?;
-        let converter = converter(&task, &lengths)?;
+        let converter = converter(&task, &lengths, &model.prediction_converter())?;
         Ok(Ok(Self {
             task,
             options,
@@ -140,6 +141,7 @@ fn in_batches<E>(
 fn converter(
     task: &Task,
     lengths: &BTreeMap<String, usize>,
+    class: &ConverterClass,
 ) -> Result<FeatureConverter, SessionError> {
     let length = |feature: &str| {
         lengths.get(feature).copied().filter(|length| *length > 0).ok_or_else(|| {
@@ -149,7 +151,7 @@ fn converter(
     };
     let lengths = ["inputs", "targets"].map(|name| Ok((name.to_string(), length(name)?)));
     let lengths = lengths.into_iter().collect::<Result<_, SessionError>>()?;
-    Ok(FeatureConverter::new(&ConverterClass::default(), &lengths, Packing::None, 0)?)
+    Ok(FeatureConverter::new(class, &lengths, Packing::None, 0)?)
 }
 
 #[cfg(test)]

@@ -54,7 +54,7 @@ impl InferenceEvaluation {
         let (mut tasks, mut left_out) = (Vec::new(), Vec::new());
         for task in subtasks(&config.mixture_or_task_name, provider)? {
             let cache = config.use_cached.then(|| provider.caches());
-            match HeldOutTask::open(task, config, cache, evaluator, model.num_ids())? {
+            match HeldOutTask::open(task, config, cache, evaluator, model)? {
                 Ok(task) => tasks.push(task),
                 Err(reason) => left_out.push(reason),
             }

@@ -1,7 +1,8 @@
 //! The inputs of a run's model: options of its data, and shapes of its batches, from the spec
 //! alone.
 
-use crate::data::{DatasetConfig, DatasetOptions, Lengths, feature_length};
+use crate::data::{DatasetConfig, DatasetOptions, Lengths};
+use crate::models::Model;
 use crate::models::memory::StepShape;
 use crate::session::check::UnfitSpec;
 use crate::session::seeds::{Purpose, derive};
@@ -25,7 +26,7 @@ pub fn training_options(spec: &Train, seed: u64) -> DatasetOptions {
 /// # Errors
 /// A length is not bound, or is 0.
 pub fn training_shape(spec: &Train) -> Result<StepShape, UnfitSpec> {
-    shape(&spec.train_dataset_cfg, &spec.train_dataset_cfg)
+    shape(&spec.model, &spec.train_dataset_cfg, &spec.train_dataset_cfg)
 }
 
 /// Returns the shape of a decoded batch: that of the evaluation by decoding, if there is one.
@@ -35,22 +36,19 @@ pub fn training_shape(spec: &Train) -> Result<StepShape, UnfitSpec> {
 /// A length is not bound, or is 0.
 pub fn decoding_shape(spec: &Train) -> Result<StepShape, UnfitSpec> {
     let config = spec.infer_eval_dataset_cfg.as_ref().unwrap_or(&spec.train_dataset_cfg);
-    shape(config, &spec.train_dataset_cfg)
+    shape(&spec.model, config, &spec.train_dataset_cfg)
 }
 
-fn shape(config: &DatasetConfig, otherwise: &DatasetConfig) -> Result<StepShape, UnfitSpec> {
+fn shape(
+    model: &Model,
+    config: &DatasetConfig,
+    otherwise: &DatasetConfig,
+) -> Result<StepShape, UnfitSpec> {
     let none = Lengths::new();
     let bound = config.task_feature_lengths.as_ref().or(otherwise.task_feature_lengths.as_ref());
-    let length = |feature: &str| {
-        feature_length(feature, bound.unwrap_or(&none)).map_err(|error| {
-            UnfitSpec(format!(
-                "{error}: bind TASK_FEATURE_LENGTHS, such as {{'inputs': 512, 'targets': 114}}"
-            ))
-        })
-    };
-    Ok(StepShape {
-        rows: config.batch_size,
-        inputs_length: length("inputs")?,
-        targets_length: length("targets")?,
+    model.step_shape(config.batch_size, bound.unwrap_or(&none)).map_err(|error| {
+        UnfitSpec(format!(
+            "{error}: bind TASK_FEATURE_LENGTHS, such as {{'inputs': 512, 'targets': 114}}"
+        ))
     })
 }

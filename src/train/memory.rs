@@ -1,6 +1,7 @@
 //! The memory that a training step needs.
 
-use crate::data::{DatasetConfig, PREFETCH};
+use crate::data::{DatasetConfig, FeatureConverter, Lengths, PREFETCH, Packing};
+use crate::models::Model;
 use crate::models::memory::{Estimate, Gradients, StepShape};
 use crate::session::check::UnfitSpec;
 use crate::session::memory::gib;
@@ -73,7 +74,7 @@ pub fn batch_shortage(train: &Train, available: u64) -> Option<String> {
     let held_out =
         held_out.map(|config| (config, train.eval_steps, "train_eval", " or EVAL_STEPS"));
     for (config, count, scope, or) in std::iter::once(ahead).chain(held_out) {
-        let needed = count as f64 * batch_bytes(config);
+        let needed = count as f64 * batch_bytes(&train.model, config);
         if needed <= available as f64 {
             continue;
         }
@@ -91,16 +92,17 @@ pub fn batch_shortage(train: &Train, available: u64) -> Option<String> {
     None
 }
 
-/// Returns the bytes of a batch on the host, 32 bits a number: tokens, shifted targets, weights,
-/// and for packed batches segment ids and positions.
-fn batch_bytes(config: &DatasetConfig) -> f64 {
-    let length = |feature: &str| {
-        let lengths = config.task_feature_lengths.as_ref();
-        lengths.and_then(|lengths| lengths.get(feature)).map_or(0.0, |length| *length as f64)
-    };
-    let packing = if config.pack { 2.0 } else { 0.0 };
-    let numbers = (1.0 + packing) * length("inputs") + (3.0 + packing) * length("targets");
-    4.0 * config.batch_size as f64 * numbers
+/// Returns the bytes of a batch on the host, 32 bits a number.
+fn batch_bytes(model: &Model, config: &DatasetConfig) -> f64 {
+    let none = Lengths::new();
+    let lengths = config.task_feature_lengths.as_ref().unwrap_or(&none);
+    let packing = if config.pack { Packing::Greedy } else { Packing::None };
+    // Lengths that are missing are told when the data is opened.
+    let converter = FeatureConverter::new(&model.feature_converter(), lengths, packing, 0);
+    let row = converter.map_or(0, |converter| {
+        converter.empty_batch(0).features.iter().map(|feature| feature.length).sum()
+    });
+    4.0 * config.batch_size as f64 * row as f64
 }
 
 /// Whether a step cannot run in that much memory even if it needs only two thirds of the estimate.

@@ -164,7 +164,8 @@ impl Beams {
         let ids = ids.where_self(&free, &forced);
         let sequences = gather_rows(&self.live, &beam_indices);
         sequences.select(2, self.index + 1).copy_(&ids);
-        let ended = ids.eq(prompt.eos_id);
+        // An end token of the prompt does not end the sequence.
+        let ended = ids.eq(prompt.eos_id).logical_and(&free);
         Candidates { sequences, log_probs, beam_indices, ended }
     }
 

@@ -57,6 +57,30 @@ pub struct LossSpec {
     pub loss_normalizing_factor: Option<LossNormalizingFactor>,
 }
 
+impl LossSpec {
+    /// Finds values with which no training can succeed; `model` names the configurable that sets them.
+    ///
+    /// # Errors
+    /// The first such value.
+    pub fn check(&self, model: &str) -> Result<(), String> {
+        if let Some(LossNormalizingFactor::Constant(factor)) = self.loss_normalizing_factor
+            && factor <= 0.0
+        {
+            return Err(format!(
+                "{model}.loss_normalizing_factor is {factor}, expected more than 0 \
+                 (LOSS_NORMALIZING_FACTOR)"
+            ));
+        }
+        let smoothing = self.label_smoothing;
+        match (0.0..1.0).contains(&smoothing) {
+            true => Ok(()),
+            false => Err(format!(
+                "{model}.label_smoothing is {smoothing}, expected 0 or more and below 1"
+            )),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -44,4 +44,18 @@ impl TransformerSpec {
         }
         Ok(())
     }
+
+    /// Finds a dropout with which no training can succeed; `config` names the configurable that sets it.
+    ///
+    /// # Errors
+    /// The dropout rate is no probability below 1.
+    pub fn check_dropout(&self, config: &str) -> Result<(), String> {
+        let rate = self.dropout_rate;
+        match (0.0..1.0).contains(&rate) {
+            true => Ok(()),
+            false => {
+                Err(format!("{config}.dropout_rate is {rate}, expected 0 or more and below 1"))
+            }
+        }
+    }
 }

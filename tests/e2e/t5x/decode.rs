@@ -15,7 +15,7 @@ use super::{STEPS, read_log, unpack_checkpoint};
 use crate::arrays;
 use crate::command::sources;
 
-const ROWS: usize = 4;
+pub(super) const ROWS: usize = 4;
 
 #[test]
 fn scores_and_beams_are_those_of_t5x() {
@@ -39,7 +39,7 @@ fn scores_and_beams_are_those_of_t5x() {
     assert_scores(&decodes.scores, &log["beam_scores"]);
 }
 
-fn assert_scores(found: &Tensor, expected: &Value) {
+pub(super) fn assert_scores(found: &Tensor, expected: &Value) {
     let found: Vec<f64> = found.to_kind(Kind::Double).flatten(0, -1).try_into().expect("numbers");
     let expected = numbers(expected);
     assert_eq!(found.len(), expected.len());
@@ -49,7 +49,7 @@ fn assert_scores(found: &Tensor, expected: &Value) {
 }
 
 /// Every number in nested lists, in order.
-fn numbers(value: &Value) -> Vec<f64> {
+pub(super) fn numbers(value: &Value) -> Vec<f64> {
     match value {
         Value::Array(items) => items.iter().flat_map(numbers).collect(),
         number => vec![number.as_f64().expect("a number")],
@@ -70,7 +70,7 @@ fn config() -> T5Config {
     }
 }
 
-fn read_params(checkpoint: &Reader) -> Params {
+pub(super) fn read_params(checkpoint: &Reader) -> Params {
     Params::from_tensors(checkpoint.leaves().into_iter().filter_map(|array| {
         let name = array.name.strip_prefix("target/")?.to_string();
         let values = checkpoint.read(array.name).expect("the array is whole");

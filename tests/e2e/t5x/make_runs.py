@@ -13,7 +13,9 @@ Each run is a folder beside this file:
 - log.json: every step's metrics under T5X's names, each computed before that step's update; and
   for unpacked runs what checkpoint_6 says of the first batch: the scores of its targets and the
   beams (worst to best) with theirs.
-The configurations are in RUNS below and, as a user would write them, in the test.
+  Of decoder-only models: the scores, greedy sequences, and the beams of inputs cut to CUT tokens,
+  since T5X's beam search decodes past the end of rows whose prompts are longer than others.
+The configurations are in RUNS below and, as a user would write them, beside this file.
 """
 
 import argparse
@@ -34,10 +36,8 @@ LENGTHS = {"inputs": 24, "targets": 12}
 BATCH_SIZE = 4
 STEPS = 6
 # min_dim_size_to_factor = 32 leaves attention kernels (32 x 16) whole and factors the rest.
-DIMS = dict(
-    vocab_size=VOCAB_SIZE, emb_dim=32, num_heads=2, head_dim=8, mlp_dim=64,
-    num_encoder_layers=2, num_decoder_layers=2,
-)
+DIMS = dict(vocab_size=VOCAB_SIZE, emb_dim=32, num_heads=2, head_dim=8, mlp_dim=64)
+CUT = 3
 RUNS = {
     # Name to (seed, packed, module, optimizer, loss, schedule).
     "unpacked": dict(
@@ -53,6 +53,35 @@ RUNS = {
         optimizer=dict(beta1=0.9, weight_decay_rate=1e-3),
         loss=dict(z_loss=1e-4, label_smoothing=0.0, factor="NUM_REAL_TARGET_TOKENS"),
         schedule=dict(factors="constant * linear_warmup", base_learning_rate=0.02, warmup_steps=4),
+    ),
+    # Inputs are read at once, and only targets count.
+    "prefix_lm": dict(
+        decoder_only=dict(inputs_bidirectional_attention=True),
+        seed=3, packed=False, num_examples=STEPS * BATCH_SIZE, converter="DecoderFeatureConverter",
+        module=dict(mlp_activations=("gelu", "linear"), logits_via_embedding=True),
+        optimizer=dict(),
+        loss=dict(z_loss=1e-4, label_smoothing=0.0, factor="NUM_REAL_TARGET_TOKENS"),
+        schedule=dict(factors="constant * rsqrt_decay", base_learning_rate=0.02, warmup_steps=2),
+    ),
+    # The same with several examples a row, and inputs in the loss.
+    "prefix_lm_packed": dict(
+        decoder_only=dict(inputs_bidirectional_attention=True),
+        seed=4, packed=True, num_examples=90, converter="PrefixLMFeatureConverter",
+        converter_options=dict(loss_on_targets_only=False),
+        module=dict(mlp_activations=("gelu", "linear"), logits_via_embedding=False),
+        optimizer=dict(),
+        loss=dict(z_loss=1e-4, label_smoothing=0.1, factor="NUM_REAL_TARGET_TOKENS"),
+        schedule=dict(factors="constant * rsqrt_decay", base_learning_rate=0.02, warmup_steps=2),
+    ),
+    # Targets alone, several examples a row.
+    "causal_lm": dict(
+        decoder_only=dict(),
+        seed=5, packed=True, num_examples=120, converter="DecoderFeatureConverter",
+        features=["targets"],
+        module=dict(mlp_activations=("relu",), logits_via_embedding=False),
+        optimizer=dict(),
+        loss=dict(z_loss=1e-3, label_smoothing=0.0, factor="NUM_TOTAL_TARGET_TOKENS"),
+        schedule=dict(factors="constant", base_learning_rate=0.01, warmup_steps=2),
     ),
 }
 
@@ -80,35 +109,48 @@ def make_examples(seed, count):
     return [{name: feature(length) for name, length in LENGTHS.items()} for _ in range(count)]
 
 
-def make_batches(examples, packed):
+def make_batches(examples, run):
     import seqio
     import tensorflow as tf
 
-    signature = {name: tf.TensorSpec([None], tf.int32, name) for name in LENGTHS}
+    lengths = {name: LENGTHS[name] for name in run.get("features", LENGTHS)}
+    examples = [{name: example[name] for name in lengths} for example in examples]
+    signature = {name: tf.TensorSpec([None], tf.int32, name) for name in lengths}
     dataset = tf.data.Dataset.from_generator(lambda: iter(examples), output_signature=signature)
-    dataset = seqio.utils.trim_dataset(dataset, LENGTHS, {})
-    converter = seqio.EncDecFeatureConverter(pack=packed, use_custom_packing_ops=False)
-    dataset = converter(dataset, task_feature_lengths=LENGTHS)
+    dataset = seqio.utils.trim_dataset(dataset, lengths, {})
+    cls = getattr(seqio, run.get("converter", "EncDecFeatureConverter"))
+    converter = cls(
+        pack=run["packed"], use_custom_packing_ops=False, **run.get("converter_options", {}))
+    dataset = converter(dataset, task_feature_lengths=lengths)
     return list(dataset.batch(BATCH_SIZE, drop_remainder=True).as_numpy_iterator())
 
 
 def make_model(run):
     import jax.numpy as jnp
     import seqio
-    from t5x import adafactor, losses, models
+    from t5x import adafactor, decoding, losses, models
+    from t5x.examples.decoder_only import network as decoder_only
     from t5x.examples.t5 import network
 
-    config = network.T5Config(dtype=jnp.float32, dropout_rate=0.0, **DIMS, **run["module"])
+    dims = dict(dtype=jnp.float32, dropout_rate=0.0, **DIMS, **run["module"])
     optimizer = adafactor.Adafactor(
         decay_rate=0.8, step_offset=0, min_dim_size_to_factor=32,
         logical_factor_rules=adafactor.standard_logical_factor_rules(), **run["optimizer"])
     vocabulary = seqio.PassThroughVocabulary(size=VOCAB_SIZE, eos_id=EOS_ID)
     loss = run["loss"]
-    return models.EncoderDecoderModel(
-        module=network.Transformer(config=config), optimizer_def=optimizer,
-        input_vocabulary=vocabulary, output_vocabulary=vocabulary, z_loss=loss["z_loss"],
-        label_smoothing=loss["label_smoothing"],
+    common = dict(
+        optimizer_def=optimizer, z_loss=loss["z_loss"], label_smoothing=loss["label_smoothing"],
         loss_normalizing_factor=losses.SpecialLossNormalizingFactor[loss["factor"]])
+    if "decoder_only" in run:
+        config = decoder_only.TransformerConfig(num_layers=2, **dims)
+        return models.DecoderOnlyModel(
+            module=decoder_only.DecoderWrapper(config=config), vocabulary=vocabulary,
+            decode_fn=run.get("decode_fn", decoding.temperature_sample),
+            **run["decoder_only"], **common)
+    config = network.T5Config(num_encoder_layers=2, num_decoder_layers=2, **dims)
+    return models.EncoderDecoderModel(
+        module=network.Transformer(config=config), input_vocabulary=vocabulary,
+        output_vocabulary=vocabulary, **common)
 
 
 def numbers(summary):
@@ -134,7 +176,7 @@ def train(name, run):
     from t5x import checkpoints, partitioning, trainer, utils
 
     examples = make_examples(run["seed"], run["num_examples"])
-    batches = make_batches(examples, run["packed"])
+    batches = make_batches(examples, run)
     assert len(batches) >= STEPS, f"{name}: {len(batches)} batches of {STEPS}"
     model = make_model(run)
     partitioner = partitioning.PjitPartitioner(num_partitions=1)
@@ -164,13 +206,28 @@ def train(name, run):
             folder = pathlib.Path(scratch) / f"checkpoint_{step}"
             pack_up(folder, out / f"checkpoint_{step}.tar.gz")
     if not run["packed"]:
-        log["decode"] = decode(model, state.params, batches[0])
+        of_family = decode_prefixes if "decoder_only" in run else decode
+        log["decode"] = of_family(run, examples, model, state.params, batches[0])
     (out / "log.json").write_text(json.dumps(log, indent=1) + "\n")
     lines = (json.dumps(example) + "\n" for example in examples)
     (out / "examples.jsonl").write_text("".join(lines))
 
 
-def decode(model, params, batch):
+def decode_prefixes(run, examples, model, params, batch):
+    from t5x import decoding
+
+    sequences, aux = model.predict_batch_with_aux(
+        params, batch, decoder_params={"temperature": 0.0, "rescale_log_probs": False})
+    cut = [example | {"inputs": example["inputs"][:CUT]} for example in examples]
+    searching = make_model(run | {"decode_fn": decoding.beam_search})
+    beams = decode(run, examples, searching, params, make_batches(cut, run)[0])
+    return beams | {
+        "score_batch": np.asarray(model.score_batch(params, batch)).tolist(),
+        "greedy": np.asarray(sequences).tolist(),
+        "greedy_scores": np.asarray(aux["scores"]).tolist()}
+
+
+def decode(_run, _examples, model, params, batch):
     scores = model.score_batch(params, batch)
     beams, aux = model.predict_batch_with_aux(
         params, batch, num_decodes=4, return_all_decodes=True)
@@ -181,10 +238,12 @@ def decode(model, params, batch):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--t5x", required=True, help="checkout of google-research/t5x")
-    sys.path.insert(0, parser.parse_args().t5x)
+    parser.add_argument("runs", nargs="*", default=RUNS, help="names of runs, all by default")
+    options = parser.parse_args()
+    sys.path.insert(0, options.t5x)
     stand_in_for_modules_that_pypi_lacks()
-    for name, run in RUNS.items():
-        train(name, run)
+    for name in options.runs:
+        train(name, RUNS[name])
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 //! 1e-4 of their value after six steps, those of the first step by 1e-6, and arrays by 1e-4 of their norm.
 
 mod decode;
+mod decode_prefixes;
 mod states;
 
 use std::fs::File;
@@ -26,6 +27,21 @@ fn an_unpacked_run_repeats_that_of_t5x() {
 #[test]
 fn a_packed_run_repeats_that_of_t5x() {
     check("packed");
+}
+
+#[test]
+fn a_prefix_language_model_repeats_that_of_t5x() {
+    check("prefix_lm");
+}
+
+#[test]
+fn a_packed_prefix_language_model_repeats_that_of_t5x() {
+    check("prefix_lm_packed");
+}
+
+#[test]
+fn a_causal_language_model_repeats_that_of_t5x() {
+    check("causal_lm");
 }
 
 fn check(name: &str) {

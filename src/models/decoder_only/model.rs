@@ -1,0 +1,202 @@
+//! Models that predict the tokens after those before them.
+
+use super::spec::{DecoderWrapper, TransformerConfig};
+use crate::data::{
+    ConverterClass, DataError, DecoderFeatureConverter, LMFeatureConverter, Lengths,
+    PrePackedLMFeatureConverter, PrePackedPrefixLMFeatureConverter, PrefixLMFeatureConverter,
+    PrefixSuffixLMFeatureConverter, feature_length,
+};
+use crate::gin::{Configurable, Ref};
+use crate::models::BaseModel;
+use crate::models::decoding::{DecodeFn, Prediction, TemperatureSample};
+use crate::models::loss::{LossNormalizingFactor, LossSpec};
+use crate::models::memory::{Estimate, Gradients, StepShape};
+use crate::nn::{Dtype, ParamSpec};
+use crate::optim::OptimizerDef;
+use crate::vocab::VocabularySpec;
+
+const CONFIG: &str = "network.TransformerConfig";
+
+/// Any feature converter of a decoder-only model.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+pub enum DecoderConverter {
+    /// A converter for targets, with or without inputs.
+    Decoder(DecoderFeatureConverter),
+    /// A converter for targets alone.
+    LM(LMFeatureConverter),
+    /// A converter for inputs and targets.
+    PrefixLM(PrefixLMFeatureConverter),
+    /// A converter for inputs, targets and suffixes.
+    PrefixSuffixLM(PrefixSuffixLMFeatureConverter),
+    /// A converter for rows of targets that are packed already.
+    PrePackedLM(PrePackedLMFeatureConverter),
+    /// A converter for rows of inputs and targets that are packed already.
+    PrePackedPrefixLM(PrePackedPrefixLMFeatureConverter),
+}
+
+impl From<DecoderConverter> for ConverterClass {
+    fn from(converter: DecoderConverter) -> Self {
+        match converter {
+            DecoderConverter::Decoder(spec) => spec.into(),
+            DecoderConverter::LM(spec) => spec.into(),
+            DecoderConverter::PrefixLM(spec) => spec.into(),
+            DecoderConverter::PrefixSuffixLM(spec) => spec.into(),
+            DecoderConverter::PrePackedLM(spec) => spec.into(),
+            DecoderConverter::PrePackedPrefixLM(spec) => spec.into(),
+        }
+    }
+}
+
+/// The network of a decoder-only model.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+pub enum DecoderModule {
+    /// T5X's decoder.
+    DecoderWrapper(DecoderWrapper),
+}
+
+/// A decoder and everything that training and decoding need besides. It reads 'targets', or 'inputs'
+/// and then 'targets'. Source: T5X `models.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "t5x.models.DecoderOnlyModel")]
+pub struct DecoderOnlyModel {
+    /// The network.
+    pub module: DecoderModule,
+    /// Vocabulary of all ids; its end token ends a decoded sequence.
+    pub vocabulary: VocabularySpec,
+    /// Optimizer, which turns gradients into updates.
+    pub optimizer_def: OptimizerDef,
+    /// Decoding function, which makes sequences from distributions.
+    #[gin(default = Ref(DecodeFn::TemperatureSample(TemperatureSample::default())))]
+    pub decode_fn: Ref<DecodeFn>,
+    /// Whether all inputs attend to each other (a prefix language model), instead of only to those
+    /// before them.
+    #[gin(default = false)]
+    pub inputs_bidirectional_attention: bool,
+    /// Converts a task's features into the model's inputs; None is `seqio.DecoderFeatureConverter`.
+    #[gin(default = None)]
+    pub feature_converter_cls: Option<Ref<DecoderConverter>>,
+    /// Probability mass that the target gives to the other tokens.
+    #[gin(default = 0.0)]
+    pub label_smoothing: f64,
+    /// Weight of the squared logarithm of the softmax's normalizer, which keeps logits near 0.
+    #[gin(default = 0.0)]
+    pub z_loss: f64,
+    /// Divisor of the summed loss: a number, 'NUM_REAL_TARGET_TOKENS', 'NUM_TOTAL_TARGET_TOKENS' or
+    /// 'AVERAGE_PER_SEQUENCE'. None keeps the sum, whose scale has no effect on Adafactor.
+    #[gin(default = None)]
+    pub loss_normalizing_factor: Option<LossNormalizingFactor>,
+    /// Parameters of decoding a batch.
+    #[gin(method)]
+    pub predict_batch_with_aux: PredictWithPrefix,
+}
+
+/// Options of decoding a batch. Source: T5X `models.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(
+    name = "t5x.models.DecoderOnlyModel.predict_batch_with_aux",
+    ignored(decoder_params = "bind the decoding function's own parameters")
+)]
+pub struct PredictWithPrefix {
+    /// Whether all sequences are returned instead of the best.
+    #[gin(default = false)]
+    pub return_all_decodes: bool,
+    /// Samples, or beams, per input.
+    #[gin(default = 1)]
+    pub num_decodes: usize,
+}
+
+impl DecoderOnlyModel {
+    /// The network's dimensions.
+    pub fn config(&self) -> &TransformerConfig {
+        let DecoderModule::DecoderWrapper(wrapper) = &self.module;
+        &wrapper.config
+    }
+}
+
+impl BaseModel for DecoderOnlyModel {
+    fn check(&self) -> Result<(), String> {
+        let config = self.config();
+        config.transformer().check(CONFIG, &[("num_layers", config.num_layers)])
+    }
+
+    fn check_training(&self) -> Result<(), String> {
+        self.loss_spec().check("models.DecoderOnlyModel")?;
+        self.config().transformer().check_dropout(CONFIG)?;
+        self.optimizer_def.check().map_err(|error| error.to_string())
+    }
+
+    fn dimensions(&self) -> &'static str {
+        CONFIG
+    }
+
+    fn param_tree(&self) -> Vec<ParamSpec> {
+        self.config().transformer().param_tree()
+    }
+
+    fn dtype(&self) -> Dtype {
+        self.config().dtype
+    }
+
+    fn num_ids(&self) -> usize {
+        self.config().vocab_size
+    }
+
+    fn vocabularies(&self) -> Vec<(&'static str, &VocabularySpec)> {
+        ["inputs", "targets"].map(|feature| (feature, &self.vocabulary)).into()
+    }
+
+    fn output_vocabulary(&self) -> &VocabularySpec {
+        &self.vocabulary
+    }
+
+    fn feature_converter(&self) -> ConverterClass {
+        match &self.feature_converter_cls {
+            Some(class) => class.0.clone().into(),
+            None => DecoderFeatureConverter { loss_on_targets_only: true }.into(),
+        }
+    }
+
+    fn prediction_converter(&self) -> ConverterClass {
+        self.feature_converter()
+    }
+
+    fn step_shape(&self, rows: usize, lengths: &Lengths) -> Result<StepShape, DataError> {
+        if self.inputs_bidirectional_attention {
+            feature_length("inputs", lengths).map_err(|error| {
+                let remedy = "models.DecoderOnlyModel.inputs_bidirectional_attention is for them";
+                DataError::Config(format!("{error}; {remedy}"))
+            })?;
+        }
+        feature_length("targets", lengths)?;
+        Ok(StepShape { rows, inputs_length: 0, targets_length: lengths.values().sum() })
+    }
+
+    fn optimizer_def(&self) -> &OptimizerDef {
+        &self.optimizer_def
+    }
+
+    fn loss_spec(&self) -> LossSpec {
+        LossSpec {
+            label_smoothing: self.label_smoothing,
+            z_loss: self.z_loss,
+            loss_normalizing_factor: self.loss_normalizing_factor,
+        }
+    }
+
+    fn prediction(&self, eos_id: i64) -> Prediction {
+        Prediction {
+            decode_fn: self.decode_fn.0.clone(),
+            num_decodes: self.predict_batch_with_aux.num_decodes,
+            eos_id,
+            prompt_with_targets: false,
+        }
+    }
+
+    fn estimate(&self, optimizer: u64, gradients: Gradients, shape: StepShape) -> Estimate {
+        self.config().transformer().step_estimate(optimizer, gradients, shape)
+    }
+
+    fn train_step_flops(&self, shape: StepShape) -> f64 {
+        self.config().transformer().train_step_flops(shape)
+    }
+}

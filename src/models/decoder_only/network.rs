@@ -1,0 +1,89 @@
+//! A decoder behind the interface of networks.
+
+use tch::Tensor;
+
+use super::predict::Predictor;
+use super::spec::TransformerConfig;
+use crate::models::loss::{Head, LossOutput, LossSpec, target_loss, target_scores};
+use crate::models::transformer::{Stack, TransformerSpec};
+use crate::models::{Batch, Network, Predict, feature};
+use crate::nn::{Dropout, Params, TransformerEngineConfig, causal_mask, pairs, same_segment};
+
+/// A decoder alone. It holds no weights: every method gets them as `Params`.
+#[derive(Clone, Debug)]
+pub struct DecoderOnly {
+    pub(super) spec: TransformerSpec,
+    /// Whether all positions of a prefix attend to each other.
+    pub(super) inputs_bidirectional_attention: bool,
+}
+
+impl DecoderOnly {
+    /// A decoder of these dimensions, with projections in fp8 if `fp8` is given.
+    pub fn new(
+        config: &TransformerConfig,
+        inputs_bidirectional_attention: bool,
+        fp8: Option<TransformerEngineConfig>,
+    ) -> Self {
+        let spec = TransformerSpec { fp8, ..config.transformer() };
+        Self { spec, inputs_bidirectional_attention }
+    }
+
+    /// Pairs that may attend: bool `[batch, 1, length, length]`, of one row if all rows are alike.
+    fn mask(&self, batch: &Batch) -> Tensor {
+        let targets = batch.tensor(feature::DECODER_TARGET_TOKENS);
+        let allowed = match self.inputs_bidirectional_attention {
+            true => prefix_mask(batch.tensor(feature::DECODER_CAUSAL_ATTENTION)),
+            false => causal_mask(targets.size()[1], targets.device()),
+        };
+        if batch.facts().is_some_and(|facts| facts.full_targets) {
+            return allowed;
+        }
+        // Targets, not the decoder's inputs, because those begin with 0.
+        let real = targets.gt(0);
+        let mask = pairs(&real, &real).logical_and(&allowed);
+        match batch.get(feature::DECODER_SEGMENT_IDS) {
+            Some(ids) => mask.logical_and(&same_segment(ids, ids)),
+            None => mask,
+        }
+    }
+
+    /// The logits of `batch`, to be computed.
+    fn head(&self, params: &Params, batch: &Batch, dropout: Dropout) -> Head {
+        self.spec.begin(params);
+        let embedded = self.spec.embed(params, batch.tensor(feature::DECODER_INPUT_TOKENS));
+        let decoder = Stack::new(&self.spec.decoder, params);
+        let hidden = decoder.forward(embedded, &self.mask(batch), None, dropout);
+        self.spec.head(params, &hidden)
+    }
+}
+
+/// Pairs whose key is not after the query, or that are both of a prefix, which `prefix` marks by 1,
+/// int64 `[batch, length]`: bool `[batch, 1, length, length]`. T5X `layers.py`, `make_decoder_mask`.
+pub(super) fn prefix_mask(prefix: &Tensor) -> Tensor {
+    let inside = prefix.gt(0);
+    pairs(&inside, &inside).logical_or(&causal_mask(prefix.size()[1], prefix.device()))
+}
+
+impl Network for DecoderOnly {
+    fn dropout(&self) -> Dropout {
+        Dropout::train(self.spec.dropout_rate)
+    }
+
+    fn loss(
+        &self,
+        params: &Params,
+        batch: &Batch,
+        spec: &LossSpec,
+        dropout: Dropout,
+    ) -> LossOutput {
+        target_loss(&self.head(params, batch, dropout), batch, spec)
+    }
+
+    fn score_batch(&self, params: &Params, batch: &Batch) -> Tensor {
+        tch::no_grad(|| target_scores(&self.head(params, batch, Dropout::off()), batch))
+    }
+
+    fn predictor<'a>(&'a self, params: &'a Params, hypotheses: usize) -> Box<dyn Predict + 'a> {
+        Box::new(Predictor::new(self, params, hypotheses))
+    }
+}

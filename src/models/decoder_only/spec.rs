@@ -1,0 +1,114 @@
+//! Dimensions of a decoder as gin binds them, and the network that they describe.
+
+use crate::gin::Configurable;
+use crate::models::transformer::{AttentionSpec, LayerDims, StackSpec, TransformerSpec};
+use crate::nn::{Activation, Dtype, RelativePosition, RematPolicy};
+
+/// Dimensions and variants of a decoder. Source: T5X `examples/decoder_only/network.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "t5x.examples.decoder_only.network.TransformerConfig")]
+pub struct TransformerConfig {
+    /// Rows of the token embedding; at least the vocabulary's size, often padded to a multiple of 128.
+    pub vocab_size: usize,
+    /// Format of activations; parameters stay float32.
+    #[gin(default = Dtype::Float32)]
+    pub dtype: Dtype,
+    /// Width of the residual stream (papers: d_model).
+    #[gin(default = 512)]
+    pub emb_dim: usize,
+    /// Attention heads.
+    #[gin(default = 8)]
+    pub num_heads: usize,
+    /// Layers.
+    #[gin(default = 6)]
+    pub num_layers: usize,
+    /// Width of one attention head.
+    #[gin(default = 64)]
+    pub head_dim: usize,
+    /// Width between the two projections of the feed-forward block (papers: d_ff).
+    #[gin(default = 2048)]
+    pub mlp_dim: usize,
+    /// One activation per input projection; their results are multiplied (`('gelu', 'linear')` is gated GELU).
+    #[gin(default = vec![Activation::Relu])]
+    pub mlp_activations: Vec<Activation>,
+    /// Probability that an activation is dropped in training.
+    #[gin(default = 0.1)]
+    pub dropout_rate: f64,
+    /// Whether the embedding also maps to logits, instead of a matrix of its own.
+    #[gin(default = false)]
+    pub logits_via_embedding: bool,
+}
+
+/// The network under the name `decoder`. Source: T5X `examples/decoder_only/network.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "t5x.examples.decoder_only.network.DecoderWrapper")]
+pub struct DecoderWrapper {
+    /// Its dimensions.
+    pub config: TransformerConfig,
+}
+
+/// The attention of a layer.
+const ATTENTION: [AttentionSpec; 1] = [AttentionSpec {
+    norm: "pre_self_attention_layer_norm",
+    name: "self_attention",
+    reads_encoding: false,
+}];
+
+impl TransformerConfig {
+    /// The network of these dimensions.
+    pub fn transformer(&self) -> TransformerSpec {
+        let dims = LayerDims {
+            dtype: self.dtype,
+            emb_dim: self.emb_dim,
+            num_heads: self.num_heads,
+            head_dim: self.head_dim,
+            mlp_dim: self.mlp_dim,
+            mlp_activations: self.mlp_activations.clone(),
+            float32_attention_logits: false,
+            scale_attn_logits: false,
+            remat_policy: RematPolicy::None,
+        };
+        TransformerSpec {
+            embedding: "decoder/token_embedder",
+            vocab_size: self.vocab_size,
+            logits_via_embedding: self.logits_via_embedding,
+            encoder: None,
+            decoder: StackSpec {
+                name: "decoder",
+                num_layers: self.num_layers,
+                attentions: &ATTENTION,
+                direction: RelativePosition::Causal,
+                shares_last_dropout: true,
+                dims,
+            },
+            dropout_rate: self.dropout_rate,
+            fp8: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The numbers that T5X's files of these sizes name (`examples/decoder_only/models/*.gin`).
+    #[test]
+    fn published_sizes_have_their_published_number_of_parameters() {
+        let sizes = [([768, 12, 12, 2048], 134_307_072), ([4096, 64, 24, 10240], 4_762_357_760)];
+        for ([emb_dim, num_heads, num_layers, mlp_dim], expected) in sizes {
+            let config = TransformerConfig {
+                vocab_size: 32128,
+                dtype: Dtype::Bfloat16,
+                emb_dim,
+                num_heads,
+                num_layers,
+                head_dim: 64,
+                mlp_dim,
+                mlp_activations: vec![Activation::Gelu, Activation::Linear],
+                dropout_rate: 0.0,
+                logits_via_embedding: true,
+            };
+            assert_eq!(config.transformer().num_params(), expected);
+        }
+    }
+}
