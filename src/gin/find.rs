@@ -96,7 +96,7 @@ impl<'a> Finder<'a> {
                     "write its tasks as {} with `gimlet task import {module}`, which asks your own Python",
                     found.replace(".py", ".gin")
                 ))
-                .help("or by hand: a task is a block `name/seqio.Task:`; CONTRIBUTING.md shows one");
+                .help("or by hand: CONTRIBUTING.md shows a task");
         }
         let known = registry.names().filter_map(|name| Some(name.rsplit_once('.')?.0));
         let known: Vec<&str> = known.chain(nameless_modules(registry)).collect();

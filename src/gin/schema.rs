@@ -302,7 +302,29 @@ impl Registry {
     /// Adds everything that can be reached from `T`.
     pub fn with<T: FromGin>(mut self) -> Self {
         T::register(&mut self);
+        self.check_supplied();
         self
+    }
+
+    /// Panics if a declared call supplies an argument that nothing takes: its name is misspelled.
+    fn check_supplied(&self) {
+        for schema in self.iter() {
+            for Call { target, site } in &schema.calls {
+                let takes =
+                    |name: &str| self.get(target).is_some_and(|it| it.param(name).is_some());
+                for name in &site.supplies {
+                    assert!(takes(name), "`{}` supplies `{name}` to `{target}`", schema.name);
+                }
+            }
+            // The type of a parameter limits the configurables that may be bound; its schema does not
+            // have them.
+            let takes = |name: &str| self.iter().any(|it| it.param(name).is_some());
+            for param in &schema.params {
+                for name in param.call.iter().flat_map(|site| &site.supplies) {
+                    assert!(takes(name), "`{}.{}` supplies `{name}`", schema.name, param.name);
+                }
+            }
+        }
     }
 
     /// Replaces the modules that may be imported beside those of the configurables.

@@ -172,6 +172,33 @@ fn evaluated(more: &str) -> Result<Run, String> {
     }
 }
 
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "mesh.misspelled.call")]
+struct MisspelledCall {
+    #[gin(call(supplies = ["nmae"]))]
+    layer: Ref<Layer>,
+}
+
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "mesh.misspelled.method")]
+struct MisspelledMethod {
+    // A parameter of another configurable.
+    #[gin(method, call(supplies = ["step"]))]
+    layers: MakeLayerStack,
+}
+
+#[test]
+#[should_panic = "`mesh.misspelled.call.layer` supplies `nmae`"]
+fn a_misspelled_argument_of_a_call_is_found_at_registration() {
+    let _ = Registry::default().with::<MisspelledCall>();
+}
+
+#[test]
+#[should_panic = "`mesh.misspelled.method` supplies `step` to `mesh.transformer.make_layer_stack`"]
+fn an_argument_that_the_called_configurable_lacks_is_found_at_registration() {
+    let _ = Registry::default().with::<MisspelledMethod>();
+}
+
 #[test]
 fn declared_calls_give_what_gin_config_gives() {
     let run = evaluated("").expect("the callers supply what is not bound");
