@@ -7,7 +7,7 @@ use super::bad::OnBadRecord;
 use super::file::Format;
 use super::parse::RecordParser;
 use super::patterns::{FilePattern, pattern_source};
-use super::read::RowOptions;
+use super::row_options::RowOptions;
 use crate::error::DataError;
 use gimlet_gin::Configurable;
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::read::RowOptions;
+use super::row_options::RowOptions;
 use crate::error::DataError;
 use gimlet_python::{PythonFunction, PythonWorkers};
 use gimlet_storage::Path;

@@ -7,7 +7,7 @@ use super::contract::unknown_split;
 use super::file::CsvOptions;
 use super::file::Format;
 use super::hub_listing::{Listed, data_files, extension_of, of_one_format};
-use super::read::RowOptions;
+use super::row_options::RowOptions;
 use crate::error::{DataError, if_split};
 use gimlet_storage::Path;
 

@@ -31,6 +31,7 @@ mod read;
 mod reader;
 mod reader_position;
 mod readme;
+mod row_options;
 mod saved;
 mod slices;
 mod spec;

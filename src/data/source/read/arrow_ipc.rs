@@ -8,11 +8,11 @@ use arrow_ipc::MessageHeader;
 use arrow_ipc::reader::{FileReader, StreamReader};
 use arrow_schema::{ArrowError, DataType, Schema};
 
+use super::super::row_options::RowOptions;
 use super::error::{file_error, shorter};
 use super::panics::decoded;
 use super::position::RecordPosition;
 use super::record::{Body, RecordReader};
-use super::row_options::RowOptions;
 use super::rows::Rows;
 use super::seek::{Progress, SeekFile};
 use crate::error::DataError;

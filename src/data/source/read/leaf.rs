@@ -12,10 +12,9 @@ use arrow_array::{
 };
 use arrow_schema::DataType;
 
+use super::super::row_options::NULL;
 use crate::value::Value;
 
-/// The kind of a column without values.
-pub(super) const NULL: &str = "null";
 /// The kind of a column of lists of lists of texts, which are cut dimension by dimension.
 pub(super) const TEXT_ROWS: &str = "a list of lists of texts";
 

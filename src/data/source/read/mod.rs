@@ -18,7 +18,6 @@ mod parquet;
 mod position;
 mod python;
 mod record;
-mod row_options;
 mod rows;
 mod seek;
 mod testing;
@@ -41,7 +40,6 @@ pub(crate) use parquet::num_rows;
 pub use position::FrameStart;
 pub(crate) use position::RecordPosition;
 pub(crate) use record::{Body, Record, RecordReader};
-pub(crate) use row_options::RowOptions;
 pub(crate) use tf_record::frame;
 
 /// Opens a file at a position that [`RecordReader::position`] returned, or at its beginning.

@@ -15,11 +15,11 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::reader::{ChunkReader, Length};
 
+use super::super::row_options::RowOptions;
 use super::error::{file_error, shorter};
 use super::panics::decoded;
 use super::position::RecordPosition;
 use super::record::{Body, RecordReader};
-use super::row_options::RowOptions;
 use super::rows::{BATCH_ROWS, Rows};
 use crate::error::DataError;
 use gimlet_storage::{Path, RangeFile};

@@ -9,8 +9,8 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::DataType;
 
+use super::super::row_options::RowOptions;
 use super::leaf::{Leaf, TEXT_ROWS, range_of};
-use super::row_options::RowOptions;
 use crate::example::Example;
 use crate::value::{Key, Value};
 

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use super::super::file::CsvOptions;
+use super::super::row_options::RowOptions;
 use super::testing::*;
 use super::*;
 

@@ -2,8 +2,10 @@
 
 use std::sync::OnceLock;
 
-use super::leaf::NULL;
 use crate::value::Key;
+
+/// The kind of a column without values.
+pub(super) const NULL: &str = "null";
 
 /// Options for reading columnar files, and the features of the first file.
 #[derive(Debug)]
