@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use crate::checkpoint::{CheckpointError, RestoreMode, index_of, is_unfinished};
 use crate::data::DatasetConfig;
 use crate::evaluation::Logger;
+use crate::partition::LocalDevice;
 use crate::session::context::{Context, say_partitions};
 use crate::session::describe::{describe, describe_model};
 use crate::session::error::SessionError;
@@ -64,10 +65,10 @@ pub fn evaluate(
         return Ok(Evaluations::default());
     }
     refuse_shortage(spec, context)?;
-    say_partitions(&spec.partitioner);
+    say_partitions(&context.mesh);
     let mut evaluation = Evaluation {
-        weights: Weights::new(spec, wanted, context.device),
-        forward: Forward::new(&spec.model, None, context.device),
+        weights: Weights::new(spec, wanted, context.mesh.clone()),
+        forward: Forward::new(&spec.model, None, &context.mesh),
         training_evaluation: training_evaluation(spec, context, &output_dir)?,
         inference_evaluation: inference_evaluation(spec, context, &output_dir)?,
         logs_to_console: logs_to_console(spec),
@@ -102,7 +103,7 @@ fn say_what_is_done(chosen: &Chosen, done: &DoneCheckpoints) {
 
 /// Refuses a model that exceeds the host's memory, which could end the process without a message.
 fn refuse_shortage(spec: &Evaluate, context: &Context<'_>) -> Result<(), SessionError> {
-    let available = available_on_host().filter(|_| !context.device.is_cuda());
+    let available = available_on_host().filter(|_| context.mesh.local_device() == LocalDevice::Cpu);
     let message = available.and_then(|available| parameter_shortage(&spec.model, available));
     message.map_or(Ok(()), |message| Err(SessionError::Unfit(message)))
 }

@@ -1,12 +1,13 @@
 //! Reads the parameters of one checkpoint after another to a device.
 
-use tch::{Device, Tensor};
+use tch::Tensor;
 
 use crate::checkpoint::{DType, Plan, open};
 use crate::nn::{ParamSpec, Params, kind};
+use crate::partition::Mesh;
 use crate::session::error::SessionError;
 use crate::session::guard::{TorchFailure, guarded};
-use crate::session::seeds::{Purpose, derive};
+use crate::session::state::draw_params;
 use crate::session::state_arrays::fill_params;
 use crate::storage::Path;
 use crate::telemetry;
@@ -20,7 +21,7 @@ pub struct Weights {
     params: Vec<ParamSpec>,
     /// Seed of parameters that a checkpoint does not have, if they may be initialized.
     seed: u64,
-    device: Device,
+    mesh: Mesh,
 }
 
 /// The parameters of a step.
@@ -32,10 +33,10 @@ pub struct Restored {
 }
 
 impl Weights {
-    /// Creates a reader for the evaluated model, on a device.
-    pub fn new(spec: &Evaluate, wanted: Wanted, device: Device) -> Self {
+    /// Creates a reader for the evaluated model.
+    pub fn new(spec: &Evaluate, wanted: Wanted, mesh: Mesh) -> Self {
         let seed = spec.fallback_init_rng.unwrap_or(0) as u64;
-        Self { wanted, params: spec.model.param_tree(), seed, device }
+        Self { wanted, params: spec.model.param_tree(), seed, mesh }
     }
 
     /// Reads the parameters of a checkpoint.
@@ -63,12 +64,12 @@ impl Weights {
         let (lacking, stored): (Vec<&ParamSpec>, Vec<&ParamSpec>) =
             self.params.iter().partition(is_lacking);
         let lacking: Vec<ParamSpec> = lacking.into_iter().cloned().collect();
-        let seed = derive(self.seed, Purpose::Initialization, &[]);
-        let drawn = Params::init(&lacking, seed, self.device);
+        let drawn = draw_params(&lacking, self.seed, &self.mesh);
         let drawn = drawn.iter().map(|(name, tensor)| (name.to_string(), tensor.shallow_clone()));
         let empty = stored.into_iter().map(|param| {
-            let shape: Vec<i64> = param.shape.iter().map(|&extent| extent as i64).collect();
-            (param.name.clone(), Tensor::zeros(shape, (kind(param.dtype), self.device)))
+            let part = self.mesh.shard(&param.axes, &param.shape).shape();
+            let shape: Vec<i64> = part.into_iter().map(|extent| extent as i64).collect();
+            (param.name.clone(), Tensor::zeros(shape, (kind(param.dtype), self.mesh.device())))
         });
         Params::from_tensors(drawn.chain(empty).collect::<Vec<_>>())
     }

@@ -10,7 +10,7 @@ const TRUNCATED_STDDEV: f64 = 0.879_625_661_034_239_8;
 const TWO_SIGMA_MASS: f64 = 0.954_499_736_103_641_6;
 
 /// Values for `spec` on `device`, float32. Reseeds torch's generators.
-pub(super) fn draw(spec: &ParamSpec, seed: u64, device: Device) -> Tensor {
+pub fn draw(spec: &ParamSpec, seed: u64, device: Device) -> Tensor {
     tch::manual_seed(seed_of(seed, &spec.name) as i64);
     let shape: Vec<i64> = spec.shape.iter().map(|&extent| extent as i64).collect();
     let mut values = Tensor::empty(&shape, (Kind::Float, device));

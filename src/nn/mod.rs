@@ -63,6 +63,8 @@ pub use dropout::Dropout;
 #[cfg(feature = "torch")]
 pub use fused::{add_and_norm, rms_norm};
 #[cfg(feature = "torch")]
+pub use init::draw;
+#[cfg(feature = "torch")]
 pub use joined::Joined;
 #[cfg(feature = "torch")]
 pub use layers::{activated, embed, kind};

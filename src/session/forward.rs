@@ -7,6 +7,7 @@ use crate::metrics::LossSums;
 use crate::models::loss::LossSpec;
 use crate::models::{Batch, Model, Network};
 use crate::nn::{Dropout, Params, TransformerEngineConfig};
+use crate::partition::Mesh;
 
 use super::error::SessionError;
 use super::guard::{TorchFailure, guarded};
@@ -24,8 +25,8 @@ pub struct Forward {
 
 impl Forward {
     /// Creates it for a model, on one device; `fp8` replaces the model's own setting.
-    pub fn new(model: &Model, fp8: Option<&TransformerEngineConfig>, device: Device) -> Self {
-        Self { network: model.network(fp8), loss: model.loss_spec(), device }
+    pub fn new(model: &Model, fp8: Option<&TransformerEngineConfig>, mesh: &Mesh) -> Self {
+        Self { network: model.network(fp8), loss: model.loss_spec(), device: mesh.device() }
     }
 
     /// Computes the loss of a held-out batch, without dropout.

@@ -1,10 +1,9 @@
 //! The training state, which a step changes: parameters, optimizer state and the step count.
 
-use tch::Device;
-
 use crate::models::Model;
-use crate::nn::Params;
+use crate::nn::{ParamSpec, Params, draw};
 use crate::optim::{OptimError, Optimizer, ParamShape};
+use crate::partition::Mesh;
 
 use super::seeds::{Purpose, derive};
 use super::state_layout::param_shape;
@@ -25,11 +24,21 @@ impl TrainState {
     ///
     /// # Errors
     /// A parameter that the optimizer's rules do not cover.
-    pub fn initialize(model: &Model, seed: u64, device: Device) -> Result<Self, OptimError> {
+    pub fn initialize(model: &Model, seed: u64, mesh: &Mesh) -> Result<Self, OptimError> {
         let specs = model.param_tree();
-        let seed = derive(seed, Purpose::Initialization, &[]);
         let shapes: Vec<ParamShape<'_>> = specs.iter().map(param_shape).collect();
-        let optimizer = Optimizer::new(model.optimizer_def(), &shapes, device)?;
-        Ok(Self { step: 0, params: Params::init(&specs, seed, device), optimizer })
+        let optimizer = Optimizer::new(model.optimizer_def(), &shapes, mesh.device())?;
+        Ok(Self { step: 0, params: draw_params(&specs, seed, mesh), optimizer })
     }
+}
+
+/// Draws this process's parts of new parameters. Their values are those of whole parameters, whatever
+/// the mesh.
+pub fn draw_params(specs: &[ParamSpec], seed: u64, mesh: &Mesh) -> Params {
+    let seed = derive(seed, Purpose::Initialization, &[]);
+    let parts = specs.iter().map(|spec| {
+        let shard = mesh.shard(&spec.axes, &spec.shape);
+        (spec.name.clone(), shard.of(&draw(spec, seed, mesh.device())))
+    });
+    Params::from_tensors(parts)
 }

@@ -8,6 +8,7 @@ use crate::checkpoint::{
     SaveCheckpointConfig, Saver, Saving, Stored, plan_resume, remove_stale, restore_newest,
 };
 use crate::data::DatasetState;
+use crate::partition::MeshAxis;
 use crate::session::error::SessionError;
 use crate::session::state::TrainState;
 use crate::session::state_arrays::{copy, fill, shapes};
@@ -58,17 +59,17 @@ pub struct Beside {
 pub struct Checkpoints<'a> {
     model_dir: Path,
     config: &'a CheckpointConfig,
-    /// `(index, count)` of this process's share of the data.
-    shard: (usize, usize),
+    /// This process's share of the data.
+    share: MeshAxis,
     /// `None` if the run never saves.
     saver: Option<Saver>,
 }
 
 impl<'a> Checkpoints<'a> {
     /// The checkpoints in `model_dir`.
-    pub fn new(model_dir: &Path, config: &'a CheckpointConfig, shard: (usize, usize)) -> Self {
+    pub fn new(model_dir: &Path, config: &'a CheckpointConfig, share: MeshAxis) -> Self {
         let saver = config.save.as_ref().map(|save| Saver::new(saving(model_dir, save)));
-        Self { model_dir: model_dir.clone(), config, shard, saver }
+        Self { model_dir: model_dir.clone(), config, share, saver }
     }
 
     /// Removes partly written files of dead runs.
@@ -204,7 +205,7 @@ impl<'a> Checkpoints<'a> {
     }
 
     fn data_file(&self) -> String {
-        let (index, count) = self.shard;
+        let MeshAxis { index, size: count } = self.share;
         format!("gimlet/train_ds-{index:03}-of-{count:03}.json")
     }
 }

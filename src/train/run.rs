@@ -7,6 +7,7 @@ use crate::checkpoint::SaveCheckpointConfig;
 use crate::data::{BatchIterator, DatasetOptions, DatasetState, get_dataset};
 use crate::metrics::sum;
 use crate::models::Batch;
+use crate::partition::MeshAxis;
 use crate::session::context::{Context, say_partitions};
 use crate::session::error::SessionError;
 use crate::session::held_out::MetricsByTask;
@@ -69,9 +70,10 @@ pub fn train(
     let model_dir = Path::parse(&spec.model_dir)?;
     refuse_shortage(spec)?;
     let occupied = occupy(&model_dir, takeover)?;
-    say_partitions(&spec.partitioner);
-    foresee_shortage(spec, context.device)?;
-    let checkpoints = Checkpoints::new(&model_dir, &spec.checkpoint_cfg, (0, 1));
+    let mesh = &context.mesh;
+    say_partitions(mesh);
+    foresee_shortage(spec, mesh)?;
+    let checkpoints = Checkpoints::new(&model_dir, &spec.checkpoint_cfg, mesh.data());
     let Start { state, record, data, resumed } = restore_or_init(spec, context, &checkpoints)?;
     let periods = Periods::of(spec, record.first_step, state.step).validated(state.step)?;
     if let Some(steps) = spec.relative() {
@@ -87,7 +89,7 @@ pub fn train(
     let monitor = Monitor::new(keep_best, record.monitored.clone(), saved);
     let mut run = Run {
         spec,
-        stepper: Stepper::new(spec, record.seed, context.device)?,
+        stepper: Stepper::new(spec, record.seed, mesh)?,
         training_evaluation: training_evaluation(spec, context, &model_dir, state.step)?,
         inference_evaluation: inference_evaluation(spec, context, &model_dir, state.step)?,
         batches: training_batches(spec, context, &record, data)?,
@@ -127,7 +129,13 @@ fn training_batches(
 ) -> Result<BatchIterator, SessionError> {
     let config = &spec.train_dataset_cfg;
     check_vocabularies(&spec.model, config, context.tasks)?;
-    let options = DatasetOptions { resume: position, ..training_options(spec, record.seed) };
+    let MeshAxis { index, size } = context.mesh.data();
+    let options = DatasetOptions {
+        resume: position,
+        shard_index: index,
+        num_shards: size,
+        ..training_options(spec, record.seed)
+    };
     let placed = |error| context.tasks.placed(&config.mixture_or_task_name, error);
     let batches = get_dataset(config, context.tasks, options).map_err(placed)?;
     batches.notices().iter().for_each(|notice| telemetry::notice_once(notice));

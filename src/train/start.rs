@@ -1,11 +1,10 @@
 //! The start of a run: checks before anything is built, MODEL_DIR's lock, the restored state, and
 //! the held-out examples.
 
-use tch::Device;
-
 use crate::checkpoint::list_steps;
 use crate::data::DatasetState;
 use crate::nn::bridge::cuda_devices;
+use crate::partition::{LocalDevice, Mesh};
 use crate::session::context::Context;
 use crate::session::error::SessionError;
 use crate::session::guard::{TorchFailure, guarded};
@@ -77,7 +76,7 @@ pub fn restore_or_init(
     checkpoints: &Checkpoints<'_>,
 ) -> Result<Start, SessionError> {
     let seed = fresh_seed(spec);
-    let mut state = initialize(spec, seed, context.device)?;
+    let mut state = initialize(spec, seed, &context.mesh)?;
     let restored = checkpoints.restore(&mut state)?;
     let fresh = RunRecord {
         first_step: state.step,
@@ -101,8 +100,8 @@ pub fn restore_or_init(
 ///
 /// # Errors
 /// Memory runs out, or the optimizer's rules do not cover a parameter.
-pub fn initialize(spec: &Train, seed: u64, device: Device) -> Result<TrainState, SessionError> {
-    let state = guarded(|| TrainState::initialize(&spec.model, seed, device));
+pub fn initialize(spec: &Train, seed: u64, mesh: &Mesh) -> Result<TrainState, SessionError> {
+    let state = guarded(|| TrainState::initialize(&spec.model, seed, mesh));
     let state = state.map_err(|failure| match failure {
         TorchFailure::OutOfMemory(detail) => SessionError::ModelTooLarge { detail },
         TorchFailure::Other(detail) => SessionError::Torch { step: 0, detail },
@@ -124,23 +123,23 @@ pub fn refuse_shortage(spec: &Train) -> Result<(), SessionError> {
 ///
 /// # Errors
 /// The step certainly does not fit; or an error of [`step_estimate`].
-pub fn foresee_shortage(spec: &Train, device: Device) -> Result<(), SessionError> {
+pub fn foresee_shortage(spec: &Train, mesh: &Mesh) -> Result<(), SessionError> {
     let estimate = step_estimate(spec)?;
     let beside_saving =
         |bytes: Option<u64>| Some(bytes?.saturating_sub(saving_bytes(spec, &estimate)));
-    let (available, total) = match device {
-        Device::Cuda(index) => {
+    let (available, total) = match mesh.local_device() {
+        LocalDevice::Cuda(index) => {
             let total = cuda_devices().get(index).map(|device| device.memory_bytes);
             (total, total)
         }
-        _ => (beside_saving(available_on_host()), beside_saving(total_on_host())),
+        LocalDevice::Cpu => (beside_saving(available_on_host()), beside_saving(total_on_host())),
     };
     let TrainerClass::Trainer(trainer) = &spec.trainer_cls.0;
     let (parts, dimensions) = (trainer.num_microbatches(), spec.model.dimensions());
     let short = |available| shortage(&estimate, available, parts, dimensions);
     match available.and_then(short) {
         Some(message)
-            if total.is_some_and(|total| cannot_fit(&estimate, total, device.is_cuda())) =>
+            if total.is_some_and(|total| cannot_fit(&estimate, total, mesh.device().is_cuda())) =>
         {
             Err(SessionError::Unfit(message))
         }

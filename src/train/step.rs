@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use tch::{Device, Tensor};
+use tch::Tensor;
 
 use crate::metrics::{LossSums, sum};
 use crate::models::Batch;
 use crate::models::loss::{LossOutput, normalize};
 use crate::optim::{Watch, Watched};
+use crate::partition::Mesh;
 use crate::schedule::LearningRateSchedule;
 use crate::session::error::SessionError;
 use crate::session::forward::Forward;
@@ -47,22 +48,22 @@ pub struct StepReport {
 }
 
 impl Stepper {
-    /// Creates the stepper of a run with this seed, on one device.
+    /// Creates the stepper of a run with this seed.
     ///
     /// # Errors
     /// A learning rate that is not possible.
-    pub fn new(spec: &Train, seed: u64, device: Device) -> Result<Self, SessionError> {
+    pub fn new(spec: &Train, seed: u64, mesh: &Mesh) -> Result<Self, SessionError> {
         let TrainerClass::Trainer(trainer) = &spec.trainer_cls.0;
         let schedule = trainer.learning_rate_fn.build();
         let schedule = schedule.map_err(|error| SessionError::Unfit(error.to_string()))?;
         let fp8 = spec.te_config_cls.as_ref().map(|class| &class.0);
-        let forward = Forward::new(&spec.model, fp8, device);
-        let num_microbatches = trainer.num_microbatches();
+        let forward = Forward::new(&spec.model, fp8, mesh);
+        let (num_microbatches, rank) = (trainer.num_microbatches(), mesh.data().index as u64);
         let watched = match &trainer.weight_metrics_computer {
             Some(WeightMetricsComputer {}) => Watched::Weights,
             None => Watched::GradientNorm,
         };
-        Ok(Self { forward, schedule, num_microbatches, watched, seed, rank: 0 })
+        Ok(Self { forward, schedule, num_microbatches, watched, seed, rank })
     }
 
     /// Makes one update in place.

@@ -1,10 +1,10 @@
 //! `gimlet bench train_step` and `decode`: the figures of `train::bench`, for people and for programs.
 
 use serde_json::{Map, Value, json};
-use tch::Device;
 
 use crate::models::memory::StepShape;
 use crate::nn::cpu;
+use crate::partition::{LocalDevice, Mesh, Process};
 use crate::run::failure::Failure;
 use crate::telemetry::{Laps, thousands};
 use crate::train::Train;
@@ -23,7 +23,7 @@ pub(super) fn train_step(args: &BenchArgs, color: bool) -> Result<(), Failure> {
     let configured = args.configured(color)?;
     cpu::prepare();
     let plan = plan(args);
-    let figures = bench_train_step(&configured.spec, Device::cuda_if_available(), plan);
+    let figures = bench_train_step(&configured.spec, &mesh(&configured.spec), plan);
     let figures = figures.map_err(Failure::from)?;
     let mut report = Report::new("train_step");
     describe_model(&configured.spec, figures.shape, &mut report);
@@ -44,7 +44,7 @@ pub(super) fn decode(args: &BenchArgs, color: bool) -> Result<(), Failure> {
     let configured = args.configured(color)?;
     cpu::prepare();
     let plan = plan(args);
-    let figures = bench_decode(&configured.spec, Device::cuda_if_available(), plan);
+    let figures = bench_decode(&configured.spec, &mesh(&configured.spec), plan);
     let figures = figures.map_err(Failure::from)?;
     let mut report = Report::new("decode");
     describe_model(&configured.spec, figures.shape, &mut report);
@@ -52,6 +52,11 @@ pub(super) fn decode(args: &BenchArgs, color: bool) -> Result<(), Failure> {
     describe_decoding(&figures, plan, &mut report);
     describe_memory(&figures.machine, figures.peak_bytes, &mut report);
     report.print(args.json)
+}
+
+/// The mesh of this process alone.
+fn mesh(train: &Train) -> Mesh {
+    Mesh::new(&train.partitioner, Process::ALONE, LocalDevice::available())
 }
 
 fn plan(args: &BenchArgs) -> Plan {

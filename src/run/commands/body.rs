@@ -1,9 +1,8 @@
 //! Runs the body of a command, in `gimlet-torch`.
 
-use tch::Device;
-
 use crate::gin::config_str;
 use crate::nn::cpu;
+use crate::partition::{LocalDevice, Mesh, Process};
 use crate::run::configure::{configure, registry};
 use crate::run::doctor::BUILD;
 use crate::run::failure::Failure;
@@ -12,7 +11,7 @@ use crate::run::library::Library;
 use crate::session::context::Context;
 use crate::telemetry::{self, Verbosity, set_verbosity};
 
-use super::root::RootCommand;
+use super::root::{Root, RootCommand};
 
 /// The work of a command.
 pub trait Body: RootCommand {
@@ -42,16 +41,18 @@ pub fn run<C: Body>(command: &C, verbosity: Verbosity, color: bool) -> Result<()
         return Err(Failure::Interrupted(signal));
     }
     cpu::prepare();
-    let device = Device::cuda_if_available();
+    let partitioner = configured.spec.partitioner();
+    let mesh = Mesh::new(partitioner, Process::ALONE, LocalDevice::available());
     telemetry::detail(&format!(
-        "{}, device {device:?}, {} threads",
+        "{}, device {:?}, {} threads",
         BUILD.trim_matches('\0'),
+        mesh.device(),
         tch::get_num_threads()
     ));
     let context = Context {
         tasks: &configured.tasks,
         config_text: &config_str(&configured.config, &registry()),
-        device,
+        mesh,
         stop: interrupt.stop(),
     };
     command.run(&configured.spec, &context, &interrupt)

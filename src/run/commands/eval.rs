@@ -6,6 +6,7 @@ use clap::Args;
 
 use crate::data::TaskProvider;
 use crate::eval::{Chosen, Evaluate, check, foresee, left_to_evaluate};
+use crate::partition::Partitioner;
 use crate::run::failure::Failure;
 use crate::run::gin_flags::GinArgs;
 use crate::session::check::UnfitSpec;
@@ -45,6 +46,10 @@ impl Root for Evaluate {
         check(self)
     }
 
+    fn partitioner(&self) -> &Partitioner {
+        &self.partitioner
+    }
+
     /// Looks at checkpoints and not at data.
     fn dry_run(&self, tasks: &dyn TaskProvider) -> Result<String, Failure> {
         let mut out = String::new();
@@ -54,7 +59,7 @@ impl Root for Evaluate {
         if describe_checkpoints(self, &mut out)? > 0 {
             foresee(self, tasks)?;
         }
-        describe_batches(&self.dataset_cfg, &mut out);
+        describe_batches(&self.model, &self.dataset_cfg, &mut out);
         let parameters = bytes(4 * self.model.num_params());
         let _ = writeln!(out, "memory       {parameters} for parameters, and what a batch needs");
         describe_devices(&self.partitioner, &mut out);

@@ -2,6 +2,7 @@
 
 use crate::data::TaskProvider;
 use crate::gin::Configurable;
+use crate::partition::Partitioner;
 use crate::run::failure::Failure;
 use crate::run::gin_flags::GinArgs;
 use crate::session::check::UnfitSpec;
@@ -13,6 +14,9 @@ pub trait Root: Configurable {
     /// # Errors
     /// The mistake that was found.
     fn check(&self) -> Result<(), UnfitSpec>;
+
+    /// The division of the model over processes.
+    fn partitioner(&self) -> &Partitioner;
 
     /// Describes the run, for `--dry_run`.
     ///

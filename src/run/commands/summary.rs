@@ -4,19 +4,30 @@ use std::fmt::Write;
 
 use crate::data::DatasetConfig;
 use crate::models::Model;
-use crate::partition::Partitioner;
+use crate::models::memory::StepShape;
+use crate::partition::{LocalDevice, Mesh, Partitioner, Process};
 
 /// Counts the parameters.
 pub fn describe_model(model: &Model, out: &mut String) {
     let _ = writeln!(out, "parameters   {}", grouped(model.num_params()));
 }
 
-/// Describes the batches of a data set.
-pub fn describe_batches(data: &DatasetConfig, out: &mut String) {
+/// Describes the batches of a data set for a model.
+pub fn describe_batches(model: &Model, data: &DatasetConfig, out: &mut String) {
     let _ = writeln!(out, "data         {} '{}'", data.mixture_or_task_name, data.split);
-    for (feature, length) in data.task_feature_lengths.iter().flatten() {
-        let side = if feature == "targets" { "decoder" } else { "encoder" };
-        let _ = writeln!(out, "batch        {side} {feature} [{}, {length}]", data.batch_size);
+    let lengths = data.task_feature_lengths.as_ref();
+    if let Some(shape) = lengths.and_then(|lengths| model.step_shape(data.batch_size, lengths).ok())
+    {
+        let StepShape { rows, inputs_length, targets_length } = shape;
+        let names: Vec<&str> = match inputs_length {
+            0 => lengths.into_iter().flatten().map(|(name, _)| name.as_str()).collect(),
+            length => {
+                let _ = writeln!(out, "batch        encoder inputs [{rows}, {length}]");
+                vec!["targets"]
+            }
+        };
+        let names = names.join(" and ");
+        let _ = writeln!(out, "batch        decoder {names} [{rows}, {targets_length}]");
     }
     let packing = if data.pack { "several examples a row" } else { "one example a row" };
     let _ = writeln!(out, "rows         {packing}");
@@ -24,9 +35,12 @@ pub fn describe_batches(data: &DatasetConfig, out: &mut String) {
 
 /// Describes the devices.
 pub fn describe_devices(partitioner: &Partitioner, out: &mut String) {
-    let Partitioner::Pjit(partitioner) = partitioner;
-    let asked = partitioner.requested_partitions().unwrap_or(1);
-    let _ = writeln!(out, "partitions   {asked} asked for, 1 used (one process drives one device)");
+    let mesh = Mesh::new(partitioner, Process::ALONE, LocalDevice::Cpu);
+    let (asked, used) = (mesh.asked(), mesh.model().size);
+    let _ = writeln!(
+        out,
+        "partitions   {asked} asked for, {used} used (one process drives one device)"
+    );
 }
 
 /// Formats `1234567` as `1,234,567`.

@@ -6,6 +6,7 @@ use anyhow::anyhow;
 use clap::Args;
 
 use crate::data::TaskProvider;
+use crate::partition::Partitioner;
 use crate::run::failure::Failure;
 use crate::run::gin_flags::GinArgs;
 use crate::session::check::UnfitSpec;
@@ -80,13 +81,17 @@ impl Root for Train {
         check(self)
     }
 
+    fn partitioner(&self) -> &Partitioner {
+        &self.partitioner
+    }
+
     fn dry_run(&self, tasks: &dyn TaskProvider) -> Result<String, Failure> {
         let step = foresee(self, tasks)?;
         let mut out = String::new();
         let _ = writeln!(out, "model_dir    {}", self.model_dir);
         describe_model(&self.model, &mut out);
         describe_steps(self, step, &mut out);
-        describe_batches(&self.train_dataset_cfg, &mut out);
+        describe_batches(&self.model, &self.train_dataset_cfg, &mut out);
         describe_memory(self, &mut out)?;
         describe_devices(&self.partitioner, &mut out);
         Ok(out)

@@ -1,12 +1,10 @@
 //! Measures the time of decoding, and of the encoder alone.
 
-use tch::Device;
-
 use crate::models::decoding::{DecodeFn, Prediction};
 use crate::models::memory::StepShape;
-use crate::nn::Params;
+use crate::partition::Mesh;
 use crate::session::error::SessionError;
-use crate::session::seeds::{Purpose, derive};
+use crate::session::state::draw_params;
 use crate::telemetry::Laps;
 use crate::train::inputs::decoding_shape;
 use crate::train::spec::Train;
@@ -42,20 +40,16 @@ pub struct DecodeFigures {
 ///
 /// # Errors
 /// Lengths are not bound or contradict the decoding function, memory runs out, or libtorch fails.
-pub fn bench_decode(
-    spec: &Train,
-    device: Device,
-    plan: Plan,
-) -> Result<DecodeFigures, SessionError> {
-    let prediction = spec.model.prediction(NEVER);
+pub fn bench_decode(spec: &Train, mesh: &Mesh, plan: Plan) -> Result<DecodeFigures, SessionError> {
+    let (prediction, device) = (spec.model.prediction(NEVER), mesh.device());
     let bound = decoding_shape(spec)?;
     let targets_length = num_tokens(&prediction, bound.targets_length)?;
     let seed = spec.random_seed.unwrap_or(0) as u64;
-    let stepper = Stepper::new(spec, seed, device)?;
+    let stepper = Stepper::new(spec, seed, mesh)?;
     let (params, batch) = stepper.guarded(0, || {
         let batch = batch(bound, spec.model.num_ids(), RowKind::Plain, seed);
-        let seed = derive(seed, Purpose::Initialization, &[]);
-        (Params::init(&spec.model.param_tree(), seed, device), batch.to_device(device))
+        let params = draw_params(&spec.model.param_tree(), seed, mesh);
+        (params, batch.to_device(device))
     })?;
     let (network, hypotheses) = (&stepper.forward.network, bound.rows * prediction.num_decodes);
     let predictor = stepper.guarded(0, || network.predictor(&params, hypotheses))?;

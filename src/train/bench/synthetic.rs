@@ -28,6 +28,12 @@ pub(super) fn batch(shape: StepShape, vocab_size: usize, kind: RowKind, seed: u6
     }
     let ids = segments(kind, shape.rows, shape.targets_length);
     let targets = tokens(&ids);
+    if shape.inputs_length == 0 {
+        // A decoder alone reads half of each row at once.
+        let places = Tensor::arange(shape.targets_length as i64, (Kind::Int64, ids.device()));
+        let prefix = places.lt(shape.targets_length as i64 / 2).logical_and(&ids.eq(1));
+        features.push((feature::DECODER_CAUSAL_ATTENTION, prefix.to_kind(Kind::Int64)));
+    }
     let begun = targets.roll([1], [1]) * ids.eq_tensor(&ids.roll([1], [1]));
     let _ = begun.select(1, 0).zero_();
     features.extend([

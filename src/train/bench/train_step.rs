@@ -1,11 +1,10 @@
 //! Measures the training step and the parts of its time.
 
-use tch::Device;
-
 use crate::checkpoint::CheckpointConfig;
 use crate::metrics::sum;
 use crate::models::memory::StepShape;
 use crate::nn::profiler::profile;
+use crate::partition::Mesh;
 use crate::session::error::SessionError;
 use crate::telemetry::Laps;
 use crate::train::inputs::training_shape;
@@ -45,16 +44,16 @@ pub struct TrainStepFigures {
 /// Lengths are not bound, memory runs out, or libtorch fails.
 pub fn bench_train_step(
     spec: &Train,
-    device: Device,
+    mesh: &Mesh,
     plan: Plan,
 ) -> Result<TrainStepFigures, SessionError> {
-    let shape = training_shape(spec)?;
+    let (shape, device) = (training_shape(spec)?, mesh.device());
     // Nothing is saved, so no memory is reserved for saving.
     let checkpoint_cfg = CheckpointConfig { save: None, ..spec.checkpoint_cfg.clone() };
-    foresee_shortage(&Train { checkpoint_cfg, ..spec.clone() }, device)?;
+    foresee_shortage(&Train { checkpoint_cfg, ..spec.clone() }, mesh)?;
     let seed = spec.random_seed.unwrap_or(0) as u64;
-    let stepper = Stepper::new(spec, seed, device)?;
-    let mut state = initialize(spec, seed, device)?;
+    let stepper = Stepper::new(spec, seed, mesh)?;
+    let mut state = initialize(spec, seed, mesh)?;
     let kind = if spec.train_dataset_cfg.pack { RowKind::Packed } else { RowKind::Plain };
     let batch = stepper.guarded(0, || batch(shape, spec.model.num_ids(), kind, seed))?;
     let (mut losses, mut laps) = (Vec::new(), Laps::default());
