@@ -1,12 +1,10 @@
 //! ROUGE (Lin 2004) as `rouge-score` counts it.
 //!
-//! Sources: t5 `evaluation/metrics.py`; rouge-score `rouge_scorer.py`, `tokenize.py`, `scoring.py`. Words
-//! are runs of ASCII letters and digits, not stemmed.
-
-use std::collections::{BTreeSet, HashMap};
+//! Source: t5 `evaluation/metrics.py`. Words are runs of ASCII letters and digits, not stemmed.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
+use rougers::{RougeScorer, RougeType, Scores, Tokenizer};
 use serde_json::Value;
 
 use gimlet_gin::{Configurable, Evaluator, FromGin, Reported, ValueKind};
@@ -39,7 +37,7 @@ pub struct RougeMean {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RougeKey {
     /// Common runs of so many words.
-    Ngrams(usize),
+    Ngrams(u8),
     /// The longest common subsequence.
     L,
     /// The union of the longest common subsequences of sentences, which are lines.
@@ -59,17 +57,11 @@ impl RougeKey {
         }
     }
 
-    fn score(self, target: &str, prediction: &str) -> f64 {
-        let (target_words, predicted_words) = (tokens(target), tokens(prediction));
+    fn variant(self) -> RougeType {
         match self {
-            Self::Ngrams(words) => {
-                ngram_score(target_words.windows(words), predicted_words.windows(words))
-            }
-            Self::L => {
-                let common = common_subsequence(&target_words, &predicted_words).len();
-                f_measure(common, target_words.len(), predicted_words.len())
-            }
-            Self::Lsum => summary_score(&sentences(target), &sentences(prediction)),
+            Self::Ngrams(words) => RougeType::N(words),
+            Self::L => RougeType::L,
+            Self::Lsum => RougeType::LSum,
         }
     }
 }
@@ -124,10 +116,15 @@ fn values(
     };
     let targets = pairs.read(pairs.targets, prepared)?;
     let predictions = pairs.read(pairs.predictions, prepared)?;
+    let variants = keys.iter().map(|key| key.variant()).collect();
+    let scorer = RougeScorer::with_tokenizer(variants, Tokenizer::new(false))
+        .expect("keys have 1 to 9 words");
+    let both = targets.iter().zip(&predictions);
+    let scores: Vec<Scores> = both.map(|(t, p)| scorer.score(t, p)).collect();
     let value = |key: &RougeKey| {
-        let both = targets.iter().zip(&predictions);
-        let scores: Vec<f64> = both.map(|(t, p)| key.score(t, p)).collect();
-        (key.name(), 100.0 * aggregate(&scores))
+        let found = scores.iter().filter_map(|scores| scores.get(key.variant()));
+        let found: Vec<f64> = found.map(|score| score.fmeasure).collect();
+        (key.name(), 100.0 * aggregate(&found))
     };
     Ok(keys.iter().map(value).collect())
 }
@@ -150,92 +147,4 @@ fn bootstrap(scores: &[f64]) -> f64 {
     let mut means: Vec<f64> = (0..NUM_SAMPLES).map(|_| sample()).collect();
     means.sort_by(f64::total_cmp);
     (means[NUM_SAMPLES / 2 - 1] + means[NUM_SAMPLES / 2]) / 2.0
-}
-
-fn tokens(text: &str) -> Vec<String> {
-    let lower = text.to_lowercase();
-    let runs = lower.split(|c: char| !(c.is_ascii_lowercase() || c.is_ascii_digit()));
-    runs.filter(|run| !run.is_empty()).map(str::to_string).collect()
-}
-
-/// Returns the words of each line.
-fn sentences(text: &str) -> Vec<Vec<String>> {
-    text.split('\n').filter(|line| !line.is_empty()).map(tokens).collect()
-}
-
-fn f_measure(common: usize, num_target: usize, num_predicted: usize) -> f64 {
-    let share = |of: usize| if of == 0 { 0.0 } else { common as f64 / of as f64 };
-    let (precision, recall) = (share(num_predicted), share(num_target));
-    let sum = precision + recall;
-    if sum > 0.0 { 2.0 * precision * recall / sum } else { 0.0 }
-}
-
-fn ngram_score<'a>(
-    targets: impl ExactSizeIterator<Item = &'a [String]>,
-    predictions: impl ExactSizeIterator<Item = &'a [String]>,
-) -> f64 {
-    let (num_targets, num_predictions) = (targets.len(), predictions.len());
-    let mut left: HashMap<&[String], usize> = HashMap::new();
-    targets.for_each(|ngram| *left.entry(ngram).or_default() += 1);
-    let mut common = 0;
-    for ngram in predictions {
-        if let Some(count) = left.get_mut(ngram).filter(|count| **count > 0) {
-            *count -= 1;
-            common += 1;
-        }
-    }
-    f_measure(common, num_targets, num_predictions)
-}
-
-/// Returns the indices of `target` in one of the longest subsequences that it shares with `other`.
-fn common_subsequence(target: &[String], other: &[String]) -> Vec<usize> {
-    let columns = other.len() + 1;
-    let mut table = vec![0_usize; (target.len() + 1) * columns];
-    let at = |row: usize, column: usize| row * columns + column;
-    for (i, word) in target.iter().enumerate() {
-        for (j, candidate) in other.iter().enumerate() {
-            table[at(i + 1, j + 1)] = match word == candidate {
-                true => table[at(i, j)] + 1,
-                false => table[at(i, j + 1)].max(table[at(i + 1, j)]),
-            };
-        }
-    }
-    let (mut i, mut j) = (target.len(), other.len());
-    let mut indices = Vec::new();
-    while i > 0 && j > 0 {
-        if target[i - 1] == other[j - 1] {
-            indices.push(i - 1);
-            (i, j) = (i - 1, j - 1);
-        } else if table[at(i, j - 1)] > table[at(i - 1, j)] {
-            j -= 1;
-        } else {
-            i -= 1;
-        }
-    }
-    indices
-}
-
-/// Computes ROUGE-Lsum: each word counts as often as it occurs in both summaries.
-fn summary_score(target: &[Vec<String>], prediction: &[Vec<String>]) -> f64 {
-    let count = |sentences: &[Vec<String>]| {
-        let mut counts: HashMap<String, usize> = HashMap::new();
-        sentences.iter().flatten().for_each(|word| *counts.entry(word.clone()).or_default() += 1);
-        counts
-    };
-    let (mut of_target, mut of_prediction) = (count(target), count(prediction));
-    let mut hits = 0;
-    for sentence in target {
-        let union: BTreeSet<usize> =
-            prediction.iter().flat_map(|other| common_subsequence(sentence, other)).collect();
-        for index in union {
-            let word = &sentence[index];
-            let left = (of_target.get_mut(word), of_prediction.get_mut(word));
-            if let (Some(in_target @ 1..), Some(in_prediction @ 1..)) = left {
-                (*in_target, *in_prediction) = (*in_target - 1, *in_prediction - 1);
-                hits += 1;
-            }
-        }
-    }
-    let num_words = |sentences: &[Vec<String>]| sentences.iter().map(Vec::len).sum();
-    f_measure(hits, num_words(target), num_words(prediction))
 }

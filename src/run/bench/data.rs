@@ -68,10 +68,18 @@ impl Contents {
         self.rows += batch.rows;
         self.examples += num_examples(batch);
         for (index, (_, feature)) in FEATURES.iter().enumerate() {
+            // A decoder alone has no inputs of an encoder.
+            let Some(_) = batch.feature(feature) else { continue };
             let ids = batch.ints(feature);
             self.positions[index] += ids.len();
             self.tokens[index] += ids.iter().filter(|id| **id != 0).count();
         }
+    }
+
+    /// The features that batches have, with their places in the counts.
+    fn features(&self) -> impl Iterator<Item = (usize, &'static str)> {
+        let names = FEATURES.iter().map(|(feature, _)| *feature).enumerate();
+        names.filter(|(index, _)| self.positions[*index] > 0)
     }
 
     /// The share of a feature's positions that is padding.
@@ -114,7 +122,7 @@ fn report(
         "rows_per_second": per_second(contents.rows),
         "examples_per_second": per_second(contents.examples),
         "tokens_per_second": per_second(tokens),
-        "padding": FEATURES.iter().enumerate().map(|(index, (feature, _))| {
+        "padding": contents.features().map(|(index, feature)| {
             (feature.to_string(), json!(contents.padding(index)))
         }).collect::<Map<String, Value>>(),
         "read_bytes": read,
@@ -126,7 +134,7 @@ fn report(
     report.say("batches", format!("{batch_rate} batches/s of {each}, {batches} timed"));
     let cores = format!("{:.1} cores busy", cpu / total);
     report.say("speed", format!("{example_rate} examples/s, {token_rate} tokens/s; {cores}"));
-    for (index, (feature, _)) in FEATURES.iter().enumerate() {
+    for (index, feature) in contents.features() {
         let length = contents.positions[index] / contents.rows.max(1);
         let padding = 100.0 * contents.padding(index);
         report.say(feature, format!("{padding:.1}% of {length} positions are padding"));

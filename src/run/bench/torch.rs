@@ -77,7 +77,10 @@ fn describe_model(train: &Train, shape: StepShape, report: &mut Report) {
     }));
     let num_params = thousands(num_params as f64);
     report.say("model", format!("{num_params} parameters, activations in {dtype}"));
-    let lengths = format!("{inputs_length} inputs and {targets_length} targets");
+    let lengths = match inputs_length {
+        0 => format!("{targets_length} tokens"),
+        _ => format!("{inputs_length} inputs and {targets_length} targets"),
+    };
     report.say("batch", format!("{rows} rows of {lengths}"));
 }
 
@@ -131,19 +134,20 @@ fn describe_speed(figures: &TrainStepFigures, report: &mut Report) {
 }
 
 fn describe_decoding(figures: &DecodeFigures, plan: Plan, report: &mut Report) {
-    let StepShape { rows, targets_length, .. } = figures.shape;
+    let StepShape { rows, inputs_length, .. } = figures.shape;
     let DecodeFigures { decode_fn, num_decodes, laps, encoder, .. } = figures;
     report.set(json!({ "decode_fn": decode_fn, "num_decodes": num_decodes }));
     report.say("decoding", format!("{decode_fn}, {num_decodes} a row"));
     describe_time("time", laps, plan.warmup, report);
     let sequences = rows as f64 / laps.median();
-    let tokens = sequences * targets_length as f64;
+    let tokens = sequences * figures.num_tokens as f64;
     report.set(json!({
         "encoder_seconds": encoder.median(),
         "sequences_per_second": sequences,
         "tokens_per_second": tokens,
     }));
-    report.say("encoder", format!("{} of it", seconds(encoder.median())));
+    let before_steps = if inputs_length > 0 { "encoder" } else { "prompt" };
+    report.say(before_steps, format!("{} of it", seconds(encoder.median())));
     let speed = format!("{} tokens/s, {} sequences/s", rate(tokens), rate(sequences));
     report.say("speed", speed + if *num_decodes > 1 { ", one counted for each row" } else { "" });
 }

@@ -1,7 +1,8 @@
-//! Measures the time of decoding, and of the encoder alone.
+//! Measures the time of decoding, and of what precedes the first step: the encoder, or the prompt.
 
 use crate::models::decoding::{DecodeFn, Prediction};
 use crate::models::memory::StepShape;
+use crate::models::{Batch, feature};
 use crate::partition::Mesh;
 use crate::session::error::SessionError;
 use crate::session::state::draw_params;
@@ -28,9 +29,11 @@ pub struct DecodeFigures {
     pub decode_fn: &'static str,
     /// Beams, or samples, per row.
     pub num_decodes: usize,
-    /// The timed batches, encoder included.
+    /// Tokens that each sequence gains.
+    pub num_tokens: usize,
+    /// The timed batches, from their inputs.
     pub laps: Laps,
-    /// The encoder alone, for the same number of batches.
+    /// The encoder or the prompt alone, for the same number of batches.
     pub encoder: Laps,
     /// Peak memory: of tensors on a GPU, of the process on a CPU.
     pub peak_bytes: u64,
@@ -77,10 +80,18 @@ pub fn bench_decode(spec: &Train, mesh: &Mesh, plan: Plan) -> Result<DecodeFigur
             DecodeFn::TemperatureSample(_) => "temperature_sample",
         },
         num_decodes: prediction.num_decodes,
+        num_tokens: targets_length - prompt_length(&batch),
         laps,
         encoder: timed(plan, encode)?,
         peak_bytes,
     })
+}
+
+/// The tokens of each row that a decoder alone reads before it decodes.
+fn prompt_length(batch: &Batch) -> usize {
+    let Some(prefix) = batch.get(feature::DECODER_CAUSAL_ATTENTION) else { return 0 };
+    let tokens = batch.tensor(feature::DECODER_INPUT_TOKENS) * prefix;
+    tokens.get(0).count_nonzero(0).int64_value(&[]) as usize
 }
 
 fn timed(
