@@ -62,34 +62,6 @@ pub trait Configurable: Slot {
     fn evaluate(cx: &mut Evaluator<'_>) -> Result<Self, Reported>;
 }
 
-/// Declares a slot: an enum with one variant per spec, each named like the spec it holds, and `spec`,
-/// which yields it as the trait that they all implement.
-#[macro_export]
-#[doc(hidden)]
-macro_rules! slot {
-    ($(#[$attribute:meta])* pub enum $slot:ident: $interface:ident { $($spec:ident),* $(,)? }) => {
-        $(#[$attribute])*
-        #[derive(Clone, Debug, PartialEq, $crate::Configurable)]
-        pub enum $slot {
-            $(#[doc = concat!("See [`", stringify!($spec), "`].")] $spec($spec),)*
-        }
-
-        $(
-            impl ::core::convert::From<$spec> for $slot {
-                fn from(spec: $spec) -> Self {
-                    Self::$spec(spec)
-                }
-            }
-        )*
-
-        impl $slot {
-            fn spec(&self) -> &(dyn $interface + 'static) {
-                match self { $(Self::$spec(spec) => spec,)* }
-            }
-        }
-    };
-}
-
 /// A configurable that yields a plain value, such as a sum: `@sum_fn()`.
 pub trait Function: Configurable {
     /// The value.

@@ -17,6 +17,7 @@ mod limits;
 mod lsp;
 mod modules;
 mod names;
+mod open_slot;
 mod play;
 mod records;
 mod schemas;
