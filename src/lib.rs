@@ -20,3 +20,5 @@ pub mod partition;
 pub mod run;
 pub mod session;
 pub mod train;
+
+pub use run::Cli;

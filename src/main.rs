@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    gimlet::run::main(std::env::args())
+    gimlet::Cli::new().run_without_torch()
 }

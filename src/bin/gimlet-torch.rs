@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    gimlet::run::torch_main(std::env::args())
+    gimlet::Cli::new().run_torch()
 }

@@ -39,10 +39,11 @@ pub use optax::*;
 #[cfg(feature = "torch")]
 pub use optimizer::{Gradient, Optimizer};
 pub use refused::{Amos, Dpsgd, NoisySgd, Refused};
+pub use rule::Rule;
+#[cfg(feature = "torch")]
+pub use update::{Clock, ParamState, Prepare, Prepared, Updated};
 #[cfg(feature = "torch")]
 pub use watch::{Watch, Watched};
-
-use rule::Rule;
 
 gimlet_gin::slot! {
     /// Any optimizer a model accepts.
@@ -53,6 +54,7 @@ gimlet_gin::slot! {
         Chain,
         MultiOptimizer,
         Refused,
+        ..
     }
 }
 
@@ -102,7 +104,7 @@ impl OptimizerDef {
 #[cfg(not(feature = "torch"))]
 mod update {
     /// Without torch there are no tensors to update.
-    pub(super) trait Prepare {}
+    pub trait Prepare {}
 
     impl<T> Prepare for T {}
 }

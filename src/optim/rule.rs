@@ -3,19 +3,28 @@
 use super::error::OptimError;
 use super::layout::{ParamShape, StateLayout};
 use super::update::Prepare;
+use crate::gin::AnySpec;
 
 /// An optimizer that gin can name. With torch, [`Prepare`] has its steps on tensors.
-pub(super) trait Rule: Prepare {
-    /// Returns the state of one parameter; see `OptimizerDef::layout`.
+pub trait Rule: Prepare + AnySpec {
+    /// Returns the state of one parameter.
+    ///
+    /// # Errors
+    /// A shape or axes that the optimizer's rules do not cover.
     fn layout(&self, param: ParamShape<'_>) -> Result<StateLayout, OptimError>;
 
     /// Finds errors that would end a run at its first update.
+    ///
+    /// # Errors
+    /// Such an error.
     fn check(&self) -> Result<(), OptimError> {
         Ok(())
     }
 
     /// Returns T5X's path of the array `slot` of a parameter, below `param_states/`.
-    fn path(&self, param: &str, slot: &str) -> String;
+    fn path(&self, param: &str, slot: &str) -> String {
+        format!("{param}/{slot}")
+    }
 
     /// Returns T5X's path of a parameter for which it saves None instead of a state, below `param_states/`.
     fn none_path(&self, _: &str) -> Option<String> {

@@ -11,42 +11,49 @@ use crate::nn::profiler::{Activity, part};
 
 /// The update that is prepared.
 #[derive(Debug)]
-pub(super) struct Clock {
+pub struct Clock {
     /// The Trainer's learning rate.
-    pub(super) learning_rate: f32,
+    pub learning_rate: f32,
     /// The number of the run's step.
-    pub(super) step: i64,
+    pub step: i64,
     /// The number of updates of this optimizer before.
-    pub(super) count: i64,
+    pub count: i64,
 }
 
 /// An optimizer's steps on tensors.
-pub(super) trait Prepare {
+pub trait Prepare {
     /// Computes the values that all parameters share in one update.
+    ///
+    /// # Errors
+    /// Settings without a value at this step; then nothing is changed.
     fn prepare(&self, clock: &Clock) -> Result<Box<dyn Prepared>, OptimError>;
 }
 
 /// One update, with the values that all parameters share.
-pub(super) trait Prepared: Debug + Send {
+pub trait Prepared: Debug + Send {
     /// Updates parameters and their states with their gradients, whose memory is consumed.
     fn apply(&self, updated: Vec<Updated<'_>>);
 }
 
 /// A parameter with its gradient in float32 and its state.
-pub(super) struct Updated<'a> {
-    pub(super) name: &'a str,
-    pub(super) param: Tensor,
-    pub(super) grad: Tensor,
-    pub(super) state: &'a mut ParamState,
+pub struct Updated<'a> {
+    /// The parameter's name, as its layout was asked for.
+    pub name: &'a str,
+    /// The parameter, to be changed in place.
+    pub param: Tensor,
+    /// Its gradient, whose memory may serve for anything.
+    pub grad: Tensor,
+    /// Its state, to be changed in place.
+    pub state: &'a mut ParamState,
 }
 
 /// The state of one parameter.
 #[derive(Debug)]
-pub(super) struct ParamState {
+pub struct ParamState {
     /// The layout of the arrays.
-    pub(super) layout: StateLayout,
+    pub layout: StateLayout,
     /// The arrays, in the order of the layout's slots.
-    pub(super) arrays: Vec<Tensor>,
+    pub arrays: Vec<Tensor>,
 }
 
 /// Applies a prepared update, as a part of the step that the profiler measures.

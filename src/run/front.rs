@@ -4,7 +4,7 @@ use std::env;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::ExitCode;
+use std::process::{self, ExitCode};
 
 use anyhow::anyhow;
 
@@ -21,7 +21,7 @@ use super::tools;
 
 /// The way in which libtorch's OpenMP threads wait for work. By default they spin, and on shared
 /// cores a step then takes several times as long. The library reads it when it is loaded.
-const WAIT_POLICY: &str = "OMP_WAIT_POLICY";
+pub(super) const WAIT_POLICY: &str = "OMP_WAIT_POLICY";
 
 /// The log level of libtorch's profiler on standard error. The profiler always looks for GPUs, and
 /// without a driver reports that as an error.
@@ -31,38 +31,48 @@ const SILENT: &str = "5";
 /// The folder with information about NVIDIA's driver.
 const GPU_DRIVER: &str = "/proc/driver/nvidia";
 
-/// Runs `gimlet` with its command line.
-pub fn main(args: impl Iterator<Item = String>) -> ExitCode {
+/// Runs a program on its command line, and reports its failure.
+pub(super) fn program(body: fn(Vec<String>, bool) -> Result<(), Failure>) -> ExitCode {
     let color = telemetry::colors(&io::stderr());
     storage::set_observer(telemetry::notice);
     // A mixture reads at least one file of each of its tasks, which may be hundreds, so raise the limit.
     let _ = rlimit::increase_nofile_limit(u64::MAX);
-    match run(args.collect(), color) {
+    match body(env::args().collect(), color) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(color),
     }
 }
 
-fn run(args: Vec<String>, color: bool) -> Result<(), Failure> {
+/// Runs the program `gimlet`.
+pub(super) fn run(args: Vec<String>, color: bool) -> Result<(), Failure> {
     // Read once: `gimlet-torch` must see the checked flags, and a flag file may be a pipe.
     let args = expand_flag_files(args).map_err(Failure::Usage)?;
-    let command = parse(args.clone())?.command;
-    if let Some(done) = tools::run(&command, color) {
-        return done;
+    match without_torch(&args, color)? {
+        None => Ok(()),
+        Some(Command::Doctor(_)) => doctor::diagnose(&args),
+        Some(_) => Err(hand_over(torch_command()?, &args)),
     }
-    match command {
-        Command::Doctor(doctor) => return doctor::run(&doctor, &args),
-        Command::Bench(bench) if bench::without_torch(&bench, color)? => return Ok(()),
-        Command::Model(command) => command.check(color)?,
-        _ => {}
-    }
-    hand_over(&args)
 }
 
-/// Replaces this process by `gimlet-torch`.
-fn hand_over(args: &[String]) -> Result<(), Failure> {
-    let mut command = torch_command()?;
-    // Settings for libraries that read the environment: set for the new program, which has no threads yet.
+/// Does the work that needs no libtorch. Returns the command if other work is left.
+pub(super) fn without_torch(args: &[String], color: bool) -> Result<Option<Command>, Failure> {
+    let command = parse(args.to_vec())?.command;
+    if let Some(done) = tools::run(&command, color) {
+        return done.map(|()| None);
+    }
+    let is_done = match &command {
+        Command::Doctor(doctor) => doctor::without_torch(doctor)?,
+        Command::Bench(bench) => bench::without_torch(bench, color)?,
+        Command::Model(command) => command.check(color).map(|()| false)?,
+        _ => false,
+    };
+    Ok((!is_done).then_some(command))
+}
+
+/// Replaces this process by a program that loads libtorch, with the settings that libraries read when
+/// they are loaded. Returns only if that fails.
+pub(super) fn hand_over(mut command: process::Command, args: &[String]) -> Failure {
+    // Set for the new program, which has no threads yet.
     let mut set = |name: &str, value: &str| {
         if env::var_os(name).is_none() {
             command.env(name, value);
@@ -77,5 +87,5 @@ fn hand_over(args: &[String]) -> Result<(), Failure> {
     telemetry::detail(&format!("starting {}", command.get_program().display()));
     let error = command.args(&args[1..]).exec();
     let message = format!("cannot start {}", command.get_program().display());
-    Err(Failure::World(anyhow!(error).context(message)))
+    Failure::World(anyhow!(error).context(message))
 }

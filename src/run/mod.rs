@@ -1,8 +1,8 @@
 //! L5: the commands: from the words on the command line to a finished run.
 //!
-//! [`main`] is the program `gimlet`, which never loads libtorch: it checks the configuration and
-//! hands commands that need tensors to `gimlet-torch`, the second binary, which runs
-//! [`torch_main`].
+//! [`Cli`] is the whole of a program. `gimlet` never loads libtorch: it checks the configuration and
+//! hands commands that need tensors to `gimlet-torch`, the second binary. A program of another crate,
+//! with configurables of its own, does both.
 
 mod bench;
 mod cache;
@@ -19,6 +19,7 @@ mod interrupt;
 mod library;
 mod named_tasks;
 mod output;
+mod program;
 mod shell;
 mod shims;
 mod start;
@@ -37,8 +38,6 @@ mod torch;
 pub use commands::Root;
 pub use configure::{Configured, Settings, configure, registry};
 pub use failure::Failure;
-pub use front::main;
 pub use library::Library;
+pub use program::Cli;
 pub use tasks::GinTasks;
-#[cfg(feature = "torch")]
-pub use torch::torch_main;

@@ -9,7 +9,7 @@ use clap_complete::Shell;
 
 use crate::telemetry::notice;
 
-use super::cli::Cli;
+use super::cli::CommandLine;
 use super::failure::Failure;
 use super::output::write;
 
@@ -36,7 +36,7 @@ pub struct ManArgs {
 /// A standard output that cannot be written.
 pub(super) fn completions_command(args: &CompletionsArgs) -> Result<(), Failure> {
     let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "gimlet", &mut text);
+    clap_complete::generate(args.shell, &mut CommandLine::command(), "gimlet", &mut text);
     write(&String::from_utf8_lossy(&text))
 }
 
@@ -46,8 +46,8 @@ pub(super) fn completions_command(args: &CompletionsArgs) -> Result<(), Failure>
 /// A full disk.
 pub(super) fn man_command(args: &ManArgs) -> Result<(), Failure> {
     let dir = &args.dir;
-    let written =
-        fs::create_dir_all(dir).and_then(|()| clap_mangen::generate_to(Cli::command(), dir));
+    let written = fs::create_dir_all(dir)
+        .and_then(|()| clap_mangen::generate_to(CommandLine::command(), dir));
     let context = || format!("writing pages of the manual to {}", dir.display());
     written.with_context(context).map_err(Failure::World)?;
     notice(&format!("the pages are in {0}: man {0}/gimlet.1", dir.display()));

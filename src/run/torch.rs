@@ -1,30 +1,47 @@
-//! The program `gimlet-torch`: the commands that need tensors.
+//! The commands that need tensors: the program `gimlet-torch`, and programs that run every command.
 
-use std::io;
-use std::process::ExitCode;
+use std::env;
+use std::process::{self, ExitCode};
 
-use crate::storage::set_observer;
-use crate::telemetry::{self, Verbosity, set_verbosity};
+use crate::telemetry::{Verbosity, set_verbosity};
 
 use super::bench;
-use super::cli::{Cli, Command, parse};
+use super::cli::{Command, CommandLine, expand_flag_files, parse};
 use super::doctor;
 use super::failure::Failure;
+use super::front::{WAIT_POLICY, hand_over, program, without_torch};
 use super::interrupt;
+use super::program::Cli;
 use super::tools;
 
-/// Runs `gimlet-torch` with its command line.
-pub fn torch_main(args: impl Iterator<Item = String>) -> ExitCode {
-    let color = telemetry::colors(&io::stderr());
-    set_observer(telemetry::notice);
-    match run(args.collect(), color) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(color),
+impl Cli {
+    /// Runs the command line in this program.
+    pub fn run(self) -> ExitCode {
+        program(run_all)
+    }
+
+    /// Runs the program `gimlet-torch`, whose command line `gimlet` has checked.
+    pub fn run_torch(self) -> ExitCode {
+        program(run)
     }
 }
 
+fn run_all(args: Vec<String>, color: bool) -> Result<(), Failure> {
+    let args = expand_flag_files(args).map_err(Failure::Usage)?;
+    if without_torch(&args, color)?.is_none() {
+        return Ok(());
+    }
+    // This program has loaded libtorch, which has read its settings. So start again with ours.
+    if env::var_os(WAIT_POLICY).is_none() {
+        let own = env::current_exe().map_err(Failure::world)?;
+        return Err(hand_over(process::Command::new(own), &args));
+    }
+    run(args, color)
+}
+
+/// Runs a command that needs libtorch.
 fn run(args: Vec<String>, color: bool) -> Result<(), Failure> {
-    let Cli { command, output } = parse(args)?;
+    let CommandLine { command, output } = parse(args)?;
     let verbosity = output.verbosity();
     // `gimlet` has already printed notices about the configuration, which is read a second time
     // here.

@@ -11,6 +11,7 @@ pub fn sources(folder: &str) -> PathBuf {
 /// A command to be run in a folder, below which the gin files' relative paths lie.
 #[derive(Clone, Debug)]
 pub struct Train {
+    program: &'static str,
     folder: PathBuf,
     tool: Vec<&'static str>,
     args: Vec<String>,
@@ -21,9 +22,19 @@ pub struct Train {
 impl Train {
     /// `gimlet train` in `folder`.
     pub fn new(folder: &Path) -> Self {
-        let folder = folder.to_path_buf();
-        let tool = vec!["train"];
-        Self { folder, tool, args: Vec::new(), variables: Vec::new(), num_threads: 1 }
+        Self {
+            program: env!("CARGO_BIN_EXE_gimlet"),
+            folder: folder.to_path_buf(),
+            tool: vec!["train"],
+            args: Vec::new(),
+            variables: Vec::new(),
+            num_threads: 1,
+        }
+    }
+
+    /// Of another program.
+    pub fn program(self, program: &'static str) -> Self {
+        Self { program, ..self }
     }
 
     /// Turns the command into `gimlet bench` of one thing.
@@ -72,7 +83,7 @@ impl Train {
 
     /// Returns the command for the system.
     pub fn command(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_gimlet"));
+        let mut command = Command::new(self.program);
         command
             .args(&self.tool)
             .args(&self.args)

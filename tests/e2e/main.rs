@@ -17,6 +17,7 @@ mod fp8;
 #[path = "../language/golden.rs"]
 mod golden;
 mod microbatches;
+mod my_optimizer;
 mod own_task;
 mod pages;
 #[path = "../language/play.rs"]

@@ -9,7 +9,7 @@ const NOUNLESS: [&str; 6] = ["What", "Who", "Whoever", "Whatever", "That", "Wher
 #[test]
 fn no_comment_begins_without_its_subject() {
     let mut breaches = Vec::new();
-    for source in sources(&["src", "macros", "tests", "benches", "fuzz", "build.rs"]) {
+    for source in sources(&["src", "macros", "tests", "benches", "examples", "fuzz", "build.rs"]) {
         for (index, line) in source.text.lines().enumerate() {
             if doc_text(line).is_some_and(begins_nounless) && !continues(&source.text, index) {
                 breaches.push(format!("{}:{}", source.path, index + 1));

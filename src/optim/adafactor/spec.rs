@@ -113,10 +113,6 @@ impl Rule for Adafactor {
         Ok(StateLayout { slots, averaged, factored })
     }
 
-    fn path(&self, param: &str, slot: &str) -> String {
-        format!("{param}/{slot}")
-    }
-
     fn needs_all_gradients(&self) -> bool {
         self.global_norm_threshold().is_some()
     }

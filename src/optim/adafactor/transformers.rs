@@ -85,10 +85,6 @@ impl Rule for TransformersAdafactor {
         self.rate(0).map(drop)
     }
 
-    fn path(&self, param: &str, slot: &str) -> String {
-        format!("{param}/{slot}")
-    }
-
     fn count_paths(&self) -> Vec<String> {
         vec!["count".to_string()]
     }

@@ -206,12 +206,12 @@ fn known_flags(command: &Command, args: &[String]) -> HashMap<String, bool> {
 mod tests {
     use clap::CommandFactory;
 
-    use super::super::Cli;
+    use super::super::CommandLine;
     use super::*;
 
     fn translated(args: &str) -> Result<String, String> {
         let words = args.split(' ').map(str::to_string).collect();
-        let words = translate(words, &Cli::command()).map_err(|error| error.to_string())?;
+        let words = translate(words, &CommandLine::command()).map_err(|error| error.to_string())?;
         Ok(words.join(" "))
     }
 

@@ -55,12 +55,12 @@ fn quoted(word: &str) -> String {
 mod tests {
     use clap::CommandFactory;
 
-    use super::super::Cli;
+    use super::super::CommandLine;
     use super::*;
 
     fn check(line: &str, expected: Option<&str>) {
         let words = shlex::split(line).expect("well formed");
-        assert_eq!(mistake(&words, &Cli::command()).as_deref(), expected, "{line}");
+        assert_eq!(mistake(&words, &CommandLine::command()).as_deref(), expected, "{line}");
     }
 
     #[test]
@@ -97,7 +97,7 @@ mod tests {
     fn a_command_of_t5x_that_is_lacking_is_told_with_what_comes_closest() {
         let line = "gimlet export --gin_file=a.gin";
         let words = shlex::split(line).expect("well formed");
-        let said = mistake(&words, &Cli::command()).expect("it is lacking");
+        let said = mistake(&words, &CommandLine::command()).expect("it is lacking");
         assert!(said.starts_with("there is no `gimlet export` yet; `gimlet checkpoint convert"));
     }
 }

@@ -38,7 +38,7 @@ use super::vocab::VocabToolArgs;
 #[command(
     after_help = "Bindings are gin: a text needs its own quotes, --gin.MODEL_DIR=\"'/tmp/run'\"."
 )]
-pub struct Cli {
+pub struct CommandLine {
     /// The command.
     #[command(subcommand)]
     pub command: Command,

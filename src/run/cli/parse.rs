@@ -1,4 +1,4 @@
-//! Parses the typed words into a [`Cli`].
+//! Parses the typed words into a [`CommandLine`].
 
 use std::io::{self, Write};
 use std::process;
@@ -12,7 +12,7 @@ use crate::telemetry::{colors, set_verbosity};
 use super::super::failure::Failure;
 use super::super::gin_flags::bindings;
 use super::super::version;
-use super::Cli;
+use super::CommandLine;
 use super::misplaced::mistake;
 use super::words::words;
 
@@ -30,7 +30,7 @@ pub enum Unparsed {
 ///
 /// # Errors
 /// Words that cannot be a command line of Gimlet.
-pub fn parse(args: Vec<String>) -> Result<Cli, Failure> {
+pub fn parse(args: Vec<String>) -> Result<CommandLine, Failure> {
     match try_parse(args) {
         Ok(cli) => {
             set_verbosity(cli.output.verbosity());
@@ -45,15 +45,15 @@ pub fn parse(args: Vec<String>) -> Result<Cli, Failure> {
 ///
 /// # Errors
 /// The message to print instead.
-pub fn try_parse(args: Vec<String>) -> Result<Cli, Unparsed> {
-    let mut command = Cli::command();
+pub fn try_parse(args: Vec<String>) -> Result<CommandLine, Unparsed> {
+    let mut command = CommandLine::command();
     let words = words(args, &command).map_err(Unparsed::Mistake)?;
     if let Some(mistake) = mistake(&words, &command) {
         return Err(Unparsed::Mistake(anyhow!(mistake)));
     }
     let words = bindings(words).map_err(Unparsed::Mistake)?;
     let matches = command.try_get_matches_from_mut(words);
-    let cli = matches.and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = matches.and_then(|matches| CommandLine::from_arg_matches(&matches));
     cli.map_err(|error| Unparsed::Clap(Box::new(error)))
 }
 

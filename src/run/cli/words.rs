@@ -50,7 +50,7 @@ fn with_command_of_run_mode(mut args: Vec<String>) -> Vec<String> {
 mod tests {
     use clap::CommandFactory;
 
-    use super::super::{Cli, Command, try_parse};
+    use super::super::{Command, CommandLine, try_parse};
     use super::*;
     use crate::run::commands::ModelCommand;
     use crate::run::gin_flags::bindings;
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn the_command_comes_from_the_program_s_name_or_the_run_mode() {
         let check = |typed: &str, expected: &str| {
-            let found = words(split(typed), &Cli::command()).expect("well formed");
+            let found = words(split(typed), &CommandLine::command()).expect("well formed");
             assert_eq!(found, split(expected), "{typed}");
         };
         check("/bin/seqio_cache_tasks --tasks=a", "/bin/seqio_cache_tasks cache --tasks=a");

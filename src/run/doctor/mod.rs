@@ -48,16 +48,19 @@ pub fn report(libtorch: &[Fact]) -> String {
     out
 }
 
-/// Runs the command; `words` are the command line, for `gimlet-torch`.
+/// Examines the given folders. Returns false if there are none: the report is then of libtorch, too.
 ///
 /// # Errors
 /// Paths that have no meaning, permissions that are missing.
-pub fn run(args: &DoctorArgs, words: &[String]) -> Result<(), Failure> {
-    if args.paths.is_empty() { diagnose(words) } else { examine(&args.paths) }
+pub fn without_torch(args: &DoctorArgs) -> Result<bool, Failure> {
+    match &args.paths[..] {
+        [] => Ok(false),
+        places => examine(places).map(|()| true),
+    }
 }
 
 /// Prints `gimlet-torch`'s report of libtorch; if that fails, the machine and the remedy.
-fn diagnose(args: &[String]) -> Result<(), Failure> {
+pub fn diagnose(args: &[String]) -> Result<(), Failure> {
     let trouble = match torch_command() {
         Err(failure) => failure.to_string(),
         Ok(mut command) => match command.args(&args[1..]).output() {
