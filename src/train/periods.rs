@@ -95,7 +95,7 @@ impl Periods {
     /// sets the default of `stats`.
     ///
     /// # Errors
-    /// See [`PeriodsError`].
+    /// Periods that do not fit together, or a step past the end.
     pub fn validated(mut self, step: u64) -> Result<Self, PeriodsError> {
         let (checkpoint, eval) = (self.checkpoint, self.eval);
         let epoch = self.steps_per_epoch();
