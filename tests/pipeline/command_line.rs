@@ -192,6 +192,21 @@ fn help_lists_bindings_and_hides_what_cannot_work_yet() {
 }
 
 #[test]
+fn several_processes_are_refused_whoever_starts_them() {
+    let folder = Folder::new();
+    for (variables, launcher) in [
+        ("RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2", "torchrun"),
+        ("HOROVOD_RANK=0 HOROVOD_SIZE=2 HOROVOD_LOCAL_RANK=0 HOROVOD_LOCAL_SIZE=2", "horovodrun"),
+        ("JOB_COMPLETION_INDEX=0 WORLD_SIZE=2 MASTER_ADDR=run-0", "Job"),
+    ] {
+        let said = folder.fails(&format!("export {variables}; gimlet train {RUN}"), 2);
+        assert!(said.contains("over 2 processes") && said.contains(launcher), "{said}");
+    }
+    let said = folder.fails(&format!("RANK=2 WORLD_SIZE=2 gimlet train {RUN}"), 2);
+    assert!(said.contains("`RANK` is `2`, expected less than WORLD_SIZE"), "{said}");
+}
+
+#[test]
 fn shells_and_man_learn_the_command_line() {
     let folder = Folder::new();
     for (shell, expected) in [

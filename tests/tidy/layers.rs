@@ -1,4 +1,4 @@
-//! Imports point down: `main > run > train, eval > session > models > optim > partition > nn`, and below
+//! Imports point down: `main > run > train, eval > session > models > optim > partition > nn, launch`, and below
 //! them the layers that are crates, for which the compiler checks the order.
 
 use std::path::Path;
@@ -8,8 +8,15 @@ use crate::source::{Source, first_word, is_word, sources};
 
 /// The layers from bottom to top: the folders that share the crate `gimlet`. Folders of one layer do
 /// not use each other.
-const LAYERS: [&[&str]; 7] =
-    [&["nn"], &["partition"], &["optim"], &["models"], &["session"], &["train", "eval"], &["run"]];
+const LAYERS: [&[&str]; 7] = [
+    &["nn", "launch"],
+    &["partition"],
+    &["optim"],
+    &["models"],
+    &["session"],
+    &["train", "eval"],
+    &["run"],
+];
 
 #[test]
 fn imports_point_down_only() {

@@ -5,6 +5,7 @@
 //! the body.
 
 mod eval;
+mod one_process;
 mod root;
 mod summary;
 mod train;
@@ -23,6 +24,7 @@ use super::failure::Failure;
 use super::library::Library;
 
 use eval::EvalArgs;
+use one_process::one_process;
 use root::RootCommand;
 use train::TrainArgs;
 
@@ -91,5 +93,5 @@ fn check<C: RootCommand>(command: &C, color: bool) -> Result<(), Failure> {
         print!("{}", configured.spec.dry_run(&configured.tasks)?);
         process::exit(0)
     }
-    command.check_flags()
+    one_process(&command.distributed())
 }

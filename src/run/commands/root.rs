@@ -2,6 +2,7 @@
 
 use crate::data::TaskProvider;
 use crate::gin::Configurable;
+use crate::launch::DistributedArgs;
 use crate::partition::Partitioner;
 use crate::run::failure::Failure;
 use crate::run::gin_flags::GinArgs;
@@ -36,11 +37,8 @@ pub trait RootCommand {
     /// Whether the run is only described.
     fn is_dry_run(&self) -> bool;
 
-    /// Checks the flags beside the configuration; a dry run ignores them.
-    ///
-    /// # Errors
-    /// Flags that are not supported.
-    fn check_flags(&self) -> Result<(), Failure> {
-        Ok(())
+    /// Returns T5X's flags for many processes.
+    fn distributed(&self) -> DistributedArgs {
+        DistributedArgs::default()
     }
 }

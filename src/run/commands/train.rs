@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use anyhow::anyhow;
 use clap::Args;
 
 use crate::data::TaskProvider;
+use crate::launch::DistributedArgs;
 use crate::partition::Partitioner;
 use crate::run::failure::Failure;
 use crate::run::gin_flags::GinArgs;
@@ -33,26 +33,6 @@ pub struct TrainArgs {
     pub dry_run: bool,
 }
 
-/// T5X's flags for running on many processes: accepted, and hidden while only one can run.
-#[derive(Args, Debug, Clone)]
-pub struct DistributedArgs {
-    /// Join the processes named by the flags below.
-    #[arg(long = "multiprocess_gpu", hide = true)]
-    pub multiprocess_gpu: bool,
-    /// HOST:PORT of process 0.
-    #[arg(long = "coordinator_address", value_name = "HOST:PORT", hide = true)]
-    pub coordinator_address: Option<String>,
-    /// Number of processes.
-    #[arg(long = "process_count", value_name = "N", hide = true)]
-    pub process_count: Option<usize>,
-    /// Index of this process.
-    #[arg(long = "process_index", value_name = "I", hide = true)]
-    pub process_index: Option<usize>,
-    /// Seconds to wait for the other processes.
-    #[arg(long = "initialization_timeout", value_name = "SECONDS", hide = true)]
-    pub initialization_timeout: Option<u64>,
-}
-
 impl RootCommand for TrainArgs {
     type Spec = Train;
 
@@ -64,15 +44,8 @@ impl RootCommand for TrainArgs {
         self.dry_run
     }
 
-    /// Refuses several processes, each of which would train alone and write into the same MODEL_DIR.
-    fn check_flags(&self) -> Result<(), Failure> {
-        match self.distributed.process_count {
-            None | Some(1) => Ok(()),
-            Some(count) => Err(Failure::Usage(anyhow!(
-                "training over {count} processes is not supported yet: drop --process_count to train \
-                 in this one"
-            ))),
-        }
+    fn distributed(&self) -> DistributedArgs {
+        self.distributed.clone()
     }
 }
 
