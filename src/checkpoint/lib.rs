@@ -34,6 +34,7 @@ mod format;
 mod listing;
 mod marks;
 mod mismatch;
+mod msgpack;
 mod names;
 mod native;
 mod open;

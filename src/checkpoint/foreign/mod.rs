@@ -5,7 +5,6 @@
 mod config;
 mod flax;
 mod hugging_face;
-mod msgpack;
 mod safetensors;
 mod shards;
 mod sums;

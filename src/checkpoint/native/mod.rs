@@ -15,8 +15,7 @@ mod writer;
 
 pub(super) use checksums::{Checked, Checksums, extras, read_extra};
 pub(super) use dialect::{Conversion, Dialect, SmallFile, T5X};
-pub(super) use msgpack::{CHUNKED_KEY, EXT_ARRAY, MAX_HEADS, Pieces, write_map_head};
-pub(super) use msgpack::{DecodeError, Leaf, Leaves, PLACEHOLDER, decode_tree};
+pub(super) use msgpack::{Leaf, Leaves, PLACEHOLDER, Pieces, decode_tree, write_map_head};
 pub use procedure::Procedure;
 pub(super) use publication::create_temporary;
 pub use reader::Reader;

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::checksums::{Checked, Checksums, extras, read_extra};
-use super::msgpack::{DecodeError, Leaf, Leaves, ZarrLeaf, decode};
+use super::msgpack::{Leaf, Leaves, ZarrLeaf, decode};
 use crate::array::{Array, ArrayInfo};
 use crate::error::CheckpointError;
 use crate::format::Format;
 use crate::marks::{CHECKPOINT_FILE, step_of};
+use crate::msgpack::DecodeError;
 use crate::steps::list_steps;
 use crate::stored::{STEP, Stored, array_damages, select};
 use crate::zarr::{self, Zarr};
@@ -38,20 +39,12 @@ impl Reader {
             checksums.verify(&dir, CHECKPOINT_FILE)?;
         }
         let source = std::io::BufReader::with_capacity(1 << 18, file.open()?);
-        let shown = || path.to_string();
         let leaves = decode(source).map_err(|error| match error {
             DecodeError::Damaged(_) if !is_named_checkpoint(&file) && !begins_as_map(&file) => {
                 let reason = format!("it is a file of another kind, {EXPECTED}");
-                CheckpointError::NotACheckpoint { path: shown(), reason }
+                CheckpointError::NotACheckpoint { path: path.to_string(), reason }
             }
-            DecodeError::Damaged(reason) => CheckpointError::Damaged { path: shown(), reason },
-            DecodeError::Unsupported(reason) => {
-                CheckpointError::Unsupported { path: shown(), reason }
-            }
-            DecodeError::NotACheckpoint(reason) => {
-                CheckpointError::NotACheckpoint { path: shown(), reason }
-            }
-            DecodeError::Orbax => CheckpointError::Orbax { path: shown() },
+            error => error.at(path),
         })?;
         Ok(Self { dir, leaves, checksums })
     }

@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use crate::array::Array;
 use crate::error::CheckpointError;
-use crate::native::{DecodeError, Leaf, PLACEHOLDER, decode_tree};
+use crate::msgpack::DecodeError;
+use crate::native::{Leaf, PLACEHOLDER, decode_tree};
 use gimlet_storage::Path;
 
 /// The tree as JSON.
@@ -124,13 +125,8 @@ fn from_msgpack(item: &Path) -> Result<BTreeMap<String, Named>, CheckpointError>
     };
     let leaves = decode_tree(std::io::BufReader::with_capacity(1 << 18, file));
     let leaves = leaves.map_err(|error| match error {
-        DecodeError::Unsupported(reason) => {
-            CheckpointError::Unsupported { path: item.to_string(), reason }
-        }
-        DecodeError::Damaged(reason) | DecodeError::NotACheckpoint(reason) => {
-            CheckpointError::damaged(item, reason)
-        }
-        DecodeError::Orbax => unreachable!("any tree is read"),
+        DecodeError::NotACheckpoint(reason) => CheckpointError::damaged(item, reason),
+        error => error.at(item),
     })?;
     let named = |(name, leaf): (String, Leaf)| match leaf {
         Leaf::Inline(array) => Some((name, Named::Inline(array))),

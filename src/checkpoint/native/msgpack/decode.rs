@@ -1,21 +1,19 @@
 //! Decodes T5X's bytes to leaves.
 
-use std::io::Read;
+use std::io::BufRead;
 
 use rmpv::Value;
 
-use super::array::{array, joined, sizes, unknown_type};
-use super::bounded::{MAX_HEADS, read_value};
-use super::error::DecodeError::{self, Damaged, NotACheckpoint, Orbax, Unsupported};
-use super::error::damaged;
-use super::{CHUNKED_KEY, EXT_ARRAY, EXT_SCALAR, Leaf, Leaves, VERSION, ZarrLeaf};
-use crate::array::{DType, is_plausible};
+use super::{Leaf, Leaves, VERSION, ZarrLeaf};
+use crate::array::{Array, DType, is_plausible};
 use crate::marks::step_of_name;
+use crate::msgpack::DecodeError::{self, NotACheckpoint, Orbax, Unsupported};
+use crate::msgpack::{Entries, Node, RawArray, leaves, read, sizes, unknown_type};
 use crate::zarr::Compression;
 
 /// Decodes the file. Only one copy of its inline arrays is in memory.
-pub(crate) fn decode(source: impl Read) -> Result<Leaves, DecodeError> {
-    let leaves = leaves(optimizer(read_root(source)?)?)?;
+pub(crate) fn decode(source: impl BufRead) -> Result<Leaves, DecodeError> {
+    let leaves = to_leaves(optimizer(read(source)?)?)?;
     match leaves.values().any(is_placeholder) {
         true => Err(Orbax),
         false => Ok(leaves),
@@ -23,8 +21,8 @@ pub(crate) fn decode(source: impl Read) -> Result<Leaves, DecodeError> {
 }
 
 /// Decodes a file of any tree, such as the one that Orbax stores beside its arrays.
-pub(crate) fn decode_tree(source: impl Read) -> Result<Leaves, DecodeError> {
-    leaves(read_root(source)?)
+pub(crate) fn decode_tree(source: impl BufRead) -> Result<Leaves, DecodeError> {
+    to_leaves(Node::Map(read(source)?))
 }
 
 /// Prefix of Orbax's text in the tree for an array that is stored elsewhere.
@@ -35,110 +33,49 @@ fn is_placeholder(leaf: &Leaf) -> bool {
     text.as_str().is_some_and(|text| text.starts_with(PLACEHOLDER))
 }
 
-/// Maximum bytes of the names of all leaves: one long name is repeated in every short name below it.
-const MAX_NAME_BYTES: usize = 256 << 20;
-
-fn read_root(mut source: impl Read) -> Result<Value, DecodeError> {
-    let root = read_value(&mut source, MAX_HEADS).map_err(|error| {
-        Damaged(format!("the file `checkpoint` is not complete msgpack: {error}"))
-    })?;
-    if source.read(&mut [0]).unwrap_or(0) != 0 {
-        let reason = match root.is_map() {
-            true => "the file `checkpoint` has more bytes after its end",
-            false => "the file `checkpoint` is not a msgpack map",
-        };
-        return Err(Damaged(reason.to_string()));
-    }
-    Ok(root)
-}
+/// A node of a tree whose arrays are in memory.
+type Loaded = Node<Vec<u8>>;
 
 /// Returns the train state in the root map. A standard flax checkpoint is the state itself.
-fn optimizer(root: Value) -> Result<Value, DecodeError> {
-    let Value::Map(mut entries) = root else {
-        return Err(NotACheckpoint("expected a msgpack map at the root".to_string()));
-    };
-    if let Some(version) = entries.iter().find(|(key, _)| key.as_str() == Some("version")) {
-        match version.1.as_u64() {
-            Some(2..=VERSION) => {}
-            _ => {
-                let reason = format!("its version is {}, expected 2 or {VERSION}", version.1);
+fn optimizer(mut entries: Entries<Vec<u8>>) -> Result<Loaded, DecodeError> {
+    let position = |name: &str| entries.iter().position(|(key, _)| key == name);
+    if let Some(at) = position("version") {
+        match entries[at].1.to_size() {
+            Some(version) if (2..=VERSION).contains(&(version as u64)) => {}
+            version => {
+                let version = version.map_or("not a number".to_string(), |v| v.to_string());
+                let reason = format!("its version is {version}, expected 2 or {VERSION}");
                 return Err(Unsupported(reason));
             }
         }
     }
-    let position = |name: &str| entries.iter().position(|(key, _)| key.as_str() == Some(name));
     match position("optimizer") {
         Some(at) => Ok(entries.swap_remove(at).1),
-        None if position("target").is_some() => Ok(Value::Map(entries)),
+        None if position("target").is_some() => Ok(Node::Map(entries)),
         None if position("_optimizer").is_some() => Err(Orbax),
         None => Err(NotACheckpoint("expected `optimizer` or `target` at the root".to_string())),
     }
 }
 
-fn leaves(tree: Value) -> Result<Leaves, DecodeError> {
-    let mut found = Found::default();
-    found.walk(String::new(), tree)?;
-    Ok(found.leaves)
+fn to_leaves(tree: Loaded) -> Result<Leaves, DecodeError> {
+    let leaf = |(name, node): (String, Loaded)| {
+        let leaf = to_leaf(node).map_err(|error| error.in_leaf(&name))?;
+        Ok((name, leaf))
+    };
+    leaves(tree)?.into_iter().map(leaf).collect()
 }
 
-#[derive(Default)]
-struct Found {
-    leaves: Leaves,
-    name_bytes: usize,
-}
-
-impl Found {
-    fn walk(&mut self, name: String, value: Value) -> Result<(), DecodeError> {
-        match value {
-            Value::Map(entries) if entries.is_empty() => self.insert(name, Leaf::Empty),
-            Value::Map(entries) if has(&entries, CHUNKED_KEY) => {
-                let array = joined(&entries).map_err(|reason| in_leaf(&name, reason))?;
-                self.insert(name, Leaf::Inline(array))
-            }
-            Value::Map(entries)
-                if ["driver", "kvstore", "metadata"].iter().all(|k| has(&entries, k)) =>
-            {
-                let leaf = spec(&Value::Map(entries)).map_err(|reason| in_leaf(&name, reason))?;
-                self.insert(name, Leaf::Zarr(leaf))
-            }
-            Value::Map(entries) => entries.into_iter().try_for_each(|(key, value)| {
-                let key = key
-                    .as_str()
-                    .ok_or_else(|| in_leaf(&name, damaged("has a key that is not text")))?;
-                let child = if name.is_empty() { key.to_string() } else { format!("{name}/{key}") };
-                self.walk(child, value)
-            }),
-            Value::Ext(EXT_ARRAY | EXT_SCALAR, bytes) => {
-                let array = array(&bytes).map_err(|reason| in_leaf(&name, reason))?;
-                self.insert(name, Leaf::Inline(array))
-            }
-            other => self.insert(name, Leaf::Other(other)),
+fn to_leaf(node: Loaded) -> Result<Leaf, DecodeError> {
+    match node {
+        Node::Map(entries) if entries.is_empty() => Ok(Leaf::Empty),
+        Node::Map(_) => spec(&node.into_value()).map(Leaf::Zarr),
+        Node::Array(RawArray { info, parts }) => {
+            let data = parts.into_iter().reduce(|whole, part| [whole, part].concat());
+            let data = data.unwrap_or_default();
+            Ok(Leaf::Inline(Array { dtype: info.dtype, shape: info.shape, data }))
         }
+        Node::Plain(value) => Ok(Leaf::Other(value)),
     }
-
-    fn insert(&mut self, name: String, leaf: Leaf) -> Result<(), DecodeError> {
-        self.name_bytes += name.len();
-        if self.name_bytes > MAX_NAME_BYTES {
-            return Err(damaged(format!(
-                "the file `checkpoint` holds names of more than {MAX_NAME_BYTES} bytes together"
-            )));
-        }
-        self.leaves.insert(name, leaf);
-        Ok(())
-    }
-}
-
-/// Adds the name of the leaf to an error.
-fn in_leaf(name: &str, error: DecodeError) -> DecodeError {
-    match error {
-        Damaged(reason) => Damaged(format!("`{name}` {reason}")),
-        Unsupported(reason) => Unsupported(format!("`{name}` {reason}")),
-        other => other,
-    }
-}
-
-fn has(entries: &[(Value, Value)], name: &str) -> bool {
-    entries.iter().any(|(key, _)| key.as_str() == Some(name))
 }
 
 /// Decodes the spec of a zarr array.
@@ -158,8 +95,9 @@ fn spec(value: &Value) -> Result<ZarrLeaf, DecodeError> {
     Ok(ZarrLeaf {
         dir,
         dtype,
-        shape: shape
-            .ok_or_else(|| damaged("has a TensorStore spec without a shape of an array"))?,
+        shape: shape.ok_or_else(|| {
+            DecodeError::damaged("has a TensorStore spec without a shape of an array")
+        })?,
         chunks: sizes(&metadata["chunks"]).unwrap_or_default(),
         compression: compression(&metadata["compressor"]),
     })
@@ -176,7 +114,7 @@ fn folder(spec: &Value) -> Result<String, DecodeError> {
         None => address,
     });
     let path = store["path"].as_str().or(address).or_else(|| spec["path"].as_str());
-    let path = path.ok_or_else(|| damaged("has a TensorStore spec without a path"))?;
+    let path = path.ok_or_else(|| DecodeError::damaged("has a TensorStore spec without a path"))?;
     let mut parts: Vec<&str> = path.trim_end_matches('/').split('/').collect();
     // Specs are relative, but TensorStore's own specs are not: only the path after the checkpoint's
     // name counts.
@@ -184,7 +122,9 @@ fn folder(spec: &Value) -> Result<String, DecodeError> {
         parts.drain(..=at);
     }
     match parts.is_empty() || parts.iter().any(|part| ["", ".", ".."].contains(part)) {
-        true => Err(damaged(format!("lies in `{path}`, expected a folder of the checkpoint"))),
+        true => Err(DecodeError::damaged(format!(
+            "lies in `{path}`, expected a folder of the checkpoint"
+        ))),
         false => Ok(parts.join("/")),
     }
 }
@@ -201,8 +141,9 @@ fn compression(value: &Value) -> Compression {
 
 #[cfg(test)]
 mod tests {
+    use super::DecodeError::Damaged;
     use super::*;
-    use crate::array::Array;
+    use crate::msgpack::{CHUNKED_KEY, EXT_ARRAY, EXT_SCALAR};
 
     fn packed(value: &Value) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -325,6 +266,26 @@ mod tests {
     }
 
     #[test]
+    fn pieces_of_an_array_are_joined_if_they_have_one_type() {
+        let piece = |dtype: &str, length: u8| {
+            let data = Value::Binary(vec![length; 4 * usize::from(length)]);
+            let list = vec![vec![Value::from(length)].into(), dtype.into(), data];
+            Value::Ext(EXT_ARRAY, packed(&Value::Array(list)))
+        };
+        let decoded = |last: Value| {
+            let pieces = map(&[("0", piece("float32", 2)), ("1", last)]);
+            let shape = map(&[("0", 3.into())]);
+            let cut = [(CHUNKED_KEY, true.into()), ("shape", shape), ("chunks", pieces)];
+            decode(&file(map(&[("x", map(&cut))]))[..])
+        };
+        let data = [[2; 8].as_slice(), &[1; 4]].concat();
+        let joined = Array { dtype: DType::F32, shape: vec![3], data };
+        assert_eq!(decoded(piece("float32", 1)).unwrap()["target/x"], Leaf::Inline(joined));
+        let Err(Damaged(reason)) = decoded(piece("int32", 1)) else { panic!("it is damaged") };
+        assert!(reason.contains("`optimizer/target/x` is an array in pieces"), "{reason}");
+    }
+
+    #[test]
     fn many_values_in_few_bytes_are_refused() {
         let check = |bytes: &[u8], expected: &str| match decode(bytes) {
             Err(Damaged(reason)) => assert!(reason.contains(expected), "{reason}"),
@@ -339,7 +300,10 @@ mod tests {
         let data = [&[0x93, 0x90, 0xa7][..], b"float32", &nils(5_000)].concat();
         for packed in [shape, data] {
             let array = Value::Ext(EXT_ARRAY, packed);
-            check(&file(map(&[("x", array)])), "`target/x` is not a packed array of shape");
+            check(
+                &file(map(&[("x", array)])),
+                "`optimizer/target/x` is not a packed array of shape",
+            );
         }
         // Each name repeats the long one above it.
         let keys: Vec<String> = (0..3_000).map(|key| key.to_string()).collect();

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use rmp::encode::{write_bin_len, write_ext_meta, write_map_len};
 use rmpv::Value;
 use rmpv::encode::write_value;
 
-use super::{CHUNKED_KEY, EXT_ARRAY, Leaf, Leaves, VERSION, ZarrLeaf};
+use super::{Leaf, Leaves, VERSION, ZarrLeaf};
 use crate::array::{Array, DType, num_elements};
+use crate::msgpack::{CHUNKED_KEY, EXT_ARRAY};
 
 /// flax cuts larger arrays into pieces of this many bytes.
 const MAX_INLINE_BYTES: usize = 1 << 30;
@@ -158,30 +160,21 @@ impl Write for Pieces<'_> {
 }
 
 /// Writes extension 1: the packed list `[shape, dtype, bytes]`, up to the bytes.
-fn write_array_head(out: &mut dyn Write, dtype: DType, shape: &[usize]) -> io::Result<()> {
+fn write_array_head(mut out: &mut dyn Write, dtype: DType, shape: &[usize]) -> io::Result<()> {
     let mut head = vec![0x93];
     let sizes = shape.iter().map(|&size| (size as u64).into()).collect();
     write_value(&mut head, &Value::Array(sizes))?;
     write_value(&mut head, &dtype.name().into())?;
     let bytes = num_elements(shape) * dtype.size();
-    write_bin_head(&mut head, bytes)?;
-    write_ext_head(out, head.len() + bytes)?;
+    write_bin_len(&mut head, length_u32(bytes)?)?;
+    write_ext_meta(&mut out, length_u32(head.len() + bytes)?, EXT_ARRAY)?;
     out.write_all(&head)
 }
 
 /// Writes the header of a map with `length` keys.
-pub fn write_map_head(out: &mut dyn Write, length: usize) -> io::Result<()> {
-    match length {
-        0..16 => out.write_all(&[0x80 | length as u8]),
-        16..0x1_0000 => {
-            out.write_all(&[0xde])?;
-            out.write_all(&(length as u16).to_be_bytes())
-        }
-        _ => {
-            out.write_all(&[0xdf])?;
-            out.write_all(&length_u32(length)?.to_be_bytes())
-        }
-    }
+pub fn write_map_head(mut out: &mut dyn Write, length: usize) -> io::Result<()> {
+    write_map_len(&mut out, length_u32(length)?)?;
+    Ok(())
 }
 
 /// The spec that T5X leaves in place of a zarr array; its path is relative, so that checkpoints can
@@ -215,41 +208,6 @@ fn map<const N: usize>(entries: [(&str, Value); N]) -> Value {
 /// Encodes a tuple as flax does, as a map from `"0"`, `"1"`, ...
 fn numbered(values: impl Iterator<Item = Value>) -> Value {
     Value::Map(values.enumerate().map(|(i, value)| (i.to_string().into(), value)).collect())
-}
-
-fn write_bin_head(out: &mut Vec<u8>, length: usize) -> io::Result<()> {
-    match length {
-        0..0x100 => out.extend([0xc4, length as u8]),
-        0x100..0x1_0000 => {
-            out.push(0xc5);
-            out.extend((length as u16).to_be_bytes());
-        }
-        _ => {
-            out.push(0xc6);
-            out.extend(length_u32(length)?.to_be_bytes());
-        }
-    }
-    Ok(())
-}
-
-fn write_ext_head(out: &mut dyn Write, length: usize) -> io::Result<()> {
-    let kind = EXT_ARRAY as u8;
-    match length {
-        1 => out.write_all(&[0xd4, kind]),
-        2 => out.write_all(&[0xd5, kind]),
-        4 => out.write_all(&[0xd6, kind]),
-        8 => out.write_all(&[0xd7, kind]),
-        16 => out.write_all(&[0xd8, kind]),
-        0..0x100 => out.write_all(&[0xc7, length as u8, kind]),
-        0x100..0x1_0000 => {
-            let [a, b] = (length as u16).to_be_bytes();
-            out.write_all(&[0xc8, a, b, kind])
-        }
-        _ => {
-            let [a, b, c, d] = length_u32(length)?.to_be_bytes();
-            out.write_all(&[0xc9, a, b, c, d, kind])
-        }
-    }
 }
 
 fn length_u32(length: usize) -> io::Result<u32> {

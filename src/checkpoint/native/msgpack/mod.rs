@@ -3,33 +3,21 @@
 //!
 //! Encoding decoded leaves gives the same bytes that T5X wrote.
 
-mod array;
-mod bounded;
 mod decode;
 mod encode;
-mod error;
 
 use std::collections::BTreeMap;
 
 use crate::array::{Array, DType};
 use crate::zarr::Compression;
 
-pub(crate) use bounded::MAX_HEADS;
 pub(super) use decode::decode;
 pub(crate) use decode::{PLACEHOLDER, decode_tree};
 pub(crate) use encode::{Pieces, write_map_head};
 pub(super) use encode::{check_tree, encode};
-pub(crate) use error::DecodeError;
 
 /// T5X's version of the layout; version 2 differs in how bfloat16 was written.
 const VERSION: u64 = 3;
-
-/// flax's extension types.
-pub(crate) const EXT_ARRAY: i8 = 1;
-const EXT_SCALAR: i8 = 3;
-
-/// The key that marks an array cut into pieces, because msgpack's lengths have 32 bits.
-pub(crate) const CHUNKED_KEY: &str = "__msgpack_chunked_array__";
 
 /// A leaf of the tree.
 #[derive(Clone, Debug, PartialEq)]
