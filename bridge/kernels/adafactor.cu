@@ -261,15 +261,15 @@ int64_t adafactor_workspace(int64_t rows, int columns) { return Plan(rows, colum
 
 cudaError_t adafactor_matrix(const AdafactorMatrix& call, cudaStream_t stream) {
   const Plan plan(call.rows, call.columns);
-  sum_squares<<<plan.grid(), kThreads, 0, stream>>>(call, plan);
-  mix_moments<<<plan.moment_blocks, kThreads, 0, stream>>>(call, plan);
-  sum_update<<<plan.grid(), kThreads, 0, stream>>>(call, plan);
-  apply_update<<<plan.grid(), kThreads, 0, stream>>>(call, plan);
+  launch(sum_squares, plan.grid(), kThreads, stream, call, plan);
+  launch(mix_moments, plan.moment_blocks, kThreads, stream, call, plan);
+  launch(sum_update, plan.grid(), kThreads, stream, call, plan);
+  launch(apply_update, plan.grid(), kThreads, stream, call, plan);
   return cudaGetLastError();
 }
 
 cudaError_t adafactor_vector(const AdafactorVector& call, cudaStream_t stream) {
-  update_vector<<<1, kVectorThreads, 0, stream>>>(call);
+  launch(update_vector, 1, kVectorThreads, stream, call);
   return cudaGetLastError();
 }
 

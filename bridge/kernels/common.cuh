@@ -60,7 +60,7 @@ __device__ float block_reduce(float value, float neutral, Reduce reduce) {
   for (int distance = kWarp / 2; distance > 0; distance /= 2) {
     value = reduce(value, __shfl_xor_sync(0xffffffffu, value, distance));
   }
-  const int lane = threadIdx.x % kWarp;
+  const unsigned lane = threadIdx.x % kWarp;
   __syncthreads();  // an earlier reduction may still be read
   if (lane == 0) of_warps[threadIdx.x / kWarp] = value;
   __syncthreads();
@@ -72,6 +72,17 @@ __device__ float block_reduce(float value, float neutral, Reduce reduce) {
 }
 
 inline int round_up(int value, int multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+// Starts a kernel, in CUDA's words for `kernel<<<grid, threads, 0, stream>>>(arguments...)` that any compiler of C++
+// can read: `tests/numerics/cuda` runs the kernels on the CPU. `cudaGetLastError` returns the result.
+template <typename... Parameters, typename... Arguments>
+void launch(void (*kernel)(Parameters...), dim3 grid, int threads, cudaStream_t stream, Arguments... arguments) {
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = dim3(threads);
+  config.stream = stream;
+  cudaLaunchKernelEx(&config, kernel, arguments...);
+}
 
 // Calls `body` with a value of the type that `dtype` names.
 template <typename Body>

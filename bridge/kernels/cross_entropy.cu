@@ -3,6 +3,8 @@
 // The first pass keeps a running maximum and the sum of exponentials relative to it (Milakov & Gimelshein
 // 2018, arXiv:1805.02867); the second writes the gradient over the logits, which the cache still holds.
 
+#include <cfloat>
+
 #include "common.cuh"
 
 namespace gimlet {
@@ -11,8 +13,9 @@ namespace {
 constexpr int kThreads = 512;
 
 struct Running {
-  float largest = -INFINITY, exponentials = 0, logits = 0;
-  int at = 0x7fffffff;  // column of the largest, the first of equal ones
+  // Finite, so that a token of -inf, which is impossible, adds exp(-inf).
+  float largest = -FLT_MAX, exponentials = 0, logits = 0;
+  int at = 0;  // column of the largest, the first of equal ones
 
   __device__ void add(float logit, int column) {
     logits += logit;
@@ -35,9 +38,7 @@ struct Row {
 __device__ Row combined(const Running& own) {
   Row row;
   row.largest = block_reduce(own.largest, -INFINITY, Max());
-  // A thread without columns holds -inf and nothing to rescale.
-  const float share = own.exponentials > 0 ? own.exponentials * expf(own.largest - row.largest) : 0.f;
-  row.normalizer = block_reduce(share, 0.f, Sum());
+  row.normalizer = block_reduce(own.exponentials * expf(own.largest - row.largest), 0.f, Sum());
   row.logits = block_reduce(own.logits, 0.f, Sum());
   // The first column of the largest logit: columns below 2^24 are exact as floats.
   const float candidate = own.largest == row.largest ? static_cast<float>(own.at) : INFINITY;
@@ -90,7 +91,7 @@ __global__ void rows(CrossEntropy call) {
 cudaError_t cross_entropy(const CrossEntropy& call, cudaStream_t stream) {
   return with_type(call.dtype, [&](auto type) {
     using T = decltype(type);
-    rows<T><<<call.rows, kThreads, 0, stream>>>(call);
+    launch(rows<T>, call.rows, kThreads, stream, call);
   });
 }
 

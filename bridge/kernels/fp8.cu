@@ -27,6 +27,8 @@ __global__ void largest(const T* values, int64_t count, float* amax) {
 constexpr int kTile = 64;
 constexpr int kThreads = 256;
 
+__device__ __host__ int64_t tiles(int64_t extent) { return (extent + kTile - 1) / kTile; }
+
 __device__ uint8_t to_fp8(float value, Fp8 format) {
   const auto kind = format == Fp8::kE4m3 ? __NV_E4M3 : __NV_E5M2;
   return __nv_cvt_float_to_fp8(value, __NV_SATFINITE, kind);
@@ -36,8 +38,9 @@ template <typename T>
 __global__ void cast(CastFp8 call) {
   __shared__ uint8_t tile[kTile][kTile + 4];  // rows apart by an odd number of banks
   const float scale = *call.scale;
-  const int64_t first_row = static_cast<int64_t>(blockIdx.y) * kTile;
-  const int first_column = blockIdx.x * kTile;
+  const unsigned across = tiles(call.columns);
+  const int64_t first_row = static_cast<int64_t>(blockIdx.x / across) * kTile;
+  const int first_column = blockIdx.x % across * kTile;
   float found = 0;
   for (int index = threadIdx.x; index < kTile * kTile; index += kThreads) {
     const int i = index / kTile, j = index % kTile;
@@ -72,15 +75,15 @@ cudaError_t largest_magnitude(Dtype dtype, const void* values, int64_t count, fl
     using T = decltype(type);
     const int64_t needed = (count + kThreads - 1) / kThreads;
     const int blocks = static_cast<int>(needed < 2048 ? needed : 2048);
-    largest<T><<<blocks, kThreads, 0, stream>>>(static_cast<const T*>(values), count, amax);
+    launch(largest<T>, blocks, kThreads, stream, static_cast<const T*>(values), count, amax);
   });
 }
 
 cudaError_t cast_fp8(const CastFp8& call, cudaStream_t stream) {
   return with_type(call.dtype, [&](auto type) {
     using T = decltype(type);
-    const dim3 grid((call.columns + kTile - 1) / kTile, (call.rows + kTile - 1) / kTile);
-    cast<T><<<grid, kThreads, 0, stream>>>(call);
+    // In one axis, since the other axes of a grid end at 65535 blocks.
+    launch(cast<T>, tiles(call.columns) * tiles(call.rows), kThreads, stream, call);
   });
 }
 

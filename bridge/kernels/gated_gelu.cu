@@ -84,7 +84,7 @@ cudaError_t gated_gelu(const GatedGelu& call, cudaStream_t stream) {
   return with_type(call.dtype, [&](auto type) {
     using T = decltype(type);
     const int64_t packs = call.rows * (call.width / Pack<T>::kSize);
-    forward<T><<<blocks(packs), kThreads, 0, stream>>>(call, packs);
+    launch(forward<T>, blocks(packs), kThreads, stream, call, packs);
   });
 }
 
@@ -92,7 +92,7 @@ cudaError_t gated_gelu_backward(const GatedGeluBackward& call, cudaStream_t stre
   return with_type(call.dtype, [&](auto type) {
     using T = decltype(type);
     const int64_t packs = call.rows * (call.width / Pack<T>::kSize);
-    backward<T><<<blocks(packs), kThreads, 0, stream>>>(call, packs);
+    launch(backward<T>, blocks(packs), kThreads, stream, call, packs);
   });
 }
 

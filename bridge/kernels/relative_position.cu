@@ -40,7 +40,7 @@ cudaError_t diagonal_sums(const DiagonalSums& call, cudaStream_t stream) {
     using T = decltype(type);
     const int distances = call.queries + call.keys - 1;
     const dim3 grid((distances + kThreads - 1) / kThreads, call.heads, call.parts);
-    diagonals<T><<<grid, kThreads, 0, stream>>>(call);
+    launch(diagonals<T>, grid, kThreads, stream, call);
   });
 }
 

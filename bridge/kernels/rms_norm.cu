@@ -147,7 +147,7 @@ cudaError_t rms_norm(const RmsNorm& call, cudaStream_t stream) {
   return with_type(call.dtype, [&](auto type) {
     using T = decltype(type);
     with_packs<T>(call.width, [&](auto packs, int threads) {
-      forward<T, packs.value><<<call.rows, threads, 0, stream>>>(call);
+      launch(forward<T, packs.value>, call.rows, threads, stream, call);
     });
   });
 }
@@ -156,7 +156,7 @@ cudaError_t rms_norm_backward(const RmsNormBackward& call, cudaStream_t stream) 
   return with_type(call.dtype, [&](auto type) {
     using T = decltype(type);
     with_packs<T>(call.width, [&](auto packs, int threads) {
-      backward<T, packs.value><<<call.parts, threads, 0, stream>>>(call);
+      launch(backward<T, packs.value>, call.parts, threads, stream, call);
     });
   });
 }

@@ -3,6 +3,7 @@
 mod adafactor;
 mod adamw;
 mod attention;
+mod cuda;
 mod decode;
 mod fixture;
 mod fp8;
