@@ -67,7 +67,7 @@ fn agree(mut world: World, flags: &DistributedArgs) -> Result<World, WorldError>
         }
     }
     if let Some(address) = &flags.coordinator_address {
-        (world.master_addr, world.master_port) = host_and_port(address)?;
+        (world.master_addr, world.master_port) = host_and_port(ADDRESS, address)?;
     }
     Ok(world)
 }
@@ -82,13 +82,17 @@ fn of_flags_alone(flags: &DistributedArgs) -> Result<Option<World>, WorldError> 
         return Ok(None);
     }
     let address = flags.coordinator_address.as_ref();
-    let master = host_and_port(address.ok_or_else(|| missing(ADDRESS, "HOST:PORT of process 0"))?)?;
+    let address = address.ok_or_else(|| missing(ADDRESS, "HOST:PORT of process 0"))?;
+    let master = host_and_port(ADDRESS, address)?;
     let seat = Seat { rank, size, local_rank: 0, local_size: 1 };
     Ok(Some(World::new(seat, master, Launcher::Flags)))
 }
 
-/// Reads `host:port` and `[::1]:port`.
-fn host_and_port(address: &str) -> Result<(String, u16), WorldError> {
+/// Reads `host:port` and `[::1]:port`, the value of a flag.
+///
+/// # Errors
+/// Another value.
+pub fn host_and_port(flag: &str, address: &str) -> Result<(String, u16), WorldError> {
     let parse = |address: &str| {
         let (host, port) = address.rsplit_once(':')?;
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
@@ -99,7 +103,7 @@ fn host_and_port(address: &str) -> Result<(String, u16), WorldError> {
     };
     parse(address).ok_or_else(|| {
         let remedy = "name a host that all processes reach, and a port that is free there";
-        WorldError::unfit(ADDRESS, address, "HOST:PORT, such as `10.0.0.1:12345`", remedy)
+        WorldError::unfit(flag, address, "HOST:PORT, such as `10.0.0.1:12345`", remedy)
     })
 }
 

@@ -10,7 +10,7 @@ pub(super) const RESTART_COUNT: &str = "TORCHELASTIC_RESTART_COUNT";
 /// The name of the run.
 const RUN_ID: &str = "TORCHELASTIC_RUN_ID";
 /// `True` if the launcher serves the store.
-const USE_AGENT_STORE: &str = "TORCHELASTIC_USE_AGENT_STORE";
+pub(super) const USE_AGENT_STORE: &str = "TORCHELASTIC_USE_AGENT_STORE";
 
 /// Finds the place that torchrun gave to this process.
 pub(super) fn find(environment: &Environment<'_>) -> Result<Option<World>, WorldError> {

@@ -1,11 +1,14 @@
 //! The failures of a command, with its status: 2 for the user's mistakes, 1 for faults of the
 //! system, 128 and more for signals.
 
+use std::env;
 use std::fmt;
+use std::fs;
 use std::process::ExitCode;
 
 use crate::checkpoint::CheckpointError;
 use crate::gin::Diagnostics;
+use crate::launch::{ERROR_FILE, WorkerFailure};
 use crate::session::error::SessionError;
 
 /// The reason why a command failed.
@@ -21,6 +24,8 @@ pub enum Failure {
     Said,
     /// A signal asked the command to end, and it ended in order.
     Interrupted(i32),
+    /// One of the processes that this one started failed.
+    Worker(WorkerFailure),
 }
 
 impl Failure {
@@ -34,28 +39,41 @@ impl Failure {
         Failure::World(error.into())
     }
 
-    /// Prints the failure on standard error.
+    /// Prints the failure on standard error; a process of many gives it to its launcher, which prints the
+    /// first one.
     pub fn report(&self, color: bool) -> ExitCode {
-        match self {
-            Failure::Configuration(diagnostics) => eprint!("{}", diagnostics.render(color)),
-            Failure::Usage(error) | Failure::World(error) => {
-                let mut said = error.to_string();
-                eprintln!("error: {said}");
-                // Many errors quote their cause; it is not printed twice.
-                for cause in error.chain().skip(1).map(ToString::to_string) {
-                    if !said.contains(&cause) {
-                        eprintln!("  because: {cause}");
-                        said = cause;
-                    }
-                }
-            }
-            Failure::Said | Failure::Interrupted(_) => {}
+        let file = env::var_os(ERROR_FILE);
+        let is_told = file.is_some_and(|file| fs::write(file, self.text(false)).is_ok());
+        if !is_told {
+            eprint!("{}", self.text(color));
         }
         match self {
             Failure::Configuration(_) | Failure::Usage(_) => ExitCode::from(2),
             Failure::World(_) | Failure::Said => ExitCode::from(1),
             // Shells use this status for programs that a signal ended.
             Failure::Interrupted(signal) => ExitCode::from(128 + *signal as u8),
+            Failure::Worker(failure) => ExitCode::from(failure.status),
+        }
+    }
+
+    /// Returns the lines to print.
+    fn text(&self, color: bool) -> String {
+        match self {
+            Failure::Configuration(diagnostics) => diagnostics.render(color),
+            Failure::Usage(error) | Failure::World(error) => {
+                let mut said = error.to_string();
+                let mut text = format!("error: {said}\n");
+                // Many errors quote their cause; it is not printed twice.
+                for cause in error.chain().skip(1).map(ToString::to_string) {
+                    if !said.contains(&cause) {
+                        text.push_str(&format!("  because: {cause}\n"));
+                        said = cause;
+                    }
+                }
+                text
+            }
+            Failure::Worker(failure) => format!("error: {failure}\n"),
+            Failure::Said | Failure::Interrupted(_) => String::new(),
         }
     }
 }
@@ -67,6 +85,7 @@ impl fmt::Display for Failure {
             Failure::Usage(error) | Failure::World(error) => write!(f, "{error:#}"),
             Failure::Said => Ok(()),
             Failure::Interrupted(signal) => write!(f, "interrupted by signal {signal}"),
+            Failure::Worker(failure) => write!(f, "{failure}"),
         }
     }
 }

@@ -16,6 +16,7 @@ use super::cli::{Command, expand_flag_files, parse};
 use super::doctor;
 use super::failure::Failure;
 use super::interrupt;
+use super::launch;
 use super::start::torch_command;
 use super::tools;
 
@@ -63,7 +64,10 @@ pub(super) fn without_torch(args: &[String], color: bool) -> Result<Option<Comma
     let is_done = match &command {
         Command::Doctor(doctor) => doctor::without_torch(doctor)?,
         Command::Bench(bench) => bench::without_torch(bench, color)?,
-        Command::Model(command) => command.check(color).map(|()| false)?,
+        Command::Model(command) => {
+            command.check(color)?;
+            launch::on_every_device(command, args)?
+        }
         _ => false,
     };
     Ok((!is_done).then_some(command))

@@ -122,12 +122,16 @@ pub fn parse_flags<T: Args>(words: Vec<String>) -> Option<T> {
     T::from_arg_matches(&command.try_get_matches_from(words).ok()?).ok()
 }
 
-/// Rewrites `--gin.X=V` to `--gin_bindings=X = V`, as T5X's `rewrite_gin_args` does.
+/// Rewrites `--gin.X=V` to `--gin_bindings=X = V`, as T5X's `rewrite_gin_args` does. Words after `--` stay as they
+/// are.
 ///
 /// # Errors
 /// `--gin.X` without `=`.
 pub fn bindings(words: Vec<String>) -> Result<Vec<String>, anyhow::Error> {
-    words.into_iter().map(binding).collect()
+    let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
+    let (words, rest) = words.split_at(end);
+    let bound = words.iter().cloned().map(binding);
+    bound.chain(rest.iter().cloned().map(Ok)).collect()
 }
 
 /// Returns `(flag as typed, statement)` of a value of `--gin_bindings`.

@@ -16,6 +16,7 @@ mod failure;
 mod functions;
 mod gin_flags;
 mod interrupt;
+mod launch;
 mod library;
 mod named_tasks;
 mod output;

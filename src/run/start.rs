@@ -34,6 +34,11 @@ const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 const WHERE_IS_TORCH: &str = "import importlib.util as util; spec = util.find_spec('torch'); \
                               print(spec.submodule_search_locations[0] if spec else '')";
 
+/// Whether this build uses GPUs.
+pub(super) fn is_for_gpus() -> bool {
+    LIBRARY == "libtorch_cuda.so"
+}
+
 /// A command that starts `gimlet-torch` with a libtorch of the right version.
 pub(super) fn torch_command() -> Result<Command, Failure> {
     let own = env::current_exe().map_err(Failure::world)?;

@@ -3,6 +3,7 @@
 use super::cache::cache_command;
 use super::cli::Command;
 use super::failure::Failure;
+use super::launch::launch_command;
 use super::shell::{completions_command, man_command};
 use super::shims::shims_command;
 
@@ -10,6 +11,7 @@ use super::shims::shims_command;
 pub(super) fn run(command: &Command, color: bool) -> Option<Result<(), Failure>> {
     Some(match command {
         Command::Cache(args) => cache_command(args, color),
+        Command::Launch(args) => launch_command(args, color),
         Command::Gin(command) => command.run(color),
         Command::Task(command) => command.run(color),
         Command::Vocab(command) => command.run(),

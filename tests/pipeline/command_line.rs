@@ -207,6 +207,33 @@ fn several_processes_are_refused_whoever_starts_them() {
 }
 
 #[test]
+fn a_launcher_reports_mistakes_once_and_before_it_starts_processes() {
+    let folder = Folder::new();
+    let out = folder.succeeds(&format!("gimlet launch --nproc_per_node=2 train {RUN} --dry_run"));
+    assert_eq!(out.matches("model_dir").count(), 1, "{out}");
+    for (line, expected) in [
+        (format!("--nproc_per_node=1 train {RUN} --gin.train.nothing=1"), "nothing"),
+        (format!("--nproc_per_node=2 train {RUN}"), "over 2 processes, as `gimlet launch` says"),
+        ("--nproc_per_node=1 cache --tasks=a --output_cache_dir=b".to_string(), "and not `cache`"),
+        ("--nproc_per_node=1 --gin_file=a train".to_string(), "unexpected argument '--gin_file'"),
+        ("--nproc_per_node=1".to_string(), "<COMMAND>"),
+    ] {
+        let said = folder.fails(&format!("gimlet launch {line}"), 2);
+        assert!(said.contains(expected), "{line}\n{said}");
+        assert_eq!(said.matches("error:").count(), 1, "{line}\n{said}");
+    }
+}
+
+#[test]
+fn a_process_of_many_gives_its_message_to_its_launcher() {
+    let folder = Folder::new();
+    let said = folder.fails("GIMLET_ERROR_FILE=message gimlet gin print none.gin", 2);
+    assert_eq!(said, "");
+    let message = fs::read_to_string(folder.path().join("message")).expect("it was written");
+    assert!(message.starts_with("error: "), "{message}");
+}
+
+#[test]
 fn shells_and_man_learn_the_command_line() {
     let folder = Folder::new();
     for (shell, expected) in [

@@ -25,6 +25,7 @@ use super::checkpoint::CheckpointToolArgs;
 use super::commands::ModelCommand;
 use super::doctor::DoctorArgs;
 use super::gin::GinToolArgs;
+use super::launch::LaunchArgs;
 use super::shell::{CompletionsArgs, ManArgs};
 use super::shims::ShimsArgs;
 use super::task::TaskToolArgs;
@@ -74,6 +75,9 @@ impl OutputArgs {
 pub enum Command {
     #[command(flatten)]
     Model(ModelCommand),
+    /// Run a command in several processes, one for each device of this machine, as torchrun does:
+    /// `gimlet launch --nproc_per_node=4 train --gin_file=my.gin`.
+    Launch(LaunchArgs),
     /// Measure the training step, the decoding or the data of the run that gin files describe.
     Bench(BenchToolArgs),
     /// Run tasks up to their `CacheDatasetPlaceholder` and write the caches for USE_CACHED_TASKS;

@@ -17,6 +17,7 @@ const CACHE_SCRIPT: &str = "seqio_cache_tasks";
 pub fn words(args: Vec<String>, command: &Command) -> Result<Vec<String>, anyhow::Error> {
     let args = with_command_of_program(args);
     let args = with_command_of_run_mode(args);
+    let args = with_launched_command_apart(args, command);
     absl::translate(args, command)
 }
 
@@ -43,6 +44,19 @@ fn with_command_of_run_mode(mut args: Vec<String>) -> Vec<String> {
         None => return [args, vec![flag]].concat(),
     };
     args.insert(1, mode);
+    args
+}
+
+/// Puts `--` before the command that `gimlet launch` starts, whose words the processes translate.
+fn with_launched_command_apart(mut args: Vec<String>, command: &Command) -> Vec<String> {
+    let is_command = |word: &String| command.find_subcommand(word).is_some();
+    let mut places = (1..args.len()).filter(|at| is_command(&args[*at]));
+    if let (Some(launch), Some(inner)) = (places.next(), places.next())
+        && args[launch] == "launch"
+        && !args[..inner].iter().any(|word| word == "--")
+    {
+        args.insert(inner, "--".to_string());
+    }
     args
 }
 
@@ -100,5 +114,20 @@ mod tests {
         check("gimlet --run_mode train --gin_file a", "gimlet train --gin_file a");
         check("gimlet train --run_mode=eval", "gimlet train --run_mode=eval");
         check("gimlet --run_mode", "gimlet --run_mode");
+    }
+
+    #[test]
+    fn the_words_of_a_launched_command_stay_as_they_are() {
+        let check = |typed: &str, expected: &str| {
+            let found = words(split(typed), &CommandLine::command()).expect("well formed");
+            assert_eq!(found, split(expected), "{typed}");
+        };
+        check(
+            "gimlet -q launch --nproc_per_node 2 --v=1 train --v=1 --undefok=a --a",
+            "gimlet -q launch --nproc_per_node 2 --verbose -- train --v=1 --undefok=a --a",
+        );
+        check("gimlet launch -- train --v=1", "gimlet launch -- train --v=1");
+        let bound = bindings(split("gimlet launch -- train --gin.x=1")).expect("well formed");
+        assert_eq!(bound.last().map(String::as_str), Some("--gin.x=1"));
     }
 }

@@ -18,16 +18,17 @@ use std::process;
 use clap::Subcommand;
 
 use crate::gin::{Configurable, Registry, Schema};
+use crate::launch::DistributedArgs;
 
 use super::configure::configure;
 use super::failure::Failure;
 use super::library::Library;
 
 use eval::EvalArgs;
-use one_process::one_process;
 use root::RootCommand;
 use train::TrainArgs;
 
+pub use one_process::{SEVERAL_WORK, check_size, world};
 pub use root::Root;
 
 /// Declares the commands, in the order of the help: `Name(flags)`.
@@ -48,6 +49,13 @@ macro_rules! commands {
             pub fn check(&self, color: bool) -> Result<(), Failure> {
                 match self {
                     $(Self::$name(flags) => check(&**flags, color),)+
+                }
+            }
+
+            /// Returns T5X's flags for many processes.
+            pub fn distributed(&self) -> DistributedArgs {
+                match self {
+                    $(Self::$name(flags) => flags.distributed(),)+
                 }
             }
 
@@ -93,5 +101,5 @@ fn check<C: RootCommand>(command: &C, color: bool) -> Result<(), Failure> {
         print!("{}", configured.spec.dry_run(&configured.tasks)?);
         process::exit(0)
     }
-    one_process(&command.distributed())
+    Ok(())
 }

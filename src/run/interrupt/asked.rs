@@ -1,15 +1,13 @@
 //! Handles signals in `gimlet-torch`.
 
 use std::io;
-use std::mem::MaybeUninit;
-use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::SeqCst};
 use std::time::Instant;
 
 use signal_hook::low_level;
 
-use super::{SIGNALS, mask};
+use super::{SIGNALS, is_ignored, mask};
 
 /// Signals within this many milliseconds are one request: `timeout` sends SIGTERM twice, to the
 /// process and to its group, and closing a terminal sends SIGHUP from the system and from the shell.
@@ -74,15 +72,6 @@ impl Interrupt {
 /// The system's.
 pub fn release() -> io::Result<()> {
     mask(libc::SIG_UNBLOCK)
-}
-
-fn is_ignored(signal: i32) -> bool {
-    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: nothing is set, and zeros are a valid `sigaction` if the call fails.
-    unsafe {
-        libc::sigaction(signal, ptr::null(), action.as_mut_ptr());
-        action.assume_init().sa_sigaction == libc::SIG_IGN
-    }
 }
 
 /// Whether a signal this many milliseconds after the first one is a second request.

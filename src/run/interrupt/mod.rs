@@ -11,8 +11,11 @@ mod asked;
 use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
 
 use libc::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 #[cfg(feature = "torch")]
 pub use asked::{Interrupt, release};
@@ -26,6 +29,27 @@ const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 /// The system's.
 pub fn hold() -> io::Result<()> {
     mask(libc::SIG_BLOCK)
+}
+
+/// Receives the signals from now on, to pass them on to other processes.
+///
+/// # Errors
+/// The system's.
+pub fn received() -> io::Result<Receiver<i32>> {
+    let mut signals = Signals::new(SIGNALS.into_iter().filter(|signal| !is_ignored(*signal)))?;
+    let (sender, receiver) = channel();
+    let pass_on = move || signals.forever().try_for_each(|signal| sender.send(signal));
+    thread::Builder::new().name("signals".to_string()).spawn(pass_on)?;
+    Ok(receiver)
+}
+
+fn is_ignored(signal: i32) -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: nothing is set, and zeros are a valid `sigaction` if the call fails.
+    unsafe {
+        libc::sigaction(signal, ptr::null(), action.as_mut_ptr());
+        action.assume_init().sa_sigaction == libc::SIG_IGN
+    }
 }
 
 fn mask(how: i32) -> io::Result<()> {
