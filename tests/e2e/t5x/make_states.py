@@ -137,7 +137,7 @@ def main():
     sys.path.insert(0, arguments.t5x)
     make_runs.stand_in_for_modules_that_pypi_lacks()
     examples = make_runs.make_examples(5, STEPS[-1] * BATCH_SIZE)
-    batches = make_runs.make_batches(examples, packed=False)
+    batches = make_runs.make_batches(examples, dict(packed=False))
     for name, optimizer in make_optimizers().items():
         if arguments.restore:
             restore(name, optimizer, batches, arguments.restore)
