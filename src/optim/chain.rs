@@ -87,6 +87,7 @@ impl Rule for Chain {
 
     fn needs_all_gradients(&self) -> bool {
         let by_norm = |t: &Transformation| matches!(t, Transformation::ClipByGlobalNorm(_));
-        self.transformations.iter().any(by_norm)
+        let by_rule = self.rule().is_ok_and(Rule::needs_all_gradients);
+        by_rule || self.transformations.iter().any(by_norm)
     }
 }

@@ -38,7 +38,7 @@ pub use multi::{ModelParamTraversal, MultiOptimizer};
 pub use optax::*;
 #[cfg(feature = "torch")]
 pub use optimizer::{Gradient, Optimizer};
-pub use refused::{Amos, Dpsgd, NoisySgd, Refused};
+pub use refused::{Amos, Dpsgd, Refused};
 pub use rule::Rule;
 #[cfg(feature = "torch")]
 pub use update::{Clock, ParamState, Prepare, Prepared, Updated};

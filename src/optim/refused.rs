@@ -11,7 +11,6 @@ gimlet_gin::slot! {
     pub enum Refused: Reason {
         Amos,
         Dpsgd,
-        NoisySgd,
     }
 }
 
@@ -34,19 +33,6 @@ pub struct Amos;
 )]
 pub struct Dpsgd;
 
-/// Not supported: its noise is that of JAX's random generator.
-#[derive(Clone, Debug, PartialEq, Configurable)]
-#[gin(
-    name = "optax.noisy_sgd",
-    alias = "t5x.optimizers.noisy_sgd",
-    ignored(learning_rate = "the optimizer is not supported"),
-    ignored(eta = "the optimizer is not supported"),
-    ignored(gamma = "the optimizer is not supported"),
-    ignored(key = "the optimizer is not supported"),
-    ignored(seed = "the optimizer is not supported")
-)]
-pub struct NoisySgd;
-
 /// The reason for a refusal, and an alternative.
 trait Reason {
     fn reason(&self) -> &'static str;
@@ -63,12 +49,6 @@ impl Reason for Dpsgd {
     fn reason(&self) -> &'static str {
         "it needs a gradient for each example, and the Trainer has one for each batch; clip with \
          @optax.clip_by_global_norm() in @optimizers.chain() if privacy is not the aim"
-    }
-}
-
-impl Reason for NoisySgd {
-    fn reason(&self) -> &'static str {
-        "its noise and a part of its state belong to JAX's random generator; use @optimizers.sgd()"
     }
 }
 

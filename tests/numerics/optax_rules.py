@@ -50,6 +50,8 @@ CASES = [
     ["yogi", True, {"learning_rate": COSINE, "b1": 0.5, "b2": 0.9}],
     ["fromage", False, {"learning_rate": 0.01}],
     ["fromage", True, {"learning_rate": COSINE, "min_norm": 0.5}],
+    ["noisy_sgd", False, {"learning_rate": 0.01, "key": 3}],
+    ["noisy_sgd", True, {"learning_rate": COSINE, "eta": 1.0, "gamma": 0.9, "seed": -5}],
 ]
 GRADIENT_SCALES = [1.0, 10.0, 0.1, 3.0, 0.0]
 
@@ -69,7 +71,8 @@ def run(name, clipped, settings):
         updates, state = optimizer.update(grads, state, weights)
         weights = optax.apply_updates(weights, updates)
         tree = traverse_util.flatten_dict(serialization.to_state_dict(state), sep="/")
-        arrays = {name: sample(array, 7) for name, array in tree.items() if not name.endswith("count")}
+        # T5X cannot save a key; it follows from the count.
+        arrays = {name: sample(array, 7) for name, array in tree.items() if not name.endswith(("count", "key"))}
         counts = {name: int(count) for name, count in tree.items() if name.endswith("count")}
         steps.append({"arrays": arrays | {name: sample(w, 7) for name, w in weights.items()}, "counts": counts})
     return steps

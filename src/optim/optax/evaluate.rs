@@ -54,9 +54,12 @@ impl Prepared for Fused {
 }
 
 impl Prepared for Changes {
-    fn apply(&self, updated: Vec<Updated<'_>>) {
-        for Updated { mut param, grad, state, .. } in updated {
-            let mut values = Values { param: &param, grad, state, computed: HashMap::new() };
+    fn apply(&self, mut updated: Vec<Updated<'_>>) {
+        // JAX's order: the keys of nested maps are sorted, level by level.
+        updated.sort_by(|a, b| a.name.split('/').cmp(b.name.split('/')));
+        for (place, Updated { mut param, grad, state, .. }) in (0..).zip(updated) {
+            let computed = HashMap::new();
+            let mut values = Values { param: &param, grad, state, place, computed };
             let step = values.of(&self.step);
             let new: Vec<Tensor> = self.state.iter().map(|formula| values.of(formula)).collect();
             for (array, new) in state.arrays.iter_mut().zip(&new) {
@@ -72,6 +75,8 @@ struct Values<'a> {
     param: &'a Tensor,
     grad: Tensor,
     state: &'a ParamState,
+    /// The parameter's index among all, in JAX's order.
+    place: u64,
     /// Values by the address of their formula, so that shared parts are computed once.
     computed: HashMap<*const Node, Tensor>,
 }
@@ -97,6 +102,10 @@ impl Values<'_> {
             Node::Slot(index) => self.state.arrays[*index].to_kind(Kind::Float),
             Node::Scaled(index, factor) => scaled(&self.state.arrays[*index], *factor),
             Node::Number(number) => Tensor::full([], *number, (Kind::Float, self.param.device())),
+            Node::Normal(key) => {
+                let numbers = key.split(self.place).normal(self.param.numel());
+                Tensor::from_slice(&numbers).view_as(self.param).to_device(self.param.device())
+            }
             Node::Unary(operation, of) => unary(*operation, &self.of(of)),
             Node::Binary(operation, left, right) => {
                 let left = self.of(left);
@@ -144,5 +153,32 @@ fn with_number(operation: Binary, left: &Tensor, right: f64) -> Tensor {
         Binary::Sub => left - right,
         Binary::Mul => left * right,
         Binary::Div => left / right,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::optim::layout::StateLayout;
+    use crate::optim::optax::{Key, expr};
+
+    #[test]
+    fn a_parameter_has_the_noise_of_its_place_in_jax_order() {
+        let key = Key::new(3);
+        let noise = Changes { step: expr::normal(key), state: Vec::new() };
+        // As texts they are in the other order.
+        let params = ["a/x", "a-b/x"].map(|name| (name, Tensor::zeros([2], tch::kind::FLOAT_CPU)));
+        let layout = StateLayout { slots: Vec::new(), averaged: Vec::new(), factored: None };
+        let mut states = [(); 2].map(|()| ParamState { layout: layout.clone(), arrays: vec![] });
+        let given = params.iter().zip(&mut states).rev();
+        let updated = |((name, param), state): (&(&'static str, Tensor), _)| {
+            let param = param.shallow_clone();
+            Updated { name, grad: param.zeros_like(), param, state }
+        };
+        noise.apply(given.map(updated).collect());
+        for (place, (name, param)) in (0..).zip(&params) {
+            let expected = Tensor::from_slice(&key.split(place).normal(2));
+            assert_eq!(*param, expected, "{name}");
+        }
     }
 }

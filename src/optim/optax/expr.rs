@@ -6,6 +6,8 @@
 use std::ops::{Add, Div, Mul, Sub};
 use std::sync::Arc;
 
+use super::threefry::Key;
+
 /// A formula. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Expr(pub Arc<Node>);
@@ -24,6 +26,9 @@ pub enum Node {
     Scaled(usize, f64),
     /// The same number for all elements; the right side of a binary operation only.
     Number(f64),
+    /// Numbers of the standard normal distribution, drawn with one of the keys that the key splits into: that of the
+    /// parameter's place in JAX's order of all parameters.
+    Normal(Key),
     /// An operation on two formulas.
     Binary(Binary, Expr, Expr),
     /// An operation on one.
@@ -85,6 +90,11 @@ pub(super) fn slot(index: usize) -> Expr {
 /// Returns an array of the state times a number, computed in the array's storage format.
 pub(super) fn scaled_slot(index: usize, factor: f64) -> Expr {
     Expr(Arc::new(Node::Scaled(index, factor)))
+}
+
+/// Returns numbers of the standard normal distribution for all parameters with one key.
+pub(super) fn normal(key: Key) -> Expr {
+    Expr(Arc::new(Node::Normal(key)))
 }
 
 impl Expr {

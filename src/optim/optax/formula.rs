@@ -23,6 +23,11 @@ pub(super) trait Formula {
     /// Returns the update after `turn.count` others.
     fn changes(&self, turn: &Turn) -> Changes;
 
+    /// Whether a parameter's update depends on its place among all.
+    fn needs_all_params(&self) -> bool {
+        false
+    }
+
     /// Returns the numbers of libtorch's kernel, if it computes these changes.
     fn fused(&self) -> Option<FusedNumbers> {
         None

@@ -15,10 +15,12 @@ mod lamb;
 mod lars;
 mod lion;
 mod means;
+mod noisy_sgd;
 mod radam;
 mod rate;
 mod rmsprop;
 mod sgd;
+mod threefry;
 mod trust_ratio;
 mod yogi;
 
@@ -39,10 +41,12 @@ pub use fromage::Fromage;
 pub use lamb::Lamb;
 pub use lars::Lars;
 pub use lion::Lion;
+pub use noisy_sgd::NoisySgd;
 pub use radam::RAdam;
 pub use rate::{LearningRate, Mask};
 pub use rmsprop::RmsProp;
 pub use sgd::Sgd;
+pub use threefry::Key;
 pub use yogi::Yogi;
 
 use formula::{Formula, OptaxSlot};
@@ -58,6 +62,7 @@ gimlet_gin::slot! {
         Lamb,
         Lars,
         Lion,
+        NoisySgd,
         RAdam,
         RmsProp,
         Sgd,
@@ -107,5 +112,9 @@ impl Rule for OptaxRule {
         let scheduled = matches!(formula.learning_rate(), LearningRate::Schedule(_));
         let rate = scheduled.then(|| formula.rate_count());
         formula.counts().into_iter().chain(rate).map(str::to_string).collect()
+    }
+
+    fn needs_all_gradients(&self) -> bool {
+        self.spec().needs_all_params()
     }
 }
