@@ -114,11 +114,9 @@ impl Watch {
             self.workers.send(libc::SIGTERM);
             self.deadline.get_or_insert(Instant::now() + self.grace);
         } else if interrupted.is_some() && self.interrupted.is_none() {
+            // The processes end together. If somebody sent the signal to one or all of them, the others save now,
+            // and a signal from here would be a second one, which ends them at once.
             self.interrupted = interrupted;
-            // Somebody sent the signal to one process. All save together, so the others need it too.
-            if !asked && self.failure.is_none() {
-                self.workers.send(libc::SIGTERM);
-            }
         }
         Ok(())
     }
@@ -289,12 +287,14 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_was_asked_to_end_takes_the_others_along() {
+    fn processes_that_somebody_else_asked_to_end_are_left_to_save() {
         let dir = tempfile::tempdir().unwrap();
-        let line = format!(
-            "if [ $RANK = 0 ]; then while [ ! -e ready_1 ]; do sleep 0.01; done; exit 143; fi; {SAVES}"
-        );
-        assert_eq!(run(&group(dir.path(), 2, &line)).0, GroupEnd::Interrupted(143));
+        let saves =
+            "trap 'exit 9' TERM; while [ ! -e ended_0 ]; do sleep 0.01; done; sleep 0.1; exit 143";
+        let line = format!("if [ $RANK = 0 ]; then : >ended_0; exit 143; fi; {saves}");
+        let mut group = group(dir.path(), 2, &line);
+        group.max_restarts = 3;
+        assert_eq!(run(&group), (GroupEnd::Interrupted(143), vec![]));
     }
 
     #[test]

@@ -53,7 +53,8 @@ pub(super) struct Worker {
 /// The processes of one start. Those that are left end with this value.
 pub(super) struct Workers {
     all: Vec<Worker>,
-    _folder: TempDir,
+    /// The files of the processes, removed with this value.
+    folder: TempDir,
 }
 
 impl Workers {
@@ -64,7 +65,7 @@ impl Workers {
             Some(endpoint) => endpoint.clone(),
             None => ("127.0.0.1".to_string(), free_port()?),
         };
-        let mut workers = Self { all: Vec::new(), _folder: folder };
+        let mut workers = Self { all: Vec::new(), folder };
         for local_rank in 0..group.nproc_per_node {
             let mut command = group.command(local_rank);
             command.env("MASTER_ADDR", &host).env("MASTER_PORT", port.to_string());
@@ -75,7 +76,7 @@ impl Workers {
     }
 
     fn add(&mut self, rank: usize, mut command: Command) -> io::Result<()> {
-        let file = |kind: &str| self._folder.path().join(format!("rank_{rank}.{kind}"));
+        let file = |kind: &str| self.folder.path().join(format!("rank_{rank}.{kind}"));
         let (error_file, output_file) = (file("error"), file("log"));
         command.env(ERROR_FILE, &error_file);
         if rank > 0 {
