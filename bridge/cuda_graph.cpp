@@ -10,12 +10,27 @@
 #include <memory>
 
 #ifdef GIMLET_CUDA
+#include <ATen/core/CachingHostAllocator.h>
+#include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
-using Graph = at::cuda::CUDAGraph;
+struct Graph : at::cuda::CUDAGraph {
+  // libtorch leaves a capture that failed half open (`CUDAGraph::capture_end`): its random generator would refuse to
+  // draw outside of the graph, its allocator would free no memory before it reports that there is none, and the one
+  // of pinned memory would ask a graph that is gone.
+  void abandon() {
+    if (capture_ended_) return;
+    for (const auto& [generator, increment] : captured_generator_states_) generator->capturing_ = false;
+    c10::cuda::CUDACachingAllocator::endAllocateToPool(capture_dev_, mempool_id_);
+    c10::cuda::CUDACachingAllocator::releasePool(capture_dev_, mempool_id_);
+    at::getHostAllocator(at::kCUDA)->end_allocate_to_pool(mempool_id_);
+    at::getHostAllocator(at::kCUDA)->release_pool(mempool_id_);
+  }
+};
 
 namespace {
 
@@ -33,7 +48,12 @@ std::unique_ptr<Graph> capture(int32_t device, void* data, bool (*work)(void*)) 
   // Other threads may copy batches in the meantime.
   graph->capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
   const bool done = work(data);
-  graph->capture_end();
+  try {
+    graph->capture_end();
+  } catch (...) {
+    graph->abandon();
+    throw;
+  }
   c10::cuda::device_synchronize();
   return done ? std::move(graph) : nullptr;
 }

@@ -52,7 +52,7 @@ struct Call {
     if (!found.defined()) return nullptr;
     TORCH_CHECK(found.is_contiguous(), "tensor ", index, " is not contiguous");
     // Matrices are read in packs, vectors are not.
-    return static_cast<T*>(checked(index, kind, std::is_void_v<T> ? 16 : sizeof(float)));
+    return static_cast<T*>(checked(index, kind, alignment<T>()));
   }
 
   // The same for a matrix whose rows may be apart.
@@ -64,6 +64,12 @@ struct Call {
   }
 
  private:
+  template <typename T>
+  static constexpr size_t alignment() {
+    if constexpr (std::is_void_v<T>) return 16;
+    else return alignof(T);
+  }
+
   void* checked(size_t index, at::ScalarType kind, size_t alignment) const {
     const at::Tensor& found = tensor(index);
     TORCH_CHECK(found.scalar_type() == kind, "tensor ", index, " is ", found.scalar_type(), ", not ", kind);

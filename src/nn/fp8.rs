@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tch::{Device, Kind, Tensor};
 
 use super::autograd::custom_function;
-use super::fused::kernels;
+use super::fused::kernels::{self, Kernel};
 use super::profiler::{Activity, part};
 use super::spec::{Fp8Format, TransformerEngineConfig};
 
@@ -221,7 +221,7 @@ impl Fp8Product {
 
 /// float32 `[1]`
 fn largest_magnitude(matrix: &Tensor) -> Tensor {
-    if !kernels::suit(matrix, i64::MAX) {
+    if !kernels::suit(Kernel::Fp8Cast, matrix, i64::MAX) {
         return matrix.abs().max().to_kind(Kind::Float).view([1]);
     }
     let largest = Tensor::zeros([1], (Kind::Float, matrix.device()));
@@ -237,7 +237,7 @@ fn cast_with(
     largest: Option<&mut Tensor>,
 ) -> Factor {
     let unscale = scale.reciprocal().view([]);
-    if !kernels::suit(matrix, i64::MAX) {
+    if !kernels::suit(Kernel::Fp8Cast, matrix, i64::MAX) {
         if let Some(largest) = largest {
             largest.copy_(&largest.maximum(&largest_magnitude(matrix)));
         }
@@ -259,7 +259,7 @@ fn cast_with(
 fn multiply([a, b]: [&Tensor; 2], unscale: [&Tensor; 2], kind: Kind) -> Tensor {
     let aligned = |tensor: &Tensor| tensor.size().iter().all(|extent| extent % ALIGNMENT == 0);
     let sums_align = a.size()[1] % ALIGNMENT == 0;
-    if !sums_align || !aligned(b) {
+    if !sums_align || !aligned(b) || !Kernel::Fp8Product.is_trusted() {
         return multiply_wide([a, b], unscale, kind);
     }
     let absent = None::<&Tensor>;

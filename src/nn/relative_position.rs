@@ -3,7 +3,7 @@
 use tch::{Kind, Tensor};
 
 use super::autograd::custom_function;
-use super::fused::kernels;
+use super::fused::kernels::{self, Kernel};
 use super::profiler::{Activity, part};
 use super::spec::RelativePosition;
 
@@ -69,7 +69,7 @@ pub fn relative_position_bias(
         // Window w starts at distance 1 - q_length + w, which is that of query q_length - 1 - w.
         by_distance.unfold(1, lengths.1, 1).unsqueeze(0).flip([2])
     };
-    if !kernels::suit(rel_embedding, num_buckets) {
+    if !kernels::suit(Kernel::RelativePosition, rel_embedding, num_buckets) {
         return bias();
     }
     let bias = tch::no_grad(bias);

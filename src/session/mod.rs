@@ -27,6 +27,8 @@ pub mod held_out;
 #[cfg(feature = "torch")]
 pub mod inference_evaluation;
 #[cfg(feature = "torch")]
+pub mod kernel_trials;
+#[cfg(feature = "torch")]
 pub mod occupied;
 #[cfg(feature = "torch")]
 mod spans;

@@ -8,7 +8,7 @@
 use tch::{Kind, Tensor};
 
 use super::spec::LossSpec;
-use crate::nn::fused::kernels;
+use crate::nn::fused::kernels::{self, Kernel};
 
 /// Bytes of logits that are computed at once; larger slices make matrix products faster.
 const SLICE_BYTES: i64 = 128 << 20;
@@ -125,7 +125,7 @@ impl Slice {
 
     /// The rows' losses, and the gradient of their weighted sum, written over the logits.
     fn losses(&self, z_loss: f64, smoothing: &Smoothing) -> (TokenLosses, Tensor) {
-        if kernels::suit(&self.logits, i64::MAX) {
+        if kernels::suit(Kernel::CrossEntropy, &self.logits, i64::MAX) {
             return self.losses_by_kernel(z_loss, smoothing);
         }
         let mut logits = self.logits.shallow_clone();

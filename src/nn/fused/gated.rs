@@ -4,7 +4,7 @@
 
 use tch::Tensor;
 
-use super::kernels;
+use super::kernels::{self, Kernel};
 use crate::nn::Joined;
 use crate::nn::autograd::custom_function;
 use crate::nn::profiler::{Activity, part};
@@ -67,7 +67,8 @@ impl Factors {
     fn matrices(&self) -> Option<[Tensor; 2]> {
         let width = self.gate.size()[self.gate.dim() - 1];
         let matrix = |tensor: &Tensor| tensor.reshape([-1, width]);
-        kernels::suit(&self.gate, i64::MAX).then(|| [matrix(&self.gate), matrix(&self.linear)])
+        kernels::suit(Kernel::GatedGelu, &self.gate, i64::MAX)
+            .then(|| [matrix(&self.gate), matrix(&self.linear)])
     }
 }
 

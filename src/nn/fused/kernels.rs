@@ -1,9 +1,9 @@
 //! Gimlet's own CUDA kernels: the Rust side of `bridge/kernels.cpp`, which documents their
-//! arguments.
+//! arguments; and which kernels are trusted, Gimlet's and libtorch's.
 
 use std::ffi::{CStr, c_char};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use tch::{Device, Kind, Tensor};
 
@@ -20,6 +20,51 @@ unsafe extern "C" {
     ) -> *mut c_char;
 }
 
+/// The work that kernels do on CUDA devices, each with a fall-back of libtorch's plain operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kernel {
+    /// RMS normalization, alone or after a sum.
+    Norm,
+    /// Gated GELU.
+    GatedGelu,
+    /// The loss.
+    CrossEntropy,
+    /// Gradients of relative position biases.
+    RelativePosition,
+    /// Casts to fp8.
+    Fp8Cast,
+    /// libtorch's products in fp8, which devices before compute capability 8.9 do not have.
+    Fp8Product,
+    /// Updates by Adafactor.
+    Adafactor,
+    /// libtorch's attention over runs of keys.
+    FlashAttention,
+    /// libtorch's attention with a bias.
+    EfficientAttention,
+}
+
+/// A bit for each kernel that is not used.
+static DISTRUSTED: AtomicU32 = AtomicU32::new(0);
+
+impl Kernel {
+    /// Whether the kernel is used where it suits.
+    pub fn is_trusted(self) -> bool {
+        DISTRUSTED.load(Ordering::Relaxed) & self.bit() == 0
+    }
+
+    /// Sets whether it is.
+    pub fn trust(self, on: bool) {
+        match on {
+            true => DISTRUSTED.fetch_and(!self.bit(), Ordering::Relaxed),
+            false => DISTRUSTED.fetch_or(self.bit(), Ordering::Relaxed),
+        };
+    }
+
+    fn bit(self) -> u32 {
+        1 << self as u32
+    }
+}
+
 static ENABLED: AtomicBool = AtomicBool::new(cfg!(feature = "cuda"));
 
 /// Sets whether kernels are used if possible: always, except in comparisons with libtorch.
@@ -27,9 +72,14 @@ pub fn enable(on: bool) {
     ENABLED.store(on && cfg!(feature = "cuda"), Ordering::Relaxed);
 }
 
-/// Whether the kernels accept rows of this tensor: it is on a CUDA device, in a supported dtype,
+/// Whether the kernel is trusted and accepts rows of this tensor: see [`accept`].
+pub fn suit(kernel: Kernel, tensor: &Tensor, widest: i64) -> bool {
+    kernel.is_trusted() && accept(tensor, widest)
+}
+
+/// Whether kernels accept rows of this tensor: it is on a CUDA device, in a supported dtype,
 /// and its last extent, up to `widest`, is a multiple of the 8 numbers that they read at once.
-pub fn suit(tensor: &Tensor, widest: i64) -> bool {
+pub fn accept(tensor: &Tensor, widest: i64) -> bool {
     ENABLED.load(Ordering::Relaxed)
         && is_compiled_for(tensor.device())
         && matches!(tensor.kind(), Kind::Float | Kind::BFloat16)

@@ -5,7 +5,7 @@
 
 use tch::{Kind, Tensor};
 
-use super::kernels;
+use super::kernels::{self, Kernel};
 use crate::nn::Dropout;
 use crate::nn::autograd::custom_function;
 use crate::nn::profiler::{Activity, part};
@@ -185,7 +185,7 @@ impl Backward {
 
 /// Whether the kernel accepts such rows: everything it reads and writes is of one dtype.
 fn fits(rows: &Tensor, scale: &Tensor) -> bool {
-    rows.kind() == scale.kind() && kernels::suit(rows, WIDEST_ROW)
+    rows.kind() == scale.kind() && kernels::suit(Kernel::Norm, rows, WIDEST_ROW)
 }
 
 #[cfg(test)]

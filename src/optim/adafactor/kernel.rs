@@ -11,7 +11,7 @@ use std::ffi::CStr;
 use tch::Tensor;
 
 use super::update::{FactoredUpdate, V, V_COL, V_ROW, WeightDecay};
-use crate::nn::fused::kernels;
+use crate::nn::fused::kernels::{self, Kernel};
 use crate::optim::layout::{Factored, StateLayout};
 use crate::optim::update::ParamState;
 
@@ -37,7 +37,8 @@ impl FactoredUpdate {
         grad: &Tensor,
         state: &ParamState,
     ) -> bool {
-        if !kernels::suit(grad, i64::MAX) || !param.is_contiguous() {
+        let is_dense = grad.is_contiguous() && param.is_contiguous();
+        if !is_dense || !kernels::suit(Kernel::Adafactor, grad, i64::MAX) {
             return false;
         }
         let Some(call) = self.call(&state.layout, &grad.size()) else { return false };

@@ -6,6 +6,7 @@ use crate::models::memory::StepShape;
 use crate::nn::cpu;
 use crate::partition::{LocalDevice, Mesh, Process};
 use crate::run::failure::Failure;
+use crate::session::kernel_trials::try_kernels;
 use crate::telemetry::{Laps, thousands};
 use crate::train::Train;
 use crate::train::bench::{
@@ -54,9 +55,11 @@ pub(super) fn decode(args: &BenchArgs, color: bool) -> Result<(), Failure> {
     report.print(args.json)
 }
 
-/// The mesh of this process alone.
+/// The mesh of this process alone, whose device has tried its kernels.
 fn mesh(train: &Train) -> Mesh {
-    Mesh::new(&train.partitioner, Process::ALONE, LocalDevice::available())
+    let mesh = Mesh::new(&train.partitioner, Process::ALONE, LocalDevice::available());
+    try_kernels(mesh.device());
+    mesh
 }
 
 fn plan(args: &BenchArgs) -> Plan {

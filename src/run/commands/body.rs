@@ -9,6 +9,7 @@ use crate::run::failure::Failure;
 use crate::run::interrupt::Interrupt;
 use crate::run::library::Library;
 use crate::session::context::Context;
+use crate::session::kernel_trials::try_kernels;
 use crate::telemetry::{self, Verbosity, set_verbosity};
 
 use super::root::{Root, RootCommand};
@@ -49,6 +50,7 @@ pub fn run<C: Body>(command: &C, verbosity: Verbosity, color: bool) -> Result<()
         mesh.device(),
         tch::get_num_threads()
     ));
+    try_kernels(mesh.device());
     let context = Context {
         tasks: &configured.tasks,
         config_text: &config_str(&configured.config, &registry()),

@@ -8,6 +8,8 @@
 //! | CUDA, `float32_attention_logits` | any | bfloat16 | none: plain operations, with a notice to the user |
 //! | CUDA before the A100, heads of an odd width | any | any | none, as above |
 //!
+//! A kernel that failed its trial at the start (`session::kernel_trials`) gives way to the next line.
+//!
 //! Flash takes no bias, so a learned one, which needs a gradient too, uses the memory-efficient
 //! kernel, even for packed rows: that kernel takes runs or a bias, not both. On Hopper cuDNN's
 //! graph API would sum the bias' gradient over the batch itself; its C++ frontend is not part of
@@ -25,7 +27,7 @@ mod device;
 
 use tch::{Device, Kind, Tensor};
 
-use super::kernels;
+use super::kernels::{self, Kernel};
 use crate::nn::masks::AttentionBias;
 use crate::nn::{AttentionDims, Heads};
 use crate::telemetry::warn_once;
@@ -47,14 +49,20 @@ pub fn fused_attention(
     let case = Case {
         device: query.device(),
         kind: query.kind(),
-        kernels: kernels::suit(&query, i64::MAX),
+        kernels: kernels::accept(&query, i64::MAX),
         learned_bias: bias.position.is_some(),
         runs_known: bias.runs.is_some(),
     };
     match case.way(dims) {
         Way::Blocks => Some(cpu::attention(heads, factors, bias)),
-        Way::Flash => Some(device::attention(&device::FLASH, heads, factors, bias)),
-        Way::Efficient => Some(device::attention(&device::EFFICIENT, heads, factors, bias)),
+        Way::Flash if Kernel::FlashAttention.is_trusted() => {
+            Some(device::attention(&device::FLASH, heads, factors, bias))
+        }
+        Way::Flash | Way::Efficient if Kernel::EfficientAttention.is_trusted() => {
+            Some(device::attention(&device::EFFICIENT, heads, factors, bias))
+        }
+        // The user was notified at the start.
+        Way::Flash | Way::Efficient => None,
         Way::WrittenOut(reason) => {
             warn_once(&format!("attention is computed the slow way, score by score: {reason}"));
             None

@@ -1,0 +1,240 @@
+//! A trial of each kernel for CUDA on small inputs, at the start of a command: a kernel that fails, or does not agree
+//! with libtorch's plain operations, is not used, and the run goes on with these. A kernel that breaks the device
+//! itself, so that nothing runs on it any more, ends the command with libtorch's message.
+
+use tch::{Device, Kind, Tensor};
+
+use crate::models::loss::{Head, LossSpec, Targets, cross_entropy};
+use crate::nn::fused::gated_gelu;
+use crate::nn::fused::kernels::Kernel;
+use crate::nn::{
+    AttentionBias, AttentionDims, Dropout, Fp8Format, Heads, Joined, Params, Projection,
+    RelativePosition, Runs, TransformerEngineConfig, add_and_norm, attention,
+    relative_position_bias,
+};
+use crate::optim::{Adafactor, Gradient, Optimizer, OptimizerDef, ParamShape};
+use crate::telemetry;
+
+use super::guard::guarded;
+
+/// The largest difference relative to the result: a few roundings of bfloat16. A wrong kernel is far off.
+const TOLERANCE: f64 = 0.05;
+
+/// Tries all kernels on a CUDA device.
+pub fn try_kernels(device: Device) {
+    if !device.is_cuda() {
+        return;
+    }
+    for kind in [Kind::Float, Kind::BFloat16] {
+        let inputs = Inputs { kind, device };
+        try_one(Kernel::Norm, || inputs.norm());
+        try_one(Kernel::GatedGelu, || inputs.gated_gelu());
+        try_one(Kernel::RelativePosition, || inputs.relative_position());
+        try_one(Kernel::EfficientAttention, || inputs.attention(true));
+        try_fp8(&inputs);
+    }
+    let narrow = Inputs { kind: Kind::BFloat16, device };
+    try_one(Kernel::FlashAttention, || narrow.attention(false));
+    let wide = Inputs { kind: Kind::Float, device };
+    try_one(Kernel::CrossEntropy, || wide.cross_entropy());
+    try_one(Kernel::Adafactor, || wide.adafactor());
+}
+
+/// Tries products first, with casts by plain operations: a device may have no products in fp8.
+fn try_fp8(inputs: &Inputs) {
+    let casts = Kernel::Fp8Cast.is_trusted();
+    Kernel::Fp8Cast.trust(false);
+    try_one(Kernel::Fp8Product, || inputs.fp8_product());
+    Kernel::Fp8Cast.trust(casts);
+    try_one(Kernel::Fp8Cast, || inputs.fp8_product());
+}
+
+/// Compares the results with the kernel and without it, unless it has failed before.
+fn try_one(kernel: Kernel, results: impl Fn() -> Vec<Tensor>) {
+    if !kernel.is_trusted() {
+        return;
+    }
+    kernel.trust(false);
+    let expected = results();
+    kernel.trust(true);
+    let fault = match guarded(&results) {
+        Ok(found) => difference(&found, &expected),
+        Err(failure) => Some(format!("{failure:?}")),
+    };
+    if let Some(fault) = fault {
+        kernel.trust(false);
+        telemetry::warn(&format!(
+            "the CUDA kernel {kernel:?} failed its trial and is not used, which costs speed: {fault}"
+        ));
+    }
+}
+
+/// Describes the first result that is too far from what was expected.
+fn difference(found: &[Tensor], expected: &[Tensor]) -> Option<String> {
+    let error = |(found, expected): (&Tensor, &Tensor)| {
+        let wide = expected.to_kind(Kind::Double);
+        let distance = (found.to_kind(Kind::Double) - &wide).norm();
+        (distance / wide.norm().clamp_min(1e-30)).double_value(&[])
+    };
+    let is_wrong = |error: &f64| error.is_nan() || *error > TOLERANCE;
+    let wrong = found.iter().zip(expected).map(error).find(is_wrong);
+    wrong.map(|error| format!("a relative error of {error:.1e}"))
+}
+
+/// Makes inputs without random numbers, whose state belongs to the run.
+struct Inputs {
+    kind: Kind,
+    device: Device,
+}
+
+impl Inputs {
+    /// A leaf with numbers in [-1, 1].
+    fn leaf(&self, size: &[i64]) -> Tensor {
+        let count = size.iter().product::<i64>();
+        let numbers =
+            (Tensor::arange(count, (Kind::Float, self.device)) * 0.7 + count as f64).sin();
+        numbers.view(size).to_kind(self.kind).set_requires_grad(true)
+    }
+
+    /// The outputs, and gradients of a loss that weights every number of them.
+    fn with_gradients(&self, outputs: &[Tensor], inputs: &[&Tensor]) -> Vec<Tensor> {
+        let weighted = outputs.iter().map(|output| {
+            let weights = (output.ones_like().cumsum(-1, Kind::Float) * 1.3).sin();
+            (output * weights).sum(Kind::Float)
+        });
+        let loss = weighted.reduce(|a, b| a + b).expect("there are outputs");
+        let mut all = Tensor::run_backward(&[loss], inputs, false, false);
+        all.extend(outputs.iter().map(Tensor::detach));
+        all
+    }
+
+    fn norm(&self) -> Vec<Tensor> {
+        let [residual, branch] = [[2, 3, 40], [2, 3, 40]].map(|size| self.leaf(&size));
+        let scale = self.leaf(&[40]);
+        let (sum, normal) = add_and_norm(&residual, &branch, &scale, Dropout::off());
+        self.with_gradients(&[sum, normal], &[&residual, &branch, &scale])
+    }
+
+    fn gated_gelu(&self) -> Vec<Tensor> {
+        let both = self.leaf(&[2, 3, 48]);
+        let product = gated_gelu(&Joined::new(vec![both.shallow_clone()], 2));
+        self.with_gradients(&[product], &[&both])
+    }
+
+    fn relative_position(&self) -> Vec<Tensor> {
+        let embedding = self.leaf(&[2, 32]);
+        let direction = RelativePosition::Bidirectional;
+        let bias = relative_position_bias(&embedding, (24, 40), direction, 128);
+        self.with_gradients(&[bias], &[&embedding])
+    }
+
+    fn attention(&self, learned_bias: bool) -> Vec<Tensor> {
+        let (batch, length, count, width) = (2, 24, 2, 16);
+        let joined = self.leaf(&[batch, length, 3 * count * width]);
+        let position = self.leaf(&[1, count, length, length]);
+        let heads = Heads { joined: Joined::new(vec![joined.shallow_clone()], 3), count };
+        let ids = Tensor::ones([batch, length], (Kind::Int64, Device::Cpu));
+        let allowed = Tensor::ones([batch, 1, length, length], (Kind::Bool, self.device));
+        let runs = Runs::between(&ids, &ids, self.device);
+        let learned = learned_bias.then(|| position.shallow_clone());
+        let bias = AttentionBias::new(learned, &allowed).over(runs);
+        let dims = AttentionDims { num_heads: count, head_dim: width, float32_logits: false };
+        let averages = attention(&heads, &bias, &dims, Dropout::off());
+        let inputs = [&joined, &position];
+        self.with_gradients(&[averages], if learned_bias { &inputs } else { &inputs[..1] })
+    }
+
+    fn fp8_product(&self) -> Vec<Tensor> {
+        let inputs = self.leaf(&[32, 48]);
+        let params = Params::from_tensors([("a/kernel".to_string(), self.leaf(&[48, 64]))]);
+        params.begin_fp8(Some(&TransformerEngineConfig {
+            enable_fp8: true,
+            fp8_format: Fp8Format::Hybrid,
+            margin: 0.0,
+            amax_history_len: 0,
+        }));
+        let product = Projection::new(&params, "a", self.kind).forward(&inputs);
+        self.with_gradients(&[product], &[&inputs, params.get("a/kernel")])
+    }
+
+    fn cross_entropy(&self) -> Vec<Tensor> {
+        let head = Head { hidden: self.leaf(&[6, 16]), kernel: self.leaf(&[16, 1000]) };
+        let targets = Targets {
+            tokens: Tensor::arange(6, (Kind::Int64, self.device)) * 150,
+            coefficients: Tensor::ones([6], (Kind::Float, self.device)),
+        };
+        let spec = LossSpec { label_smoothing: 0.1, z_loss: 1e-2, ..LossSpec::default() };
+        let (losses, scalar) = cross_entropy(&head, &targets, &spec);
+        let mut all = Tensor::run_backward(&[scalar], &[&head.hidden, &head.kernel], false, false);
+        all.extend([losses.loss, losses.z_loss]);
+        all
+    }
+
+    fn adafactor(&self) -> Vec<Tensor> {
+        let shapes: [&[usize]; 2] = [&[128, 136], &[24]];
+        let names = ["matrix", "vector"];
+        let params = [0, 1].map(|index| ParamShape {
+            name: names[index],
+            shape: shapes[index],
+            axes: &["embed", "mlp"][..shapes[index].len()],
+        });
+        let spec = OptimizerDef::Adafactor(Adafactor::default());
+        let mut optimizer = Optimizer::new(&spec, &params, self.device).expect("a layout");
+        let tensors = [self.leaf(&[128, 136]), self.leaf(&[24])].map(|leaf| leaf.detach().copy());
+        let grads = tensors.each_ref().map(Tensor::cos);
+        let gradients = [0, 1].map(|index| Gradient {
+            name: names[index],
+            param: &tensors[index],
+            grad: &grads[index],
+        });
+        let before = tensors.each_ref().map(Tensor::copy);
+        optimizer.apply(&gradients, 0.1, 0).expect("an update");
+        tensors.iter().zip(&before).map(|(after, before)| after - before).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_that_fails_or_differs_is_not_used() {
+        // On a CPU no kernel is used, so any one may stand for the tested one.
+        let kernel = Kernel::RelativePosition;
+        let check = |with: &dyn Fn() -> f64, expected: bool| {
+            kernel.trust(true);
+            try_one(kernel, || vec![Tensor::from(if kernel.is_trusted() { with() } else { 2.0 })]);
+            assert_eq!(kernel.is_trusted(), expected);
+        };
+        check(&|| 2.01, true);
+        check(&|| 3.0, false);
+        check(&|| f64::NAN, false);
+        let fails = || Tensor::from(1.0).view([2]).double_value(&[]);
+        check(&fails, false);
+        kernel.trust(true);
+    }
+
+    #[test]
+    fn trials_compare_results_and_gradients_that_are_not_zero() {
+        for kind in [Kind::Float, Kind::BFloat16] {
+            let inputs = Inputs { kind, device: Device::Cpu };
+            let wide = Inputs { kind: Kind::Float, device: Device::Cpu };
+            let all = [
+                inputs.norm(),
+                inputs.gated_gelu(),
+                inputs.relative_position(),
+                inputs.attention(true),
+                inputs.attention(false),
+                inputs.fp8_product(),
+                wide.cross_entropy(),
+                wide.adafactor(),
+            ];
+            for results in &all {
+                assert!(results.iter().all(Tensor::defined));
+                assert_eq!(difference(results, results), None);
+                let doubled: Vec<Tensor> = results.iter().map(|result| result * 2).collect();
+                assert!(difference(&doubled, results).is_some());
+            }
+        }
+    }
+}
