@@ -14,10 +14,11 @@ const TORCH_VERSION: &str = "2.11.0";
 /// The versions 3.N of Python for which this torch has wheels.
 const PYTHONS: RangeInclusive<u32> = 10..=14;
 /// The sources of `bridge/`, except the one that links SentencePiece.
-const BRIDGE: [&str; 13] = [
+const BRIDGE: [&str; 14] = [
     "bridge/attention.cpp",
     "bridge/autograd.cpp",
     "bridge/bridge.cpp",
+    "bridge/c10d.cpp",
     "bridge/cuda_graph.cpp",
     "bridge/device_attention.cpp",
     "bridge/kernels.cpp",
@@ -167,7 +168,10 @@ fn compile_bridge(libtorch: &Path, cuda: bool) {
         .files(BRIDGE)
         .include(libtorch.join("include"))
         .include(libtorch.join("include/torch/csrc/api/include"))
+        // Stand-ins of Gloo's headers, which PyTorch does not ship.
+        .include("bridge")
         .define("_GLIBCXX_USE_CXX11_ABI", "1")
+        .define("USE_C10D_GLOO", None)
         // Gimlet's own kernels, unlike the rest, would take tens of times as long in a development
         // build.
         .opt_level(3)

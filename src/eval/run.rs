@@ -1,20 +1,24 @@
 //! The run of an evaluation: evaluates one checkpoint after another on the same examples.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::checkpoint::{CheckpointError, RestoreMode, index_of, is_unfinished};
 use crate::data::DatasetConfig;
 use crate::evaluation::Logger;
-use crate::partition::LocalDevice;
+use crate::partition::{LocalDevice, Processes};
+use crate::session::agreement::{check_same, check_same_paths};
 use crate::session::context::{Context, say_partitions};
 use crate::session::describe::{describe, describe_model};
 use crate::session::error::SessionError;
+use crate::session::eval_context::EvalContext;
 use crate::session::forward::Forward;
 use crate::session::held_out::{HeldOut, MetricsByTask};
 use crate::session::inference_evaluation::{INFERENCE_EVAL, InferenceEvaluation};
 use crate::session::memory::{available_on_host, parameter_shortage};
 use crate::session::occupied::Occupied;
+use crate::session::rank_log;
 use crate::session::state_layout::step_variable;
 use crate::session::training_evaluation::{TRAINING_EVAL, TrainingEvaluation};
 use crate::session::unfinished::Unfinished;
@@ -55,11 +59,14 @@ pub fn evaluate(
     takeover: Takeover,
 ) -> Result<Evaluations, SessionError> {
     check(spec)?;
+    let processes = &context.processes;
+    check_same(processes, context.config_text)?;
     let output_dir = Path::parse(&spec.output_dir)?;
-    // Two processes that write into one folder would lose each other's results.
-    let held = occupy(&output_dir, takeover)?;
+    // Two runs that write into one folder would lose each other's results.
+    let held = if processes.is_first() { occupy(&output_dir, takeover)? } else { None };
     let (done, wanted) = (DoneCheckpoints::of(spec)?, Wanted::new(spec));
     let chosen = choose(spec, &done, &wanted)?;
+    check_same_paths(processes, &chosen.paths)?;
     say_what_is_done(&chosen, &done);
     if chosen.paths.is_empty() {
         return Ok(Evaluations::default());
@@ -74,6 +81,7 @@ pub fn evaluate(
         logs_to_console: logs_to_console(spec),
         done,
         evaluated: BTreeMap::new(),
+        processes: Arc::clone(processes),
         stop: context.stop,
     };
     if evaluation.training_evaluation.is_empty() && evaluation.inference_evaluation.is_none() {
@@ -84,14 +92,29 @@ pub fn evaluate(
         )));
     }
     // Nothing is written before this line: an evaluation that cannot start leaves no files.
-    output_dir.create_dir_all()?;
-    let _held = match held {
-        None => Some(take(&output_dir, takeover)?),
-        held => held,
+    processes.wait_for_all()?;
+    let _held = match processes.is_first() {
+        true => Some(open(spec, context, held, takeover, &output_dir)?),
+        false => None,
     };
-    let model_info = describe_model(&spec.model, &[step_variable()], &spec.partitioner);
-    describe(&output_dir, context.config_text, &model_info)?;
+    processes.wait_for_all()?;
+    rank_log::open(processes, &output_dir, context.verbosity)?;
     evaluation.run(&chosen.paths, spec.restore_checkpoint_cfg.mode)
+}
+
+/// Makes and locks the folder of results, and describes the evaluation there.
+fn open(
+    spec: &Evaluate,
+    context: &Context<'_>,
+    held: Option<Occupied>,
+    takeover: Takeover,
+    output_dir: &Path,
+) -> Result<Occupied, SessionError> {
+    output_dir.create_dir_all()?;
+    let held = held.map_or_else(|| take(output_dir, takeover), Ok)?;
+    let model_info = describe_model(&spec.model, &[step_variable()], &spec.partitioner);
+    describe(output_dir, context.config_text, &model_info)?;
+    Ok(held)
 }
 
 fn say_what_is_done(chosen: &Chosen, done: &DoneCheckpoints) {
@@ -120,7 +143,8 @@ fn training_evaluation(
         return Ok(TrainingEvaluation::default());
     };
     let held_out = HeldOut::new(&spec.model, &spec.dataset_cfg, context.tasks)?;
-    TrainingEvaluation::new(held_out, eval_steps, &output_dir.join(TRAINING_EVAL), None)
+    let log_dir = context.processes.is_first().then(|| output_dir.join(TRAINING_EVAL));
+    TrainingEvaluation::new(held_out, eval_steps, log_dir.as_ref(), None)
 }
 
 /// Creates the evaluation by decoding; `None` if no evaluator is bound.
@@ -131,8 +155,9 @@ fn inference_evaluation(
 ) -> Result<Option<InferenceEvaluation>, SessionError> {
     let Some(evaluator) = &spec.inference_evaluator_cls else { return Ok(None) };
     let held_out = HeldOut::new(&spec.model, &spec.dataset_cfg, context.tasks)?;
+    let log_dir = context.processes.is_first().then(|| output_dir.join(INFERENCE_EVAL));
     let inference_evaluation =
-        InferenceEvaluation::new(held_out, evaluator, &output_dir.join(INFERENCE_EVAL), None)?;
+        InferenceEvaluation::new(held_out, evaluator, log_dir.as_ref(), None)?;
     let left_out = inference_evaluation.left_out();
     if inference_evaluation.is_empty() {
         let name = &spec.dataset_cfg.mixture_or_task_name;
@@ -174,6 +199,7 @@ struct Evaluation<'a> {
     done: DoneCheckpoints,
     /// By step, the checkpoint whose results were written.
     evaluated: BTreeMap<u64, Path>,
+    processes: Arc<Processes>,
     stop: &'a AtomicBool,
 }
 
@@ -209,16 +235,26 @@ impl Evaluation<'_> {
                  ones replace the others; give each a separate EVAL_OUTPUT_DIR"
             ));
         }
-        self.training_evaluation.evaluate(&self.forward, &params, step, self.stop)?;
+        let cx = EvalContext {
+            forward: &self.forward,
+            params: &params,
+            step,
+            processes: &self.processes,
+            stop: self.stop,
+        };
+        self.training_evaluation.evaluate(&cx)?;
         self.training_evaluation.settle()?;
         if let Some(inference_evaluation) = &mut self.inference_evaluation {
-            let metrics = inference_evaluation.evaluate(&self.forward, &params, step, self.stop)?;
+            let metrics = inference_evaluation.evaluate(&cx)?;
             inference_evaluation.settle()?;
             if !self.logs_to_console {
                 tell(path, step, &metrics);
             }
         }
-        Ok(self.done.add(path)?)
+        if self.processes.is_first() {
+            self.done.add(path)?;
+        }
+        Ok(())
     }
 }
 

@@ -17,13 +17,14 @@ pub struct TaskEvaluator {
 }
 
 impl TaskEvaluator {
-    /// Logs to `loggers` under `log_dir`.
+    /// Logs to `loggers` under `log_dir`, or nowhere.
     pub(super) fn new<'a>(
         loggers: impl Iterator<Item = &'a Logger>,
-        log_dir: &Path,
+        log_dir: Option<&Path>,
         first_step: Option<i64>,
     ) -> Self {
-        Self { sinks: loggers.map(|logger| LogSink::new(logger, log_dir, first_step)).collect() }
+        let sink = |(logger, dir)| LogSink::new(logger, dir, first_step);
+        Self { sinks: loggers.filter_map(|logger| Some((logger, log_dir?))).map(sink).collect() }
     }
 
     /// Ensures that everything logged is stored durably.

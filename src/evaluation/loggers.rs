@@ -155,7 +155,7 @@ mod tests {
             Logger::Json(JsonLogger { write_n_results }),
         ];
         let logger_cls = loggers.map(Ref).to_vec();
-        Evaluator { logger_cls, ..Evaluator::default() }.build(log_dir, Some(0))
+        Evaluator { logger_cls, ..Evaluator::default() }.build(Some(log_dir), Some(0))
     }
 
     fn evaluate(

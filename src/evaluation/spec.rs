@@ -53,9 +53,9 @@ impl Default for Evaluator {
 }
 
 impl Evaluator {
-    /// Creates an evaluator that logs under `log_dir`, for a run that starts or resumes at
+    /// Creates an evaluator that logs under `log_dir`, or nowhere, for a run that starts or resumes at
     /// `first_step`, or for steps in any order. Nothing is created until there are results.
-    pub fn build(&self, log_dir: &Path, first_step: Option<i64>) -> TaskEvaluator {
+    pub fn build(&self, log_dir: Option<&Path>, first_step: Option<i64>) -> TaskEvaluator {
         TaskEvaluator::new(self.logger_cls.iter().map(|logger| &logger.0), log_dir, first_step)
     }
 }

@@ -50,14 +50,24 @@ impl LossSums {
         self.sums.get(name).copied().unwrap_or(0.0)
     }
 
-    /// Multiplies the sums of these names, where they exist.
-    pub fn scale(&mut self, names: &[&'static str], factor: f64) {
-        for name in names {
-            if let Some(value) = self.sums.get_mut(name) {
-                *value *= factor;
-            }
+    /// Passes every number that adds up over batches to `change`, always in the same order.
+    pub fn each(&mut self, change: &mut dyn FnMut(&mut f64)) {
+        self.sums.values_mut().for_each(&mut *change);
+        for count in [&mut self.num_sequences, &mut self.num_target_tokens] {
+            changed(count, change);
+        }
+        for feature in &mut self.features {
+            change(&mut feature.num_examples);
+            change(&mut feature.num_non_padding);
+            changed(&mut feature.num_positions, change);
         }
     }
+}
+
+fn changed(count: &mut u64, change: &mut dyn FnMut(&mut f64)) {
+    let mut value = *count as f64;
+    change(&mut value);
+    *count = value as u64;
 }
 
 /// Sums over microbatches or steps.

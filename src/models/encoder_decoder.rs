@@ -170,6 +170,7 @@ impl BaseModel for EncoderDecoderModel {
             label_smoothing: self.label_smoothing,
             z_loss: self.z_loss,
             loss_normalizing_factor: self.loss_normalizing_factor,
+            divisor: None,
         }
     }
 

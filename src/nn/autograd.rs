@@ -9,7 +9,7 @@ use std::slice;
 use tch::Tensor;
 
 /// A tensor of libtorch's, behind tch's pointer.
-pub(super) type RawTensor = *mut c_void;
+pub(crate) type RawTensor = *mut c_void;
 
 /// The beginning of the panic message that tch makes of a failure of libtorch's; the rest has the
 /// format of `Debug`.
@@ -149,7 +149,7 @@ pub fn set_random_state(on_device: &Tensor, state: &Tensor) {
     check(unsafe { gimlet_set_random_state(raw(on_device), raw(state)) });
 }
 
-pub(super) fn raw(tensor: &Tensor) -> RawTensor {
+pub(crate) fn raw(tensor: &Tensor) -> RawTensor {
     tensor.as_ptr().cast_mut().cast()
 }
 
@@ -234,7 +234,7 @@ pub(super) fn check(message: *mut c_char) {
 }
 
 /// Returns the text of a message of the bridge's, and frees the message.
-pub(super) fn taken(message: *mut c_char) -> String {
+pub(crate) fn taken(message: *mut c_char) -> String {
     // SAFETY: a C string made by `strdup`, which Rust must free.
     unsafe {
         let text = CStr::from_ptr(message).to_string_lossy().into_owned();

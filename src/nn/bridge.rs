@@ -45,7 +45,7 @@ pub struct FusedAdamW {
 
 /// A c10d transport that a build of libtorch may contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProcessGroup {
+pub enum Transport {
     /// For CPUs.
     Gloo,
     /// For CUDA devices.
@@ -169,10 +169,10 @@ pub fn cuda_version() -> Option<(i64, i64)> {
 }
 
 /// Whether the loaded libtorch contains this transport.
-pub fn has_process_group(group: ProcessGroup) -> bool {
+pub fn has_transport(group: Transport) -> bool {
     let type_info = match group {
-        ProcessGroup::Gloo => c"_ZTIN4c10d16ProcessGroupGlooE",
-        ProcessGroup::Nccl => c"_ZTIN4c10d16ProcessGroupNCCLE",
+        Transport::Gloo => c"_ZTIN4c10d16ProcessGroupGlooE",
+        Transport::Nccl => c"_ZTIN4c10d16ProcessGroupNCCLE",
     };
     // SAFETY: the name is a C string, and is only looked up.
     unsafe { gimlet_has_process_group(type_info.as_ptr()) }
@@ -251,6 +251,6 @@ mod tests {
 
     #[test]
     fn a_cpu_transport_is_always_there() {
-        assert!(has_process_group(ProcessGroup::Gloo));
+        assert!(has_transport(Transport::Gloo));
     }
 }

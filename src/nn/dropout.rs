@@ -8,19 +8,27 @@ use super::profiler::{Activity, part};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dropout {
     rate: f64,
+    /// The part of a larger batch, of equal parts, that is at hand: its number, and how many there are.
+    part: (i64, i64),
 }
 
 impl Dropout {
     /// Creates a dropout that drops nothing, for evaluation and decoding.
     pub fn off() -> Self {
-        Self { rate: 0.0 }
+        Self { rate: 0.0, part: (0, 1) }
     }
 
     /// Creates a dropout with probability `rate` in `0..1` that scales the rest by
     /// `1 / (1 - rate)`.
     pub fn train(rate: f64) -> Self {
         assert!((0.0..1.0).contains(&rate), "a dropout rate lies in 0..1, found {rate}");
-        Self { rate }
+        Self { rate, part: (0, 1) }
+    }
+
+    /// The same dropout for one of `count` parts of a batch: its masks are this part's rows of the
+    /// masks of the whole batch, so that results do not depend on the division.
+    pub fn of_part(self, index: usize, count: usize) -> Self {
+        Self { part: (index as i64, count as i64), ..self }
     }
 
     /// Whether anything is dropped.
@@ -79,9 +87,11 @@ impl Dropout {
         if self.is_off() {
             return None;
         }
-        let keep = 1.0 - self.rate;
-        let mask = Tensor::empty(shape, (inputs.kind(), inputs.device())).bernoulli_float_(keep);
-        Some(mask / keep)
+        let (keep, (index, count), rows) = (1.0 - self.rate, self.part, shape[0]);
+        let mut whole = shape.to_vec();
+        whole[0] *= count;
+        let mask = Tensor::empty(&whole, (inputs.kind(), inputs.device())).bernoulli_float_(keep);
+        Some(mask.narrow(0, index * rows, rows) / keep)
     }
 }
 
@@ -98,6 +108,22 @@ mod tests {
         let dropped = Dropout::train(0.25).apply_along_length(ones);
         assert!(dropped.select(1, 0) == dropped.select(1, 4));
         assert!((dropped.mean(Kind::Float).double_value(&[]) - 1.0).abs() < 0.03);
+    }
+
+    #[test]
+    fn parts_of_a_batch_have_the_masks_of_the_whole() {
+        let _held = crate::nn::GENERATOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let ones = Tensor::ones([6, 5, 40], (Kind::Float, Device::Cpu));
+        let drop = |dropout: Dropout, rows: Tensor| {
+            tch::manual_seed(3);
+            dropout.apply_along_length(rows)
+        };
+        let whole = drop(Dropout::train(0.25), ones.shallow_clone());
+        let part = |index: i64| {
+            let rows = ones.narrow(0, 2 * index, 2);
+            drop(Dropout::train(0.25).of_part(index as usize, 3), rows)
+        };
+        assert_eq!(Tensor::cat(&[part(0), part(1), part(2)], 0), whole);
     }
 
     #[test]

@@ -1,10 +1,14 @@
 //! Errors of optimizers.
 
 use super::adafactor::FactorDim;
+use crate::partition::C10dError;
 
 /// An optimizer that does not fit its parameters.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OptimError {
+    /// Another process of the run is lost.
+    #[error(transparent)]
+    Lost(C10dError),
     /// Three or more dimensions and no rule.
     #[error(
         "parameter `{name}` of shape {shape:?} needs a factorization rule, since it has more than \

@@ -1,17 +1,20 @@
-//! Updates inside a backward pass: each parameter is updated as soon as its gradient is complete.
-//! The gradient is then freed, so that gradients of few layers are in memory at once.
+//! Updates inside a backward pass: each parameter is updated as soon as its gradient is complete, in
+//! this process and in the others of the run. The gradient is then freed, so that gradients of few
+//! layers are in memory at once. An update that depends on all gradients comes after the pass.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tch::Tensor;
 
 use super::optimizer::{Gradient, Optimizer, scratch};
+use super::reduction::{Buckets, Completed, Reduction};
 use super::update::{ParamState, Prepared, Updated, apply};
 use super::watch::Watch;
 use crate::nn::Params;
 use crate::nn::autograd::{no_hook_on_gradient, on_gradient, take_gradient};
+use crate::partition::C10dError;
 
 /// An update in progress.
 struct Pending {
@@ -20,50 +23,114 @@ struct Pending {
     states: BTreeMap<String, ParamState>,
     /// States of parameters that have been updated.
     done: BTreeMap<String, ParamState>,
+    /// Gradients that wait for all others, if the update depends on them.
+    held: Option<Vec<Completed>>,
+    /// `None` for one process alone.
+    buckets: Option<Buckets>,
+    /// Parameters whose gradients were taken.
+    taken: BTreeSet<String>,
+    lost: Option<C10dError>,
 }
 
 impl Pending {
-    fn apply(&mut self, name: &str, param: &Tensor) {
-        // A second backward pass over the parameter finds no state; the gradient stays.
-        let Some(mut state) = self.states.remove(name) else { return };
+    /// Takes the gradient of a parameter.
+    fn complete(&mut self, name: &str, param: &Tensor) {
+        // The gradient of a second pass over the parameter stays.
+        if self.lost.is_some() || !self.taken.insert(name.to_string()) {
+            return;
+        }
         let grad = take_gradient(param);
         tch::no_grad(|| {
             let grad = scratch(&Gradient { name, param, grad: &grad });
-            let old = self.watch.before(name, param, &grad);
-            let given = Updated { name, param: param.shallow_clone(), grad, state: &mut state };
-            apply(&*self.update, vec![given]);
-            self.watch.after(name, param, old);
+            let own = Completed { name: name.to_string(), param: param.shallow_clone(), grad };
+            let summed = match &mut self.buckets {
+                None => Ok(vec![own]),
+                Some(buckets) => buckets.add(own),
+            };
+            self.use_up(summed);
         });
-        self.done.insert(name.to_string(), state);
+    }
+
+    fn use_up(&mut self, summed: Result<Vec<Completed>, C10dError>) {
+        match (summed, &mut self.held) {
+            (Err(error), _) => self.lost = Some(error),
+            (Ok(summed), Some(held)) => held.extend(summed),
+            (Ok(summed), None) => summed.into_iter().for_each(|one| self.apply(vec![one])),
+        }
+    }
+
+    fn finish(&mut self) {
+        if let Some(buckets) = self.buckets.as_mut().filter(|_| self.lost.is_none()) {
+            let summed = buckets.finish();
+            self.use_up(summed);
+        }
+        if let Some(mut held) = self.held.take().filter(|_| self.lost.is_none()) {
+            held.sort_by(|a, b| a.name.cmp(&b.name));
+            self.apply(held);
+        }
+    }
+
+    fn apply(&mut self, completed: Vec<Completed>) {
+        let mut olds = Vec::new();
+        let mut states = Vec::new();
+        for Completed { name, param, grad } in &completed {
+            olds.push(self.watch.before(name, param, grad));
+            states.push(self.states.remove(name).expect("a gradient is complete once"));
+        }
+        let given = completed.iter().zip(&mut states).map(|(one, state)| Updated {
+            name: &one.name,
+            param: one.param.shallow_clone(),
+            grad: one.grad.shallow_clone(),
+            state,
+        });
+        apply(&*self.update, given.collect());
+        for ((Completed { name, param, .. }, state), old) in completed.iter().zip(states).zip(olds)
+        {
+            self.watch.after(name, param, old);
+            self.done.insert(name.clone(), state);
+        }
     }
 }
 
 impl Optimizer {
     /// Applies `update` while `backward` runs; to parameters that `backward` does not reach,
     /// afterwards.
+    ///
+    /// # Errors
+    /// Another process is lost; then parameters and state must not be used any more.
     pub(super) fn apply_in(
         &mut self,
         backward: impl FnOnce(),
         params: &Params,
-        update: Box<dyn Prepared>,
+        (update, waits): (Box<dyn Prepared>, bool),
         watch: &mut Watch,
-    ) {
-        let (states, done) = (mem::take(&mut self.states), BTreeMap::new());
-        let pending = Pending { update, watch: mem::take(watch), states, done };
-        let pending = Arc::new(Mutex::new(pending));
+        reduction: Option<&Reduction>,
+    ) -> Result<(), C10dError> {
+        let pending = Arc::new(Mutex::new(Pending {
+            update,
+            watch: mem::take(watch),
+            states: mem::take(&mut self.states),
+            done: BTreeMap::new(),
+            held: waits.then(Vec::new),
+            buckets: reduction.map(Buckets::new),
+            taken: BTreeSet::new(),
+            lost: None,
+        }));
         for (name, param) in params.iter() {
             let (pending, name) = (Arc::clone(&pending), name.to_string());
             on_gradient(param, move |leaf| {
-                pending.lock().unwrap_or_else(PoisonError::into_inner).apply(&name, leaf);
+                pending.lock().unwrap_or_else(PoisonError::into_inner).complete(&name, leaf);
             });
         }
         backward();
         params.iter().for_each(|(_, param)| no_hook_on_gradient(param));
         let pending = Arc::into_inner(pending).expect("the hooks are gone");
         let mut pending = pending.into_inner().unwrap_or_else(PoisonError::into_inner);
-        params.iter().for_each(|(name, param)| pending.apply(name, param));
+        params.iter().for_each(|(name, param)| pending.complete(name, param));
+        tch::no_grad(|| pending.finish());
         self.states = mem::take(&mut pending.done);
         self.states.append(&mut pending.states);
         *watch = pending.watch;
+        pending.lost.map_or(Ok(()), Err)
     }
 }

@@ -24,6 +24,8 @@ mod norms;
 #[cfg(feature = "torch")]
 mod optimizer;
 #[cfg(feature = "torch")]
+mod reduction;
+#[cfg(feature = "torch")]
 mod update;
 #[cfg(feature = "torch")]
 mod watch;
@@ -38,6 +40,8 @@ pub use multi::{ModelParamTraversal, MultiOptimizer};
 pub use optax::*;
 #[cfg(feature = "torch")]
 pub use optimizer::{Gradient, Optimizer};
+#[cfg(feature = "torch")]
+pub use reduction::Reduction;
 pub use refused::{Amos, Dpsgd, Refused};
 pub use rule::Rule;
 #[cfg(feature = "torch")]

@@ -7,9 +7,9 @@ use tch::{Device, Kind, Tensor};
 use super::OptimizerDef;
 use super::error::OptimError;
 use super::layout::{ParamShape, Slot};
+use super::reduction::Reduction;
 use super::update::{Clock, ParamState, Prepared, Updated, apply};
 use super::watch::Watch;
-use crate::nn::autograd::take_gradient;
 use crate::nn::{Params, kind};
 
 /// A parameter and its gradient.
@@ -88,10 +88,10 @@ impl Optimizer {
     /// Makes update number `step` (the first is 0) with the gradients that `backward` adds to those
     /// that `params` hold. Afterwards they hold none. If updates do not depend on each other, each
     /// parameter is updated as soon as `backward` has completed its gradient, which is then freed.
-    /// `watch` measures it.
+    /// `watch` measures it. With `reduction`, gradients are summed over processes first.
     ///
     /// # Errors
-    /// A step before the optimizer's `step_offset`; then nothing is changed.
+    /// A step before the optimizer's `step_offset`; then nothing is changed. Another process is lost.
     ///
     /// # Panics
     /// If `backward` panics; then parameters and state must not be used any more.
@@ -101,24 +101,13 @@ impl Optimizer {
         learning_rate: f32,
         step: i64,
         watch: &mut Watch,
+        reduction: Option<&Reduction>,
         backward: impl FnOnce(),
     ) -> Result<(), OptimError> {
-        if self.def.needs_all_gradients() {
-            backward();
-            let grads: Vec<Tensor> = params.iter().map(|(_, p)| take_gradient(p)).collect();
-            let named = params.iter().zip(&grads);
-            let named: Vec<Gradient<'_>> =
-                named.map(|((name, param), grad)| Gradient { name, param, grad }).collect();
-            let old = tch::no_grad(|| before(&named, watch));
-            self.apply(&named, learning_rate, step)?;
-            let after = named.iter().zip(old);
-            tch::no_grad(|| {
-                after.for_each(|(given, old)| watch.after(given.name, given.param, old))
-            });
-            return Ok(());
-        }
         let update = self.prepare(learning_rate, step)?;
-        self.apply_in(backward, params, update, watch);
+        let waits = self.def.needs_all_gradients();
+        let applied = self.apply_in(backward, params, (update, waits), watch, reduction);
+        applied.map_err(OptimError::Lost)?;
         self.count += 1;
         Ok(())
     }
@@ -177,12 +166,6 @@ pub(super) fn scratch(gradient: &Gradient<'_>) -> Tensor {
         true => gradient.grad.to_kind(Kind::Float).contiguous(),
         false => gradient.param.zeros_like(),
     }
-}
-
-/// Measures gradients before they are used.
-fn before(gradients: &[Gradient<'_>], watch: &mut Watch) -> Vec<Option<Tensor>> {
-    let one = |given: &Gradient<'_>| watch.before(given.name, given.param, &scratch(given));
-    gradients.iter().map(one).collect()
 }
 
 fn sizes(shape: &[usize]) -> Vec<i64> {

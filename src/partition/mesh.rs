@@ -69,6 +69,16 @@ impl Mesh {
         }
     }
 
+    /// The mesh on which each process holds the whole model, and batches are divided among all.
+    pub fn of_replicas(partitioner: &Partitioner, process: Process, device: LocalDevice) -> Self {
+        Self {
+            data: MeshAxis { size: process.count, index: process.rank },
+            model: MeshAxis { size: 1, index: 0 },
+            rules: vec![("batch".to_string(), Some("data".to_string()))],
+            ..Self::new(partitioner, process, device)
+        }
+    }
+
     /// This process.
     pub fn process(&self) -> Process {
         self.process
@@ -135,6 +145,7 @@ impl Shard {
 mod tests {
     use super::super::spec::{LogicalAxisRules, PjitPartitioner, StandardLogicalAxisRules};
     use super::*;
+    use crate::nn::Dtype;
 
     fn mesh(partitions: usize, parameter_dims: usize, rank: usize, count: usize) -> Mesh {
         let rules = StandardLogicalAxisRules {
@@ -146,6 +157,7 @@ mod tests {
             num_partitions: Some(partitions),
             model_parallel_submesh: None,
             logical_axis_rules: Some(LogicalAxisRules::Standard(rules)),
+            reduce_dtype: Dtype::Float32,
         });
         Mesh::new(&partitioner, Process { rank, count }, LocalDevice::Cpu)
     }

@@ -1,15 +1,26 @@
-//! L3: the partitioning of a model over devices: T5X's partitioner and logical axis rules.
+//! L3: the processes of a run and the partitioning of a model over them: T5X's partitioner and logical
+//! axis rules, and PyTorch's c10d.
 //!
-//! One process drives one device; a mesh larger than the available devices runs on those. The
-//! [`Mesh`] decides which part of each array lies on a process.
+//! Each process drives one device. The [`Mesh`] decides which part of each array lies on a process.
 
+mod error;
 mod mesh;
 mod rules;
 mod spec;
 
 #[cfg(feature = "torch")]
+mod c10d;
+#[cfg(feature = "torch")]
 mod device;
+#[cfg(feature = "torch")]
+mod processes;
 
+pub use error::{C10dError, ProcessError};
 pub use mesh::{LocalDevice, Mesh, MeshAxis, Process, Shard};
 pub use rules::{Rules, mesh_axes};
 pub use spec::{LogicalAxisRules, Partitioner, PjitPartitioner, StandardLogicalAxisRules};
+
+#[cfg(feature = "torch")]
+pub use c10d::{ProcessGroup, Work};
+#[cfg(feature = "torch")]
+pub use processes::{Endpoint, Processes};

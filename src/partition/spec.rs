@@ -1,6 +1,7 @@
 //! The configurables about devices, with T5X's names (T5X `partitioning.py`).
 
 use crate::gin::Configurable;
+use crate::nn::Dtype;
 
 /// Any partitioner the trainer accepts.
 #[derive(Clone, Debug, PartialEq, Configurable)]
@@ -32,6 +33,10 @@ pub struct PjitPartitioner {
     /// Rules that map each logical axis to the mesh axis that splits it.
     #[gin(default = None)]
     pub logical_axis_rules: Option<LogicalAxisRules>,
+    /// The number format in which gradients travel between processes: 'float32', or 'bfloat16' for half of the
+    /// bytes. T5X has no such parameter.
+    #[gin(default = Dtype::Float32)]
+    pub reduce_dtype: Dtype,
 }
 
 impl PjitPartitioner {

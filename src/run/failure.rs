@@ -20,7 +20,7 @@ pub enum Failure {
     Usage(anyhow::Error),
     /// A fault outside of the command: disk, memory, a broken file.
     World(anyhow::Error),
-    /// The command's standard output describes the failure; no message is left to print.
+    /// The failure has been described elsewhere; no message is left to print.
     Said,
     /// A signal asked the command to end, and it ended in order.
     Interrupted(i32),

@@ -13,7 +13,7 @@ use crate::launch::{
 use crate::telemetry;
 
 use super::cli::{Command, parse};
-use super::commands::{ModelCommand, SEVERAL_WORK, check_size, world};
+use super::commands::{ModelCommand, world};
 use super::failure::Failure;
 use super::interrupt;
 use super::start::is_for_gpus;
@@ -71,7 +71,7 @@ pub(super) fn launch_command(args: &LaunchArgs, color: bool) -> Result<(), Failu
 /// Launchers and flags that contradict themselves; the first failure of a process.
 pub(super) fn on_every_device(command: &ModelCommand, args: &[String]) -> Result<bool, Failure> {
     let world = world(&command.distributed())?;
-    let num_devices = if SEVERAL_WORK { num_devices(world.as_ref(), visible_gpus) } else { 1 };
+    let num_devices = num_devices(world.as_ref(), visible_gpus);
     if num_devices == 1 {
         return Ok(false);
     }
@@ -133,7 +133,6 @@ fn group(args: &LaunchArgs, visible_gpus: usize) -> Result<WorkerGroup, Failure>
         }
         (None, visible) => visible,
     };
-    check_size(nproc_per_node * nnodes, &"`gimlet launch`")?;
     Ok(WorkerGroup {
         program: env::current_exe().map_err(Failure::world)?,
         args: args.command.clone(),

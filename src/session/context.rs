@@ -1,10 +1,11 @@
 //! The environment of a run, beside its spec.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::data::TaskProvider;
-use crate::partition::Mesh;
-use crate::telemetry;
+use crate::partition::{Mesh, Processes};
+use crate::telemetry::{self, Verbosity};
 
 /// The environment of a run, beside its spec.
 pub struct Context<'a> {
@@ -12,8 +13,12 @@ pub struct Context<'a> {
     pub tasks: &'a dyn TaskProvider,
     /// `config.gin` of the run.
     pub config_text: &'a str,
-    /// The processes of the run, and the device of this one.
+    /// The division of the model over processes, and the device of this one.
     pub mesh: Mesh,
+    /// The processes of the run.
+    pub processes: Arc<Processes>,
+    /// The amount of output of every process, once it has a place for it.
+    pub verbosity: Verbosity,
     /// A flag that requests a checkpoint and the end of the run.
     pub stop: &'a AtomicBool,
 }
@@ -22,8 +27,12 @@ pub struct Context<'a> {
 pub fn say_partitions(mesh: &Mesh) {
     let (asked, count) = (mesh.asked(), mesh.process().count);
     if asked > mesh.model().size {
+        let holds = match count {
+            1 => "there is 1 process".to_string(),
+            _ => format!("each of {count} processes holds the whole model"),
+        };
         telemetry::notice_once(&format!(
-            "num_partitions = {asked}, and there is {count} process: the model is not partitioned"
+            "num_partitions = {asked}, and {holds}: the model is not partitioned"
         ));
     }
 }

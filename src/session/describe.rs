@@ -8,12 +8,15 @@ use crate::telemetry;
 use super::error::SessionError;
 use super::model_info::{Variable, model_info};
 
+/// The file of the run's configuration.
+pub const CONFIG_FILE: &str = "config.gin";
+
 /// Writes `config.gin` and `model-info.txt`.
 ///
 /// # Errors
 /// The folder cannot be written.
 pub fn describe(dir: &Path, config_text: &str, model_info: &str) -> Result<(), SessionError> {
-    write_down(&dir.join("config.gin"), config_text)?;
+    write_down(&dir.join(CONFIG_FILE), config_text)?;
     write_down(&dir.join("model-info.txt"), model_info)
 }
 

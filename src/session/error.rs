@@ -3,6 +3,7 @@
 use crate::checkpoint::CheckpointError;
 use crate::data::DataError;
 use crate::evaluation::EvalError;
+use crate::partition::ProcessError;
 use crate::storage::StorageError;
 use crate::vocab::VocabError;
 
@@ -72,6 +73,9 @@ pub enum SessionError {
         /// libtorch's message.
         detail: String,
     },
+    /// Another process of the run is lost, or differs.
+    #[error(transparent)]
+    Processes(#[from] ProcessError),
     /// Reading data failed.
     #[error(transparent)]
     Data(#[from] DataError),
@@ -101,6 +105,7 @@ impl SessionError {
             SessionError::Checkpoint(error) => error.is_users(),
             SessionError::Storage(error) => error.is_users(),
             SessionError::Evaluation(error) => !matches!(error, EvalError::Write { .. }),
+            SessionError::Processes(error) => matches!(error, ProcessError::Differ(_)),
             SessionError::NonFiniteLoss { .. }
             | SessionError::OutOfMemory { .. }
             | SessionError::ModelTooLarge { .. }

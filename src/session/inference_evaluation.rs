@@ -2,24 +2,24 @@
 //! a stream; memory holds one batch of them.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
-use crate::data::{self, subtasks};
+use crate::data::{self, DataError, subtasks};
 use crate::evaluation::{EvalTask, Evaluator, Example, Outputs, Side, TaskEvaluator};
 use crate::metrics::ModelOutput;
 use crate::models::Model;
-use crate::nn::Params;
+use crate::partition::Process;
 use crate::storage::{Path, Unsent};
 use crate::telemetry;
 use crate::vocab::Vocabulary;
 
+use super::agreement::{agree_to_go_on, outputs_of_all};
 use super::error::SessionError;
-use super::forward::Forward;
+use super::eval_context::EvalContext;
 use super::held_out::{HeldOut, MetricsByTask};
 use super::held_out_task::HeldOutTask;
 use super::spans::filled;
 use super::text_predictor::TextPredictor;
-use super::unfinished::{Unfinished, go_on};
+use super::unfinished::Unfinished;
 
 /// The folder of the results, in that of the run.
 pub const INFERENCE_EVAL: &str = "inference_eval";
@@ -39,15 +39,15 @@ pub struct InferenceEvaluation {
 }
 
 impl InferenceEvaluation {
-    /// Checks the examples. New logs under `log_dir` replace those of an earlier process for steps
-    /// later than `first_step`, if it is given.
+    /// Checks the examples. New logs under `log_dir`, which is `None` in a process that writes none,
+    /// replace those of an earlier process for steps later than `first_step`, if it is given.
     ///
     /// # Errors
     /// Reading fails, or a split is empty.
     pub fn new(
         held_out: HeldOut<'_>,
         evaluator: &Evaluator,
-        log_dir: &Path,
+        log_dir: Option<&Path>,
         first_step: Option<u64>,
     ) -> Result<Self, SessionError> {
         let HeldOut { model, config, tasks: provider } = held_out;
@@ -96,47 +96,76 @@ impl InferenceEvaluation {
     /// Predicts, computes and logs the metrics of every task.
     ///
     /// # Errors
-    /// libtorch fails, a metric cannot be computed, results cannot be written, or `stop` is set between
-    /// two batches.
-    pub fn evaluate(
-        &mut self,
-        forward: &Forward,
-        params: &Params,
-        step: u64,
-        stop: &AtomicBool,
-    ) -> Result<MetricsByTask, Unfinished> {
+    /// libtorch fails, a metric cannot be computed, results cannot be written, a process is lost, or one is
+    /// asked to end between two batches.
+    pub fn evaluate(&mut self, cx: &EvalContext<'_>) -> Result<MetricsByTask, Unfinished> {
         let mut out = MetricsByTask::new();
         let Self { tasks, evaluator, model, vocabulary, rows, seed, .. } = self;
+        let Process { rank, count } = cx.processes.place();
         for task in &*tasks {
-            // Sampled decoding draws the same numbers at every evaluation.
-            tch::manual_seed(*seed as i64);
             let name = task.task.task_name();
             let postprocess =
                 |text: &str, example: &Example, side: Side| task.postprocess(text, example, side);
             let metric_fns = &task.task.metric_fns;
             let eval_task = EvalTask { name, metric_fns, postprocess: &postprocess };
-            let mut evaluation = evaluator.begin(eval_task, step as i64);
+            let mut evaluation = evaluator.begin(eval_task, cx.step as i64);
             let predictor = evaluation
                 .needs(ModelOutput::Prediction)
-                .then(|| TextPredictor::new(model, &**vocabulary, forward, (params, step), *rows))
+                .then(|| TextPredictor::new(model, &**vocabulary, cx, *rows))
                 .transpose()?;
-            let is_scored = evaluation.needs(ModelOutput::Score);
-            let mut shown = Vec::new();
-            for examples in task.batches(*rows)? {
-                go_on(stop)?;
-                let examples = examples?;
-                let batch = task.features(&examples)?;
-                let texts = predictor.as_ref().map(|predictor| predictor.predict(&batch));
-                let scores = is_scored.then(|| forward.score(params, step, &batch));
-                let outputs = Outputs { texts: texts.transpose()?, scores: scores.transpose()? };
-                show_first(task, &examples, &outputs, &mut shown);
-                let logged: Vec<Example> = examples.iter().map(|it| task.logged(it)).collect();
-                evaluation.add(&logged, outputs)?;
+            let computed = Computed {
+                task,
+                predictor,
+                is_scored: evaluation.needs(ModelOutput::Score),
+                seed: *seed,
+            };
+            let (mut shown, mut batches) = (Vec::new(), task.batches(*rows)?);
+            for number in (0..).step_by(count) {
+                let is_asked = cx.is_asked();
+                let round: Result<Vec<_>, DataError> = batches.by_ref().take(count).collect();
+                let round = round?;
+                if round.is_empty() {
+                    break;
+                }
+                agree_to_go_on(cx.processes, is_asked)?;
+                let own = round.get(rank);
+                let own = own.map(|examples| computed.outputs(cx, examples, number + rank));
+                let outputs = outputs_of_all(cx.processes, own.transpose()?)?;
+                for (examples, outputs) in round.iter().zip(outputs) {
+                    show_first(task, examples, &outputs, &mut shown);
+                    let logged: Vec<Example> = examples.iter().map(|it| task.logged(it)).collect();
+                    evaluation.add(&logged, outputs)?;
+                }
             }
             shown.iter().for_each(|line: &String| telemetry::notice(line));
             out.insert(name.to_string(), evaluation.finish()?);
         }
         Ok(out)
+    }
+}
+
+/// The computations of one task's outputs.
+struct Computed<'a> {
+    task: &'a HeldOutTask,
+    predictor: Option<TextPredictor<'a>>,
+    is_scored: bool,
+    seed: u64,
+}
+
+impl Computed<'_> {
+    /// Computes the outputs of the batch of that number. Sampled decoding draws the same numbers at every
+    /// evaluation, in whatever process.
+    fn outputs(
+        &self,
+        cx: &EvalContext<'_>,
+        examples: &[data::Example],
+        number: usize,
+    ) -> Result<Outputs, SessionError> {
+        tch::manual_seed(self.seed.wrapping_add(number as u64) as i64);
+        let batch = self.task.features(examples)?;
+        let texts = self.predictor.as_ref().map(|predictor| predictor.predict(&batch));
+        let scores = self.is_scored.then(|| cx.forward.score(cx.params, cx.step, &batch));
+        Ok(Outputs { texts: texts.transpose()?, scores: scores.transpose()? })
     }
 }
 

@@ -15,9 +15,13 @@ pub mod state_layout;
 pub mod vocabularies;
 
 #[cfg(feature = "torch")]
+pub mod agreement;
+#[cfg(feature = "torch")]
 pub mod context;
 #[cfg(feature = "torch")]
 pub mod describe;
+#[cfg(feature = "torch")]
+pub mod eval_context;
 #[cfg(feature = "torch")]
 pub mod forward;
 #[cfg(feature = "torch")]
@@ -30,6 +34,8 @@ pub mod inference_evaluation;
 pub mod kernel_trials;
 #[cfg(feature = "torch")]
 pub mod occupied;
+#[cfg(feature = "torch")]
+pub mod rank_log;
 #[cfg(feature = "torch")]
 mod spans;
 #[cfg(feature = "torch")]

@@ -73,6 +73,7 @@ mod tests {
             num_partitions: Some(1),
             model_parallel_submesh: None,
             logical_axis_rules: None,
+            reduce_dtype: crate::nn::Dtype::Float32,
         };
         let kernel = Variable {
             name: "encoder/layers_0/mlp/wi_0/kernel".to_string(),

@@ -5,10 +5,10 @@ use tch::{Device, Kind, Tensor};
 use crate::data;
 use crate::models::decoding::Prediction;
 use crate::models::{Batch, Model, Predict};
-use crate::nn::Params;
 use crate::vocab::Vocabulary;
 
 use super::error::SessionError;
+use super::eval_context::EvalContext;
 use super::forward::Forward;
 
 /// A model that decodes many batches with the parameters of a step.
@@ -28,10 +28,10 @@ impl<'a> TextPredictor<'a> {
     pub fn new(
         model: &Model,
         vocabulary: &'a dyn Vocabulary,
-        forward: &'a Forward,
-        (params, step): (&'a Params, u64),
+        cx: &EvalContext<'a>,
         rows: usize,
     ) -> Result<Self, SessionError> {
+        let &EvalContext { forward, params, step, .. } = cx;
         let eos_id = i64::from(vocabulary.eos_id().unwrap_or(1));
         let prediction = model.prediction(eos_id);
         let hypotheses = rows * prediction.num_decodes;

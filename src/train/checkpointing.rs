@@ -1,14 +1,15 @@
 //! Saving and restoring: the training state in T5X's layout, and the record that lets a resumed run
 //! continue unchanged: its seed, first step, histories of actions and place in the data.
 
+use std::sync::atomic::Ordering;
+
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::{
     Best, CheckpointConfig, CheckpointError, DType, Procedure, RUN_FILE, Retention,
-    SaveCheckpointConfig, Saver, Saving, Stored, plan_resume, remove_stale, restore_newest,
+    SaveCheckpointConfig, Saver, Saving, Share, Stored, plan_resume, remove_stale, restore_newest,
 };
 use crate::data::DatasetState;
-use crate::partition::MeshAxis;
 use crate::session::error::SessionError;
 use crate::session::state::TrainState;
 use crate::session::state_arrays::{copy, fill, shapes};
@@ -18,6 +19,10 @@ use crate::telemetry;
 use super::actions::Histories;
 use super::initial::initial;
 use super::monitor::Monitored;
+
+/// The place in the data. All processes read the same batches and take their rows of them, so that the place
+/// does not depend on their number.
+const DATA_FILE: &str = "gimlet/train_ds-000-of-001.json";
 
 /// The facts that a resumed run needs to continue unchanged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -59,16 +64,17 @@ pub struct Beside {
 pub struct Checkpoints<'a> {
     model_dir: Path,
     config: &'a CheckpointConfig,
-    /// This process's share of the data.
-    share: MeshAxis,
+    /// This process's part of the work, if there are several.
+    share: Option<Share>,
     /// `None` if the run never saves.
     saver: Option<Saver>,
 }
 
 impl<'a> Checkpoints<'a> {
-    /// The checkpoints in `model_dir`.
-    pub fn new(model_dir: &Path, config: &'a CheckpointConfig, share: MeshAxis) -> Self {
-        let saver = config.save.as_ref().map(|save| Saver::new(saving(model_dir, save)));
+    /// The checkpoints in `model_dir`, and this process's share in writing them.
+    pub fn new(model_dir: &Path, config: &'a CheckpointConfig, share: Option<Share>) -> Self {
+        let saver = |save| Saver::new(saving(model_dir, save, share.clone()));
+        let saver = config.save.as_ref().map(saver);
         Self { model_dir: model_dir.clone(), config, share, saver }
     }
 
@@ -120,7 +126,7 @@ impl<'a> Checkpoints<'a> {
             fill(state, stored.as_ref(), &plan, None)?;
             let record = read_json(stored.as_ref(), RUN_FILE)?;
             let data = match reads_data {
-                true => read_json(stored.as_ref(), &self.data_file())?,
+                true => read_json(stored.as_ref(), DATA_FILE)?,
                 false => None,
             };
             Ok(Restored { record, data, path: stored.path().clone() })
@@ -157,12 +163,14 @@ impl<'a> Checkpoints<'a> {
         data: &DatasetState,
         beside: Beside,
     ) -> Result<(), SessionError> {
-        let data_file = self.data_file();
+        let is_first = self.share.as_ref().is_none_or(|share| share.rank == 0);
         let Some(saver) = &mut self.saver else { return Ok(()) };
         Ok(saver.save(state.step, beside.best, |snapshot| {
             copy(state, snapshot);
             snapshot.extra(RUN_FILE, to_json(record));
-            snapshot.extra(&data_file, to_json(data));
+            if is_first {
+                snapshot.extra(DATA_FILE, to_json(data));
+            }
             snapshot.after(beside.logs);
         })?)
     }
@@ -181,6 +189,9 @@ impl<'a> Checkpoints<'a> {
     /// # Errors
     /// The run's error, else that of the save.
     pub fn finish<T>(&mut self, outcome: Result<T, SessionError>) -> Result<T, SessionError> {
+        if let (Err(SessionError::Processes(_)), Some(share)) = (&outcome, &self.share) {
+            share.is_hopeless.store(true, Ordering::Relaxed);
+        }
         let saved = self.saver.as_mut().map_or(Ok(()), Saver::wait);
         match (outcome, saved) {
             (outcome, Ok(())) => outcome,
@@ -194,30 +205,24 @@ impl<'a> Checkpoints<'a> {
 
     /// Returns the place in the data that `restore_dataset` requests.
     fn configured_data(&self, stored: &dyn Stored) -> Result<DatasetState, SessionError> {
-        let file = self.data_file();
-        read_json(stored, &file)?.ok_or_else(|| {
+        read_json(stored, DATA_FILE)?.ok_or_else(|| {
             SessionError::Unfit(format!(
-                "{} has no data position of Gimlet's (`{file}`); T5X's own belong to tf.data: set \
+                "{} has no data position of Gimlet's (`{DATA_FILE}`); T5X's own belong to tf.data: set \
                  utils.RestoreCheckpointConfig.restore_dataset = False",
                 stored.path()
             ))
         })
     }
-
-    fn data_file(&self) -> String {
-        let MeshAxis { index, size: count } = self.share;
-        format!("gimlet/train_ds-{index:03}-of-{count:03}.json")
-    }
 }
 
-fn saving(model_dir: &Path, config: &SaveCheckpointConfig) -> Saving {
+fn saving(model_dir: &Path, config: &SaveCheckpointConfig, share: Option<Share>) -> Saving {
     let &SaveCheckpointConfig { keep, keep_dataset_checkpoints, .. } = config;
     Saving {
         model_dir: model_dir.clone(),
         target_dtype: config.dtype.map(DType::from),
         compression: config.compression().expect("checked with the configuration"),
         retention: Retention { keep, keep_dataset_checkpoints },
-        procedure: Procedure { commit: config.commit, share: None },
+        procedure: Procedure { commit: config.commit, share },
     }
 }
 

@@ -11,13 +11,20 @@ use crate::telemetry::{EventWriter, MetricLines, config_markdown};
 use super::spec::Train;
 use super::window::Window;
 
-/// The writer of a run's training metrics.
-pub struct Logs {
+/// The writers of a run's training metrics.
+pub struct Logs(Option<Writers>);
+
+struct Writers {
     events: EventWriter,
     lines: MetricLines,
 }
 
 impl Logs {
+    /// Returns the logs of a process that writes none, since the first does.
+    pub fn none() -> Self {
+        Self(None)
+    }
+
     /// Writes `config.gin` and `model-info.txt`, and opens MODEL_DIR's training log at `step`.
     ///
     /// # Errors
@@ -35,12 +42,12 @@ impl Logs {
         let mut events = EventWriter::new(folder.clone(), Some(step as i64));
         events.text(step as i64, "config", &config_markdown(config_text));
         let lines = MetricLines::new(folder.join("metrics.jsonl"), step as i64);
-        Ok(Self { events, lines })
+        Ok(Self(Some(Writers { events, lines })))
     }
 
     /// Returns logged values that a store may not have yet.
     pub fn unsent(&self) -> impl Iterator<Item = Unsent> {
-        [self.events.unsent(), self.lines.unsent()].into_iter().flatten()
+        self.0.iter().flat_map(|logs| [logs.events.unsent(), logs.lines.unsent()]).flatten()
     }
 
     /// Writes one number.
@@ -54,7 +61,8 @@ impl Logs {
     }
 
     fn scalars(&mut self, scalars: BTreeMap<String, f64>, step: u64) {
-        self.events.scalars(step as i64, scalars.clone());
-        self.lines.scalars(step as i64, scalars);
+        let Some(Writers { events, lines }) = &mut self.0 else { return };
+        events.scalars(step as i64, scalars.clone());
+        lines.scalars(step as i64, scalars);
     }
 }

@@ -7,12 +7,14 @@ use crate::checkpoint::SaveCheckpointConfig;
 use crate::data::{BatchIterator, DatasetOptions, DatasetState, get_dataset};
 use crate::metrics::sum;
 use crate::models::Batch;
-use crate::partition::MeshAxis;
+use crate::session::agreement::{add_up, check_same};
 use crate::session::context::{Context, say_partitions};
 use crate::session::error::SessionError;
+use crate::session::eval_context::EvalContext;
 use crate::session::held_out::MetricsByTask;
 use crate::session::inference_evaluation::InferenceEvaluation;
 use crate::session::occupied::Occupied;
+use crate::session::rank_log;
 use crate::session::state::TrainState;
 use crate::session::training_evaluation::TrainingEvaluation;
 use crate::session::unfinished::Unfinished;
@@ -30,8 +32,8 @@ use super::monitor::Monitor;
 use super::periods::{Periods, Stop};
 use super::spec::Train;
 use super::start::{
-    Start, foresee_shortage, inference_evaluation, occupy, occupy_new, refuse_shortage,
-    restore_or_init, training_evaluation,
+    Start, check_divides, check_shared, foresee_shortage, inference_evaluation, occupy, occupy_new,
+    refuse_shortage, restore_or_init, share, training_evaluation,
 };
 use super::step::{StepReport, Stepper};
 use super::window::Window;
@@ -67,13 +69,18 @@ pub fn train(
 ) -> Result<Outcome, SessionError> {
     let started = Instant::now();
     check(spec)?;
+    let (mesh, processes) = (&context.mesh, &context.processes);
+    check_same(processes, context.config_text)?;
+    check_divides(spec, mesh)?;
     let model_dir = Path::parse(&spec.model_dir)?;
     refuse_shortage(spec)?;
-    let occupied = occupy(&model_dir, takeover)?;
-    let mesh = &context.mesh;
+    let is_first = processes.is_first();
+    let occupied = if is_first { occupy(&model_dir, takeover)? } else { None };
+    processes.wait_for_all()?;
     say_partitions(mesh);
     foresee_shortage(spec, mesh)?;
-    let checkpoints = Checkpoints::new(&model_dir, &spec.checkpoint_cfg, mesh.data());
+    let share = share(processes)?;
+    let checkpoints = Checkpoints::new(&model_dir, &spec.checkpoint_cfg, share);
     let Start { state, record, data, resumed } = restore_or_init(spec, context, &checkpoints)?;
     let periods = Periods::of(spec, record.first_step, state.step).validated(state.step)?;
     if let Some(steps) = spec.relative() {
@@ -89,7 +96,7 @@ pub fn train(
     let monitor = Monitor::new(keep_best, record.monitored.clone(), saved);
     let mut run = Run {
         spec,
-        stepper: Stepper::new(spec, record.seed, mesh)?,
+        stepper: Stepper::new(spec, record.seed, mesh, processes)?,
         training_evaluation: training_evaluation(spec, context, &model_dir, state.step)?,
         inference_evaluation: inference_evaluation(spec, context, &model_dir, state.step)?,
         batches: training_batches(spec, context, &record, data)?,
@@ -102,6 +109,7 @@ pub fn train(
         record,
         checkpoints,
         stop: context.stop,
+        is_asked: false,
         started,
         occupied,
     };
@@ -109,12 +117,20 @@ pub fn train(
         run.batches.wait()?;
     }
     // Nothing is written before this line: a run that cannot start leaves no files.
-    model_dir.create_dir_all()?;
-    if run.occupied.is_none() {
-        run.occupied = Some(occupy_new(&model_dir, takeover)?);
+    processes.wait_for_all()?;
+    if is_first {
+        model_dir.create_dir_all()?;
+        if run.occupied.is_none() {
+            run.occupied = Some(occupy_new(&model_dir, takeover)?);
+        }
+        run.checkpoints.clear_stale()?;
     }
-    run.checkpoints.clear_stale()?;
-    let mut logs = Logs::start(spec, context.config_text, &model_dir, run.state.step)?;
+    let mut logs = match is_first {
+        true => Logs::start(spec, context.config_text, &model_dir, run.state.step)?,
+        false => Logs::none(),
+    };
+    check_shared(processes, &model_dir)?;
+    rank_log::open(processes, &model_dir, context.verbosity)?;
     logs.scalar("timing/init_or_restore_seconds", started.elapsed().as_secs_f64(), run.state.step);
     let outcome = run.work(&periods, &mut logs);
     // Before MODEL_DIR is released.
@@ -129,13 +145,8 @@ fn training_batches(
 ) -> Result<BatchIterator, SessionError> {
     let config = &spec.train_dataset_cfg;
     check_vocabularies(&spec.model, config, context.tasks)?;
-    let MeshAxis { index, size } = context.mesh.data();
-    let options = DatasetOptions {
-        resume: position,
-        shard_index: index,
-        num_shards: size,
-        ..training_options(spec, record.seed)
-    };
+    // Every process reads whole batches: they are the same for any number of processes.
+    let options = DatasetOptions { resume: position, ..training_options(spec, record.seed) };
     let placed = |error| context.tasks.placed(&config.mixture_or_task_name, error);
     let batches = get_dataset(config, context.tasks, options).map_err(placed)?;
     batches.notices().iter().for_each(|notice| telemetry::notice_once(notice));
@@ -161,6 +172,8 @@ struct Run<'a> {
     /// Whether a loss that is not finite does no harm.
     skips_nan_updates: bool,
     stop: &'a AtomicBool,
+    /// Whether a process was asked to end, as all of them know.
+    is_asked: bool,
     started: Instant,
     /// Last, so that everything is written before its release; `None` until MODEL_DIR is made.
     occupied: Option<Occupied>,
@@ -222,7 +235,7 @@ impl Run<'_> {
         while self.state.step < periods.total_steps {
             let stop = periods.next_stop(self.state.step);
             let window = self.train_until(stop.step, &mut progress, logs)?;
-            let verdict = match self.stop.load(Ordering::Relaxed) {
+            let verdict = match self.is_asked() {
                 true => Verdict::Interrupt,
                 false => self.act(stop, &window, logs)?,
             };
@@ -243,14 +256,16 @@ impl Run<'_> {
     ) -> Result<Window, SessionError> {
         let mut window = Window::start();
         let mut broken = None;
-        while self.state.step < end && broken.is_none() && !self.stop.load(Ordering::Relaxed) {
+        while self.state.step < end && broken.is_none() && !self.is_asked() {
             self.occupied.as_ref().map_or(Ok(()), Occupied::check)?;
             self.checkpoints.check()?;
             let (report, waited) = match self.step() {
                 Err(error @ SessionError::Data(_)) => {
                     // The data caused the error; the training up to it is saved.
                     self.tell(&mut window, progress, logs);
-                    if let Err(unsaved) = self.save(logs) {
+                    if self.stepper.processes.meet_at("data error")
+                        && let Err(unsaved) = self.save(logs)
+                    {
                         telemetry::warn(&unsaved.to_string());
                     }
                     return Err(error);
@@ -293,8 +308,16 @@ impl Run<'_> {
         let waiting = Instant::now();
         let batch = self.batches.next_batch()?.expect("training data repeats without end");
         let waited = waiting.elapsed();
-        let report = self.stepper.train_step(&mut self.state, &Batch::from_host(&batch))?;
+        let mut report = self.stepper.train_step(&mut self.state, &Batch::from_host(&batch))?;
+        let is_asked = self.stop.load(Ordering::Relaxed);
+        self.is_asked = add_up(&self.stepper.processes, &mut report.sums, is_asked)?;
         Ok((report, waited))
+    }
+
+    /// Whether the run is to end. Several processes agree on it after each step.
+    fn is_asked(&self) -> bool {
+        let is_alone = self.stepper.processes.is_alone();
+        self.is_asked || is_alone && self.stop.load(Ordering::Relaxed)
     }
 
     /// Does the work that is due at a pause.
@@ -329,7 +352,9 @@ impl Run<'_> {
     fn evaluate(&mut self) -> Result<Verdict, SessionError> {
         match self.measure() {
             Ok(evaluation) => {
-                evaluation.write(self.checkpoints.model_dir())?;
+                if self.stepper.processes.is_first() {
+                    evaluation.write(self.checkpoints.model_dir())?;
+                }
                 Ok(self.react(&evaluation))
             }
             Err(Unfinished::Asked) => Ok(Verdict::Interrupt),
@@ -339,12 +364,17 @@ impl Run<'_> {
 
     fn measure(&mut self) -> Result<LastEvaluation, Unfinished> {
         let TrainState { step, params, .. } = &self.state;
-        let (forward, step) = (&self.stepper.forward, *step);
-        let training = self.training_evaluation.evaluate(forward, params, step, self.stop)?;
+        let model = EvalContext {
+            forward: &self.stepper.forward,
+            params,
+            step: *step,
+            processes: &self.stepper.processes,
+            stop: self.stop,
+        };
+        let step = *step;
+        let training = self.training_evaluation.evaluate(&model)?;
         let inference = match &mut self.inference_evaluation {
-            Some(inference_evaluation) => {
-                inference_evaluation.evaluate(forward, params, step, self.stop)?
-            }
+            Some(inference_evaluation) => inference_evaluation.evaluate(&model)?,
             None => MetricsByTask::new(),
         };
         Ok(LastEvaluation { step, training, inference })

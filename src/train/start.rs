@@ -1,11 +1,14 @@
 //! The start of a run: checks before anything is built, MODEL_DIR's lock, the restored state, and
 //! the held-out examples.
 
-use crate::checkpoint::list_steps;
+use std::sync::Arc;
+
+use crate::checkpoint::{Share, list_steps};
 use crate::data::DatasetState;
 use crate::nn::bridge::cuda_devices;
-use crate::partition::{LocalDevice, Mesh};
+use crate::partition::{LocalDevice, Mesh, Process, ProcessError, Processes};
 use crate::session::context::Context;
+use crate::session::describe::CONFIG_FILE;
 use crate::session::error::SessionError;
 use crate::session::guard::{TorchFailure, guarded};
 use crate::session::held_out::HeldOut;
@@ -75,9 +78,12 @@ pub fn restore_or_init(
     context: &Context<'_>,
     checkpoints: &Checkpoints<'_>,
 ) -> Result<Start, SessionError> {
-    let seed = fresh_seed(spec);
+    let processes = &context.processes;
+    let seed = processes.of_first(fresh_seed(spec).to_le_bytes().to_vec())?;
+    let seed = u64::from_le_bytes(seed.try_into().expect("a seed has eight bytes"));
     let mut state = initialize(spec, seed, &context.mesh)?;
     let restored = checkpoints.restore(&mut state)?;
+    check_same_step(processes, state.step)?;
     let fresh = RunRecord {
         first_step: state.step,
         seed,
@@ -94,6 +100,74 @@ pub fn restore_or_init(
     telemetry::notice(&format!("restored step {} from {path}", state.step));
     let resumed = record.is_some();
     Ok(Start { state, record: record.unwrap_or(fresh), data, resumed })
+}
+
+/// Ensures that all processes have restored the same step.
+fn check_same_step(processes: &Processes, step: u64) -> Result<(), ProcessError> {
+    let steps = processes.gather(&step.to_le_bytes())?;
+    match steps.iter().position(|other| *other != steps[0]) {
+        None => Ok(()),
+        Some(rank) => Err(ProcessError::Differ(format!(
+            "{} has restored another step than process 0: MODEL_DIR must be a folder that all hosts \
+             share",
+            processes.name(rank)
+        ))),
+    }
+}
+
+/// Returns this process's share in writing checkpoints; `None` for one process alone.
+///
+/// # Errors
+/// Another process is lost.
+pub fn share(processes: &Processes) -> Result<Option<Share>, ProcessError> {
+    let clock = std::time::UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos();
+    let save_id = processes.of_first(format!("{clock:x}").into_bytes())?;
+    let Process { rank, count } = processes.place();
+    Ok((count > 1).then(|| Share {
+        rank,
+        count,
+        save_id: String::from_utf8_lossy(&save_id).into_owned(),
+        patience: processes.timeout(),
+        is_hopeless: Arc::default(),
+    }))
+}
+
+/// Ensures that the processes can divide every microbatch.
+///
+/// # Errors
+/// They cannot.
+pub fn check_divides(spec: &Train, mesh: &Mesh) -> Result<(), SessionError> {
+    let TrainerClass::Trainer(trainer) = &spec.trainer_cls.0;
+    let (rows, parts) = (spec.train_dataset_cfg.batch_size, trainer.num_microbatches());
+    let count = mesh.data().size;
+    if rows.is_multiple_of(parts * count) {
+        return Ok(());
+    }
+    let parts_said = if parts > 1 { format!(" of {parts} microbatches") } else { String::new() };
+    let fits = (rows / (parts * count)).max(1) * parts * count;
+    Err(SessionError::Unfit(format!(
+        "a batch of {rows} rows{parts_said} cannot be divided among {count} processes: set BATCH_SIZE = {fits}, \
+         or another multiple of {}",
+        parts * count
+    )))
+}
+
+/// Ensures that every process sees the MODEL_DIR of the first.
+///
+/// # Errors
+/// A process that does not.
+pub fn check_shared(processes: &Processes, model_dir: &Path) -> Result<(), SessionError> {
+    processes.wait_for_all()?;
+    let sees = model_dir.join(CONFIG_FILE).exists().unwrap_or(false);
+    let all = processes.gather(&[u8::from(sees)])?;
+    match all.iter().position(|sees| sees[0] == 0) {
+        None => Ok(()),
+        Some(rank) => Err(SessionError::Unfit(format!(
+            "{} does not see {model_dir} as process 0 has made it: MODEL_DIR must be a folder that all \
+             hosts share, or one in a bucket",
+            processes.name(rank)
+        ))),
+    }
 }
 
 /// Makes new parameters and optimizer state.
@@ -165,7 +239,8 @@ pub fn training_evaluation(
         return Ok(TrainingEvaluation::default());
     };
     let held_out = HeldOut::new(&spec.model, config, context.tasks)?;
-    TrainingEvaluation::new(held_out, spec.eval_steps, &model_dir.join(TRAINING_EVAL), Some(step))
+    let log_dir = context.processes.is_first().then(|| model_dir.join(TRAINING_EVAL));
+    TrainingEvaluation::new(held_out, spec.eval_steps, log_dir.as_ref(), Some(step))
 }
 
 /// Creates the evaluation by decoding; `None` if the run has none.
@@ -180,8 +255,10 @@ pub fn inference_evaluation(
 ) -> Result<Option<InferenceEvaluation>, SessionError> {
     let Some(config) = &spec.infer_eval_dataset_cfg else { return Ok(None) };
     let held_out = HeldOut::new(&spec.model, config, context.tasks)?;
-    let (evaluator, log_dir) = (&spec.inference_evaluator_cls.0, model_dir.join(INFERENCE_EVAL));
-    let inference_evaluation = InferenceEvaluation::new(held_out, evaluator, &log_dir, Some(step))?;
+    let log_dir = context.processes.is_first().then(|| model_dir.join(INFERENCE_EVAL));
+    let evaluator = &spec.inference_evaluator_cls.0;
+    let inference_evaluation =
+        InferenceEvaluation::new(held_out, evaluator, log_dir.as_ref(), Some(step))?;
     for reason in inference_evaluation.left_out() {
         telemetry::notice(&format!("{reason}: it is not decoded"));
     }

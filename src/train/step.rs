@@ -1,14 +1,16 @@
 //! One update: gradients of a batch, in parts if asked, then the optimizer.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use tch::Tensor;
 
-use crate::metrics::{LossSums, sum};
+use crate::metrics::LossSums;
 use crate::models::Batch;
-use crate::models::loss::{LossOutput, normalize};
-use crate::optim::{Watch, Watched};
-use crate::partition::Mesh;
+use crate::models::loss::{LossOutput, LossSpec, normalize};
+use crate::nn::kind;
+use crate::optim::{OptimError, Reduction, Watch, Watched};
+use crate::partition::{Mesh, MeshAxis, Partitioner, Processes};
 use crate::schedule::LearningRateSchedule;
 use crate::session::error::SessionError;
 use crate::session::forward::Forward;
@@ -32,14 +34,18 @@ pub struct Stepper {
     pub watched: Watched,
     /// Seed of the run.
     pub seed: u64,
-    /// Index of this process.
-    pub rank: u64,
+    /// The processes that share each microbatch, and this one among them.
+    pub replicas: MeshAxis,
+    /// The processes of the run.
+    pub processes: Arc<Processes>,
+    /// The sums of gradients over processes; `None` for one alone.
+    pub reduction: Option<Reduction>,
 }
 
 /// The report of one update.
 #[derive(Debug)]
 pub struct StepReport {
-    /// Sums over the batch.
+    /// Sums over the rows of this process.
     pub sums: LossSums,
     /// The learning rate applied.
     pub learning_rate: f32,
@@ -52,46 +58,61 @@ impl Stepper {
     ///
     /// # Errors
     /// A learning rate that is not possible.
-    pub fn new(spec: &Train, seed: u64, mesh: &Mesh) -> Result<Self, SessionError> {
+    pub fn new(
+        spec: &Train,
+        seed: u64,
+        mesh: &Mesh,
+        processes: &Arc<Processes>,
+    ) -> Result<Self, SessionError> {
         let TrainerClass::Trainer(trainer) = &spec.trainer_cls.0;
         let schedule = trainer.learning_rate_fn.build();
         let schedule = schedule.map_err(|error| SessionError::Unfit(error.to_string()))?;
         let fp8 = spec.te_config_cls.as_ref().map(|class| &class.0);
         let forward = Forward::new(&spec.model, fp8, mesh);
-        let (num_microbatches, rank) = (trainer.num_microbatches(), mesh.data().index as u64);
         let watched = match &trainer.weight_metrics_computer {
             Some(WeightMetricsComputer {}) => Watched::Weights,
             None => Watched::GradientNorm,
         };
-        Ok(Self { forward, schedule, num_microbatches, watched, seed, rank })
+        let Partitioner::Pjit(pjit) = &spec.partitioner;
+        let reduction = processes.gradients();
+        Ok(Self {
+            forward,
+            schedule,
+            num_microbatches: trainer.num_microbatches(),
+            watched,
+            seed,
+            replicas: mesh.data(),
+            processes: Arc::clone(processes),
+            reduction: reduction.map(|group| Reduction { group, kind: kind(pjit.reduce_dtype) }),
+        })
     }
 
-    /// Makes one update in place.
+    /// Makes one update in place with the rows of `batch` that are this process's. Gradients are
+    /// those of the whole batch.
     ///
     /// # Errors
-    /// Out of memory, or another failure of libtorch; the state must not be used any more.
+    /// Out of memory, or another failure of libtorch; the state must not be used any more. Another
+    /// process is lost.
     pub fn train_step(
         &self,
         state: &mut TrainState,
         batch: &Batch,
     ) -> Result<StepReport, SessionError> {
         let learning_rate = self.schedule.at(i64::try_from(state.step).expect("steps fit"));
-        let (parts, rows) = (self.num_microbatches as i64, batch.num_rows());
-        let whole = (parts > 1).then(|| self.normalizer(batch)).flatten();
+        let divisor = self.divisor(batch);
         let (mut total, mut watch) = (None::<LossSums>, Watch::new(self.watched));
-        for part in 0..parts {
-            let micro = batch.rows(part * (rows / parts), rows / parts);
-            let scale = whole.map_or(1.0, |whole| self.normalizer(&micro).unwrap_or(whole) / whole);
-            let seed = derive(self.seed, Purpose::Dropout, &[state.step, self.rank, part as u64]);
-            let output = self.guarded(state.step, || self.loss(state, &micro, scale, seed))?;
+        for part in 0..self.num_microbatches {
+            let own = self.own_rows(batch, part);
+            // The second number was the process's before all processes shared their masks.
+            let seed = derive(self.seed, Purpose::Dropout, &[state.step, 0, part as u64]);
+            let output = self.guarded(state.step, || self.loss(state, &own, divisor, seed))?;
             // Gradients add up in the parameters; the last ones may be consumed as they are
             // computed.
-            match part + 1 == parts {
+            match part + 1 == self.num_microbatches {
                 false => self.guarded(state.step, || output.loss.backward())?,
                 true => self.update(state, learning_rate, &output.loss, &mut watch)?,
             }
-            let mut sums = self.guarded(state.step, || output.sums.read())?;
-            sums.scale(&[sum::LOSS, sum::Z_LOSS], scale);
+            let sums = self.guarded(state.step, || output.sums.read())?;
             match &mut total {
                 None => total = Some(sums),
                 Some(total) => *total += &sums,
@@ -102,15 +123,28 @@ impl Stepper {
         Ok(StepReport { sums: total.expect("there is at least one part"), learning_rate, weights })
     }
 
-    /// Returns the loss of a part of a batch, scaled by its share of the whole: microbatches add up
-    /// to the whole batch's loss under any normalization.
-    fn loss(&self, state: &TrainState, batch: &Batch, scale: f64, dropout_seed: u64) -> LossOutput {
+    /// Returns this process's rows of a microbatch.
+    fn own_rows(&self, batch: &Batch, part: usize) -> Batch {
+        let MeshAxis { index, size } = self.replicas;
+        let rows = batch.num_rows() / (self.num_microbatches * size) as i64;
+        batch.rows((part * size + index) as i64 * rows, rows)
+    }
+
+    /// Returns the loss of a part of a batch: losses of the parts add up to that of the whole, under any
+    /// normalization.
+    fn loss(
+        &self,
+        state: &TrainState,
+        batch: &Batch,
+        divisor: Option<f64>,
+        dropout_seed: u64,
+    ) -> LossOutput {
         tch::manual_seed(dropout_seed as i64);
         let Forward { network, loss, device } = &self.forward;
         let batch = batch.to_device(*device);
-        let output = network.loss(&state.params, &batch, loss, network.dropout());
-        let loss = if scale == 1.0 { output.loss } else { output.loss * scale };
-        LossOutput { loss, sums: output.sums }
+        let MeshAxis { index, size } = self.replicas;
+        let dropout = network.dropout().of_part(index, size);
+        network.loss(&state.params, &batch, &LossSpec { divisor, ..*loss }, dropout)
     }
 
     /// Updates the state with the gradients of `loss` and those already in the parameters.
@@ -122,14 +156,20 @@ impl Stepper {
         watch: &mut Watch,
     ) -> Result<(), SessionError> {
         let (params, optimizer, step) = (&state.params, &mut state.optimizer, state.step);
-        let backward = || loss.backward();
-        let update = || optimizer.update(params, learning_rate, step as i64, watch, backward);
-        let updated = self.guarded(step, update)?;
-        updated.map_err(|error| SessionError::Unfit(error.to_string()))
+        let (backward, reduction) = (|| loss.backward(), self.reduction.as_ref());
+        let update =
+            || optimizer.update(params, learning_rate, step as i64, watch, reduction, backward);
+        match self.guarded(step, update)? {
+            Err(OptimError::Lost(error)) => Ok(self.processes.told(Err(error))?),
+            updated => updated.map_err(|error| SessionError::Unfit(error.to_string())),
+        }
     }
 
-    /// Returns the divisor of the loss of `batch`, if any.
-    fn normalizer(&self, batch: &Batch) -> Option<f64> {
+    /// Returns the divisor of the loss of a whole batch, if it is computed in parts and divided.
+    fn divisor(&self, batch: &Batch) -> Option<f64> {
+        if self.num_microbatches * self.replicas.size == 1 {
+            return None;
+        }
         let factor = normalize(self.forward.loss.loss_normalizing_factor, batch).factor?;
         Some(factor.double_value(&[]))
     }

@@ -14,7 +14,7 @@ const STEPS: u64 = 24;
 fn launched(folder: &Folder, steps: u64) -> (Train, PathBuf) {
     let model_dir = folder.path("launched");
     let run = folder.pretrain(steps).bind_text("MODEL_DIR", &model_dir);
-    (run.tool(&["launch", "--nproc_per_node=1", "--max_restarts=1", "train"]), model_dir)
+    (run.tool(&["launch", "--nproc_per_node=2", "--max_restarts=1", "train"]), model_dir)
 }
 
 /// Kills the processes that a process has started.

@@ -23,6 +23,7 @@ mod own_task;
 mod pages;
 #[path = "../language/play.rs"]
 mod play;
+mod processes;
 mod remat;
 mod resume;
 mod ro_diacritics;

@@ -183,7 +183,7 @@ fn two_steps(def: &OptimizerDef, inside: bool) -> Vec<Tensor> {
         let loss = (noise(&[8, 24], 5).matmul(a) + b).square().sum(Kind::Float);
         match inside {
             true => optimizer
-                .update(&params, 0.1, step, &mut Watch::default(), || loss.backward())
+                .update(&params, 0.1, step, &mut Watch::default(), None, || loss.backward())
                 .unwrap(),
             false => {
                 let grads = params.gradients(&loss);

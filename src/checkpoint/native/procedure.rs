@@ -5,7 +5,7 @@ use crate::spec::Commit;
 
 /// The settings that all checkpoints of a run share. Processes that save a checkpoint together use
 /// the same settings, except for their ranks.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Procedure {
     /// How a checkpoint becomes visible in a store; a checkpoint of several processes always does
     /// so by its name.

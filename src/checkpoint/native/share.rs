@@ -4,6 +4,8 @@
 
 use std::collections::BTreeSet;
 use std::collections::btree_map::Entry;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -17,8 +19,11 @@ use gimlet_storage::Path;
 /// The first and the longest pause between two checks.
 const PAUSES: [Duration; 2] = [Duration::from_millis(5), Duration::from_secs(1)];
 
+/// The time for the others once one of them is lost, whose part may be there already.
+const LAST_PATIENCE: Duration = Duration::from_secs(3);
+
 /// The role of this process in a save of several processes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Share {
     /// Number of this process, from 0.
     pub rank: usize,
@@ -29,6 +34,8 @@ pub struct Share {
     pub save_id: String,
     /// Maximum time to wait for the others; `Duration::MAX` means no limit.
     pub patience: Duration,
+    /// Set once another process is known to be lost: then the others are given a few seconds.
+    pub is_hopeless: Arc<AtomicBool>,
 }
 
 /// The work that one process has done.
@@ -178,11 +185,15 @@ impl Share {
         &self,
         ask: &mut dyn FnMut() -> Result<Option<T>, CheckpointError>,
     ) -> Result<Option<T>, CheckpointError> {
-        let end = Instant::now().checked_add(self.patience);
+        let (started, mut hopeless_since) = (Instant::now(), None::<Instant>);
         let [mut pause, longest] = PAUSES;
         loop {
-            let until = |end: Instant| end.saturating_duration_since(Instant::now());
-            let left = end.map_or(Duration::MAX, until);
+            if self.is_hopeless.load(Ordering::Relaxed) {
+                hopeless_since.get_or_insert_with(Instant::now);
+            }
+            let patience = self.patience.saturating_sub(started.elapsed());
+            let last = hopeless_since.map(|since| LAST_PATIENCE.saturating_sub(since.elapsed()));
+            let left = last.map_or(patience, |last| patience.min(last));
             if let Some(answer) = ask()? {
                 return Ok(Some(answer));
             }

@@ -180,6 +180,7 @@ impl BaseModel for DecoderOnlyModel {
             label_smoothing: self.label_smoothing,
             z_loss: self.z_loss,
             loss_normalizing_factor: self.loss_normalizing_factor,
+            divisor: None,
         }
     }
 

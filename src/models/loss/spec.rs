@@ -55,6 +55,8 @@ pub struct LossSpec {
     pub z_loss: f64,
     /// Divisor of the summed loss; `None` leaves the sum.
     pub loss_normalizing_factor: Option<LossNormalizingFactor>,
+    /// The divisor of the whole batch, when losses of its parts are to add up to the batch's.
+    pub divisor: Option<f64>,
 }
 
 impl LossSpec {

@@ -15,9 +15,10 @@ pub fn target_loss(head: &Head, batch: &Batch, spec: &LossSpec) -> LossOutput {
     let _part = part(Activity::Loss);
     let normalized = normalize(spec.loss_normalizing_factor, batch);
     let weights = normalized.weights.reshape(-1);
-    let coefficients = match &normalized.factor {
-        Some(factor) => &weights / factor,
-        None => weights.shallow_clone(),
+    let coefficients = match (spec.divisor, &normalized.factor) {
+        (Some(divisor), _) => &weights / divisor,
+        (None, Some(factor)) => &weights / factor,
+        (None, None) => weights.shallow_clone(),
     };
     let tokens = batch.tensor(feature::DECODER_TARGET_TOKENS).reshape(-1);
     let targets = Targets { tokens, coefficients };

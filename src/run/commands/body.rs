@@ -1,8 +1,10 @@
 //! Runs the body of a command, in `gimlet-torch`.
 
+use std::sync::Arc;
+
 use crate::gin::config_str;
 use crate::nn::cpu;
-use crate::partition::{LocalDevice, Mesh, Process};
+use crate::partition::Mesh;
 use crate::run::configure::{configure, registry};
 use crate::run::doctor::BUILD;
 use crate::run::failure::Failure;
@@ -12,7 +14,9 @@ use crate::session::context::Context;
 use crate::session::kernel_trials::try_kernels;
 use crate::telemetry::{self, Verbosity, set_verbosity};
 
+use super::joined::{end, join};
 use super::root::{Root, RootCommand};
+use super::world;
 
 /// The work of a command.
 pub trait Body: RootCommand {
@@ -42,20 +46,38 @@ pub fn run<C: Body>(command: &C, verbosity: Verbosity, color: bool) -> Result<()
         return Err(Failure::Interrupted(signal));
     }
     cpu::prepare();
-    let partitioner = configured.spec.partitioner();
-    let mesh = Mesh::new(partitioner, Process::ALONE, LocalDevice::available());
+    let flags = command.distributed();
+    let (processes, device) = join(world(&flags)?.as_ref(), &flags)?;
+    let (partitioner, place) = (configured.spec.partitioner(), processes.place());
+    if !processes.is_first() {
+        set_verbosity(Verbosity::Quiet);
+    }
+    let mesh = match place.count {
+        1 => Mesh::new(partitioner, place, device),
+        _ => Mesh::of_replicas(partitioner, place, device),
+    };
     telemetry::detail(&format!(
-        "{}, device {:?}, {} threads",
+        "{}, process {} of {}, device {:?}, {} threads",
         BUILD.trim_matches('\0'),
+        place.rank,
+        place.count,
         mesh.device(),
         tch::get_num_threads()
     ));
     try_kernels(mesh.device());
+    let processes = Arc::new(processes);
     let context = Context {
         tasks: &configured.tasks,
         config_text: &config_str(&configured.config, &registry()),
         mesh,
+        processes: Arc::clone(&processes),
+        verbosity,
         stop: interrupt.stop(),
     };
-    command.run(&configured.spec, &context, &interrupt)
+    let done = command.run(&configured.spec, &context, &interrupt);
+    drop(context);
+    match (done, Arc::into_inner(processes)) {
+        (Err(failure), Some(processes)) => Err(end(processes, failure)),
+        (done, _) => done,
+    }
 }

@@ -5,20 +5,21 @@
 //! the body.
 
 mod eval;
-mod one_process;
 mod root;
 mod summary;
 mod train;
 
 #[cfg(feature = "torch")]
 mod body;
+#[cfg(feature = "torch")]
+mod joined;
 
-use std::process;
+use std::{env, process};
 
 use clap::Subcommand;
 
 use crate::gin::{Configurable, Registry, Schema};
-use crate::launch::DistributedArgs;
+use crate::launch::{DistributedArgs, World};
 
 use super::configure::configure;
 use super::failure::Failure;
@@ -28,7 +29,6 @@ use eval::EvalArgs;
 use root::RootCommand;
 use train::TrainArgs;
 
-pub use one_process::{SEVERAL_WORK, check_size, world};
 pub use root::Root;
 
 /// Declares the commands, in the order of the help: `Name(flags)`.
@@ -102,4 +102,12 @@ fn check<C: RootCommand>(command: &C, color: bool) -> Result<(), Failure> {
         process::exit(0)
     }
     Ok(())
+}
+
+/// Returns the place of this process among those that a launcher has started.
+///
+/// # Errors
+/// Launchers and flags that contradict themselves.
+pub fn world(flags: &DistributedArgs) -> Result<Option<World>, Failure> {
+    World::find(&|name| env::var(name).ok(), flags).map_err(Failure::usage)
 }

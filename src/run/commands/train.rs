@@ -119,8 +119,11 @@ mod body {
         ) -> Result<(), Failure> {
             let outcome = train(spec, context, Takeover::from(self.take_over))?;
             say_how_it_ended(outcome, spec);
-            match (outcome, interrupt.signal()) {
-                (Outcome::Interrupted { .. }, Some(signal)) => Err(Failure::Interrupted(signal)),
+            match outcome {
+                // Another process may have got the signal.
+                Outcome::Interrupted { .. } => {
+                    Err(Failure::Interrupted(interrupt.signal().unwrap_or(libc::SIGTERM)))
+                }
                 _ => Ok(()),
             }
         }

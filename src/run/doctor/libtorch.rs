@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::Fact;
 use crate::nn::bridge::{
-    CudaDevice, ProcessGroup, cuda_devices, cuda_version, has_process_group, torch_version,
+    CudaDevice, Transport, cuda_devices, cuda_version, has_transport, torch_version,
 };
 
 /// Facts about this build: `gimlet --version` looks for them in the program's file.
@@ -49,8 +49,8 @@ fn describe(device: &CudaDevice) -> String {
 }
 
 fn process_groups() -> String {
-    let known = [(ProcessGroup::Gloo, "gloo"), (ProcessGroup::Nccl, "nccl")];
-    let present = known.iter().filter(|(group, _)| has_process_group(*group));
+    let known = [(Transport::Gloo, "gloo"), (Transport::Nccl, "nccl")];
+    let present = known.iter().filter(|(group, _)| has_transport(*group));
     let names: Vec<&str> = present.map(|(_, name)| *name).collect();
     if names.is_empty() { "none in this libtorch".to_string() } else { names.join(", ") }
 }

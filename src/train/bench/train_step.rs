@@ -1,5 +1,7 @@
 //! Measures the training step and the parts of its time.
 
+use std::sync::Arc;
+
 use crate::checkpoint::CheckpointConfig;
 use crate::metrics::sum;
 use crate::models::memory::StepShape;
@@ -52,7 +54,7 @@ pub fn bench_train_step(
     let checkpoint_cfg = CheckpointConfig { save: None, ..spec.checkpoint_cfg.clone() };
     foresee_shortage(&Train { checkpoint_cfg, ..spec.clone() }, mesh)?;
     let seed = spec.random_seed.unwrap_or(0) as u64;
-    let stepper = Stepper::new(spec, seed, mesh)?;
+    let stepper = Stepper::new(spec, seed, mesh, &Arc::default())?;
     let mut state = initialize(spec, seed, mesh)?;
     let kind = if spec.train_dataset_cfg.pack { RowKind::Packed } else { RowKind::Plain };
     let batch = stepper.guarded(0, || batch(shape, spec.model.num_ids(), kind, seed))?;

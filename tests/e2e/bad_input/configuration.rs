@@ -192,9 +192,6 @@ fn flags_that_are_none() {
     check(&pretrain().arg("--gin_fil=x"), USER, &["--gin_fil", "--gin_file"]);
     check(&pretrain().arg("--path_map").arg("gs://a"), USER, &["gs://a", "PREFIX=DIR"]);
     check(&pretrain().arg("--process_count=2"), USER, &["2 processes", "--process_count"]);
-    let flags = ["--multiprocess_gpu", "--process_count=2", "--process_index=0"];
-    let two = flags.into_iter().fold(pretrain(), |train, flag| train.arg(flag));
-    check(&two.arg("--coordinator_address=a:1"), USER, &["2 processes", "not supported yet"]);
     let nothing = crate::command::Train::new(&folder.path("."));
     check(&nothing, USER, &["--gin_file"]);
 }

@@ -5,6 +5,7 @@ mod sharing;
 use std::ops::Range;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use gimlet::checkpoint::{
@@ -127,7 +128,13 @@ const MOMENTS: usize = 10;
 
 /// Returns the procedure of one of several processes.
 fn process(rank: usize, count: usize, save_id: &str, patience: Duration) -> Procedure {
-    let share = Some(Share { rank, count, save_id: save_id.to_string(), patience });
+    let share = Some(Share {
+        rank,
+        count,
+        save_id: save_id.to_string(),
+        patience,
+        is_hopeless: Arc::default(),
+    });
     Procedure { commit: Commit::LastFile, share }
 }
 

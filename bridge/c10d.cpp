@@ -1,0 +1,159 @@
+// PyTorch's c10d for `src/partition/c10d.rs`: the store by which processes find each other, groups of
+// processes, and collective operations on tensors.
+//
+// A store, a group or an operation under way crosses the interface as a pointer that its `free` function
+// takes back. Every failure is a message to be freed with `free`.
+
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#ifdef GIMLET_CUDA
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+#endif
+
+#include <chrono>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "guarded.h"
+
+namespace {
+
+using Store = c10::intrusive_ptr<c10d::Store>;
+using Group = c10::intrusive_ptr<c10d::Backend>;
+using Work = c10::intrusive_ptr<c10d::Work>;
+using std::chrono::milliseconds;
+
+// The network device of a process group on CPUs. GLOO_SOCKET_IFNAME names an interface, as in PyTorch.
+std::shared_ptr<gloo::transport::Device> gloo_device(bool is_local) {
+  if (const char* interface = std::getenv("GLOO_SOCKET_IFNAME")) {
+    return c10d::ProcessGroupGloo::createDeviceForInterface(interface);
+  }
+  if (is_local) return c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1");
+  return c10d::ProcessGroupGloo::createDefaultDevice();
+}
+
+Group gloo_group(const Store& store, int rank, int size, milliseconds timeout, bool is_local) {
+  auto options = c10d::ProcessGroupGloo::Options::create(timeout);
+  options->devices.push_back(gloo_device(is_local));
+  return c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, size, options);
+}
+
+Group nccl_group(const Store& store, int rank, int size, milliseconds timeout) {
+#ifdef GIMLET_CUDA
+  auto options = c10d::ProcessGroupNCCL::Options::create();
+  options->timeout = timeout;
+  return c10::make_intrusive<c10d::ProcessGroupNCCL>(store, rank, size, options);
+#else
+  (void)store, (void)rank, (void)size, (void)timeout;
+  TORCH_CHECK(false, "this build has no CUDA, and so no NCCL");
+#endif
+}
+
+}  // namespace
+
+extern "C" {
+
+// Connects to the store at `host:port`, which the process with `is_server` runs; its keys begin with `prefix`.
+char* gimlet_store_connect(const char* host, uint16_t port, bool is_server, const char* prefix,
+                           int64_t timeout_ms, void** store) noexcept {
+  return guarded([&] {
+    c10d::TCPStoreOptions options;
+    options.port = port;
+    options.isServer = is_server;
+    options.waitWorkers = false;
+    options.timeout = milliseconds(timeout_ms);
+    Store connected = c10::make_intrusive<c10d::TCPStore>(host, options);
+    *store = new Store(c10::make_intrusive<c10d::PrefixStore>(prefix, connected));
+  });
+}
+
+void gimlet_store_free(void* store) noexcept { delete static_cast<Store*>(store); }
+
+char* gimlet_store_set(void* store, const char* key, const uint8_t* value, size_t length) noexcept {
+  return guarded(
+      [&] { (*static_cast<Store*>(store))->set(key, std::vector<uint8_t>(value, value + length)); });
+}
+
+// Sets `key` unless it is set.
+char* gimlet_store_set_first(void* store, const char* key, const uint8_t* value,
+                             size_t length) noexcept {
+  return guarded([&] {
+    (*static_cast<Store*>(store))->compareSet(key, {}, std::vector<uint8_t>(value, value + length));
+  });
+}
+
+char* gimlet_store_has(void* store, const char* key, bool* has) noexcept {
+  return guarded([&] { *has = (*static_cast<Store*>(store))->check({key}); });
+}
+
+// Waits until `key` is set, and copies its value to memory to be freed with `free`.
+char* gimlet_store_get(void* store, const char* key, int64_t timeout_ms, uint8_t** value,
+                       size_t* length) noexcept {
+  return guarded([&] {
+    const auto& held = *static_cast<Store*>(store);
+    held->wait({key}, milliseconds(timeout_ms));
+    const auto bytes = held->get(key);
+    *length = bytes.size();
+    *value = static_cast<uint8_t*>(std::malloc(bytes.size() + 1));
+    std::copy(bytes.begin(), bytes.end(), *value);
+  });
+}
+
+// Makes this process the member `rank` of a group of `size`; all of them call it with the same name.
+char* gimlet_group_join(void* store, const char* name, bool nccl, bool is_local, int32_t rank,
+                        int32_t size, int64_t timeout_ms, void** group) noexcept {
+  return guarded([&] {
+    auto own = c10::make_intrusive<c10d::PrefixStore>(name, *static_cast<Store*>(store));
+    const milliseconds timeout(timeout_ms);
+    *group = new Group(nccl ? nccl_group(own, rank, size, timeout)
+                            : gloo_group(own, rank, size, timeout, is_local));
+  });
+}
+
+void gimlet_group_free(void* group) noexcept { delete static_cast<Group*>(group); }
+
+// Begins to replace `tensor` by its sum over the group.
+char* gimlet_all_reduce(void* group, const at::Tensor* tensor, void** work) noexcept {
+  return guarded([&] {
+    std::vector<at::Tensor> tensors{*tensor};
+    *work = new Work((*static_cast<Group*>(group))->allreduce(tensors));
+  });
+}
+
+// Begins to fill `whole` with the members' parts, in the order of ranks.
+char* gimlet_all_gather(void* group, const at::Tensor* part, const at::Tensor* whole,
+                        void** work) noexcept {
+  return guarded([&] {
+    at::Tensor to = *whole, from = *part;
+    *work = new Work((*static_cast<Group*>(group))->_allgather_base(to, from));
+  });
+}
+
+// Begins to replace `tensor` by that of the member `root`.
+char* gimlet_broadcast(void* group, const at::Tensor* tensor, int32_t root, void** work) noexcept {
+  return guarded([&] {
+    c10d::BroadcastOptions options;
+    options.rootRank = root;
+    std::vector<at::Tensor> tensors{*tensor};
+    *work = new Work((*static_cast<Group*>(group))->broadcast(tensors, options));
+  });
+}
+
+// Waits until an operation has ended; for CUDA, until the current stream may use its result.
+char* gimlet_work_wait(void* work) noexcept {
+  return guarded([&] { (*static_cast<Work*>(work))->wait(); });
+}
+
+bool gimlet_work_is_done(void* work) noexcept {
+  try {
+    return (*static_cast<Work*>(work))->isCompleted();
+  } catch (...) {
+    return true;  // Waiting tells the failure.
+  }
+}
+
+void gimlet_work_free(void* work) noexcept { delete static_cast<Work*>(work); }
+
+}  // extern "C"

@@ -1,0 +1,106 @@
+//! Sums of gradients over the processes of a run, in buckets, while a backward pass computes others.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::sync::Arc;
+
+use tch::{Kind, Tensor};
+
+use crate::partition::{C10dError, ProcessGroup, Work};
+
+/// Bytes of gradients that are summed together, as in PyTorch's DistributedDataParallel: each operation
+/// waits for the slowest network hop once.
+const BUCKET_BYTES: usize = 25 << 20;
+
+/// The processes among which gradients are summed, and the type in which they travel.
+#[derive(Clone, Debug)]
+pub struct Reduction {
+    /// The processes.
+    pub group: Arc<ProcessGroup>,
+    /// Float32, or bfloat16 for half of the bytes.
+    pub kind: Kind,
+}
+
+/// A parameter and its gradient in float32, contiguous.
+#[derive(Debug)]
+pub(super) struct Completed {
+    pub name: String,
+    pub param: Tensor,
+    pub grad: Tensor,
+}
+
+/// Gradients on their way to their sums. All processes add the same parameters in the same order.
+#[derive(Debug)]
+pub(super) struct Buckets {
+    reduction: Reduction,
+    filling: Vec<Completed>,
+    under_way: VecDeque<UnderWay>,
+}
+
+#[derive(Debug)]
+struct UnderWay {
+    work: Work,
+    sum: Tensor, // the gradients one after the other
+    members: Vec<Completed>,
+}
+
+impl Buckets {
+    pub fn new(reduction: &Reduction) -> Self {
+        Self { reduction: reduction.clone(), filling: Vec::new(), under_way: VecDeque::new() }
+    }
+
+    /// Adds a gradient, and returns those whose sums are there; never waits.
+    ///
+    /// # Errors
+    /// Another process is lost.
+    pub fn add(&mut self, completed: Completed) -> Result<Vec<Completed>, C10dError> {
+        self.filling.push(completed);
+        let bytes: usize = self.filling.iter().map(|one| one.grad.numel() * size_of::<f32>()).sum();
+        if bytes >= BUCKET_BYTES {
+            self.send()?;
+        }
+        let mut summed = Vec::new();
+        while self.under_way.front().is_some_and(|first| first.work.is_done()) {
+            summed.extend(self.under_way.pop_front().map(UnderWay::finish).transpose()?);
+        }
+        Ok(summed.into_iter().flatten().collect())
+    }
+
+    /// Waits for the sums of the gradients that were added.
+    ///
+    /// # Errors
+    /// Another process is lost.
+    pub fn finish(&mut self) -> Result<Vec<Completed>, C10dError> {
+        self.send()?;
+        let summed: Result<Vec<_>, _> = self.under_way.drain(..).map(UnderWay::finish).collect();
+        Ok(summed?.into_iter().flatten().collect())
+    }
+
+    fn send(&mut self) -> Result<(), C10dError> {
+        let members = mem::take(&mut self.filling);
+        if members.is_empty() {
+            return Ok(());
+        }
+        let flat: Vec<Tensor> = members.iter().map(|one| one.grad.view(-1)).collect();
+        let joined = if flat.len() == 1 { flat[0].shallow_clone() } else { Tensor::cat(&flat, 0) };
+        let sum = joined.to_kind(self.reduction.kind);
+        let work = self.reduction.group.all_reduce(&sum)?;
+        self.under_way.push_back(UnderWay { work, sum, members });
+        Ok(())
+    }
+}
+
+impl UnderWay {
+    fn finish(self) -> Result<Vec<Completed>, C10dError> {
+        self.work.wait()?;
+        let sum = self.sum.to_kind(Kind::Float);
+        let mut start = 0;
+        let one = |member: Completed| {
+            let length = member.grad.numel() as i64;
+            let grad = sum.narrow(0, start, length).view_as(&member.grad);
+            start += length;
+            Completed { grad, ..member }
+        };
+        Ok(self.members.into_iter().map(one).collect())
+    }
+}

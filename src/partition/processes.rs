@@ -1,0 +1,331 @@
+//! The processes of a run, and how this one reaches the others.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tch::{Device, Kind, Tensor};
+
+use super::c10d::{Membership, ProcessGroup, Store};
+use super::error::{C10dError, ProcessError};
+use super::mesh::{LocalDevice, Process};
+use crate::nn::bridge::Transport;
+
+/// The key of the message with which the first process failed.
+const FAILURE: &str = "failure";
+
+/// The key that the process that failed sets at its very end.
+const ENDED: &str = "ended";
+
+/// The place to which processes come that have lost another.
+const LOST: &str = "lost";
+
+/// The time that processes give each other to say that they still run, once one of them is lost.
+const ROLL_CALL: Duration = Duration::from_secs(5);
+
+/// The way in which processes find each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// The host of process 0, and the port of the store that it serves there.
+    pub address: (String, u16),
+    /// This process.
+    pub process: Process,
+    /// Whether this process serves the store.
+    pub serves: bool,
+    /// The name of this attempt, if a store serves several one after the other.
+    pub attempt: String,
+    /// Whether all processes run on this host.
+    pub is_local: bool,
+    /// The time within which all processes come.
+    pub patience: Duration,
+    /// The time after which a process that does not answer counts as lost.
+    pub timeout: Duration,
+}
+
+/// The processes of a run. Every method but `place` and its kin is called by all of them, in the same
+/// order. With one process alone, nothing is sent.
+#[derive(Debug, Default)]
+pub struct Processes(Option<Joined>);
+
+#[derive(Debug)]
+struct Joined {
+    place: Process,
+    hosts: Vec<String>,
+    timeout: Duration,
+    store: Store,
+    /// For values of the host.
+    values: Arc<ProcessGroup>,
+    /// For gradients; on CPUs the same.
+    gradients: Arc<ProcessGroup>,
+}
+
+impl Processes {
+    /// One process.
+    pub fn alone() -> Self {
+        Self(None)
+    }
+
+    /// Finds the other processes.
+    ///
+    /// # Errors
+    /// They do not come in time.
+    pub fn join(endpoint: &Endpoint, device: LocalDevice) -> Result<Self, ProcessError> {
+        let Endpoint { address: (host, port), process: place, is_local, timeout, .. } = endpoint;
+        if place.count == 1 {
+            return Ok(Self::alone());
+        }
+        let store =
+            Store::connect((host, *port), endpoint.serves, &endpoint.attempt, endpoint.patience);
+        let store = store.map_err(|error| not_reached(endpoint, &error))?;
+        let hosts = meet(&store, endpoint)?;
+        let group = |name: &str, transport| {
+            let &Process { rank, count: size } = place;
+            let member =
+                Membership { rank, size, transport, is_local: *is_local, timeout: *timeout };
+            let met = |error: C10dError| {
+                ProcessError::NotMet(format!("the processes cannot reach each other: {error}"))
+            };
+            ProcessGroup::join(&store, name, member).map(Arc::new).map_err(met)
+        };
+        let values = group("values", Transport::Gloo)?;
+        let gradients = match device {
+            LocalDevice::Cpu => Arc::clone(&values),
+            LocalDevice::Cuda(_) => group("gradients", Transport::Nccl)?,
+        };
+        Ok(Self(Some(Joined { place: *place, hosts, timeout: *timeout, store, values, gradients })))
+    }
+
+    /// This process.
+    pub fn place(&self) -> Process {
+        self.0.as_ref().map_or(Process::ALONE, |joined| joined.place)
+    }
+
+    /// Whether there is no other process.
+    pub fn is_alone(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Whether this process writes the files of the run.
+    pub fn is_first(&self) -> bool {
+        self.place().rank == 0
+    }
+
+    /// Returns a process with its host, for messages.
+    pub fn name(&self, rank: usize) -> String {
+        match &self.0 {
+            Some(joined) => joined.name(rank),
+            None => "this process".to_string(),
+        }
+    }
+
+    /// The group that adds up gradients; `None` for one process alone.
+    pub fn gradients(&self) -> Option<Arc<ProcessGroup>> {
+        self.0.as_ref().map(|joined| Arc::clone(&joined.gradients))
+    }
+
+    /// Replaces values by their sums over the processes.
+    ///
+    /// # Errors
+    /// Another process is lost.
+    pub fn sum(&self, values: &mut [f64]) -> Result<(), ProcessError> {
+        let Some(joined) = &self.0 else { return Ok(()) };
+        let tensor = Tensor::from_slice(values);
+        self.told(joined.values.all_reduce(&tensor).and_then(|work| work.wait()))?;
+        tensor.copy_data(values, values.len());
+        Ok(())
+    }
+
+    /// Returns what every process passes, in the order of their numbers.
+    ///
+    /// # Errors
+    /// Another process is lost.
+    pub fn gather(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, ProcessError> {
+        let Some(joined) = &self.0 else { return Ok(vec![own.to_vec()]) };
+        self.told(joined.gather(own))
+    }
+
+    /// Returns what the first process passes.
+    ///
+    /// # Errors
+    /// Another process is lost.
+    pub fn of_first(&self, own: Vec<u8>) -> Result<Vec<u8>, ProcessError> {
+        if self.is_alone() {
+            return Ok(own);
+        }
+        let own = if self.is_first() { own } else { Vec::new() };
+        Ok(self.gather(&own)?.swap_remove(0))
+    }
+
+    /// Waits until all processes are here.
+    ///
+    /// # Errors
+    /// Another process is lost.
+    pub fn wait_for_all(&self) -> Result<(), ProcessError> {
+        self.sum(&mut [0.0])
+    }
+
+    /// Whether all processes come to this place, of that name, within seconds.
+    pub fn meet_at(&self, place: &str) -> bool {
+        match &self.0 {
+            Some(joined) => joined.silent(place).is_ok_and(|silent| silent.is_empty()),
+            None => true,
+        }
+    }
+
+    /// The time after which a process that does not answer counts as lost.
+    pub fn timeout(&self) -> Duration {
+        self.0.as_ref().map_or(Duration::MAX, |joined| joined.timeout)
+    }
+
+    /// Names the process that is lost, if an operation failed.
+    ///
+    /// # Errors
+    /// The failure of the operation.
+    pub fn told<T>(&self, result: Result<T, C10dError>) -> Result<T, ProcessError> {
+        result.map_err(|error| match &self.0 {
+            Some(joined) => joined.lost(error.0),
+            None => unreachable!("one process alone sends nothing"),
+        })
+    }
+
+    /// Tells the others the message with which this process ends, unless one has ended before.
+    pub fn end_with(self, message: &str) {
+        let Some(Joined { place, hosts, store, values, gradients, .. }) = self.0 else { return };
+        let text = format!("process {} on {} ended: {message}", place.rank, hosts[place.rank]);
+        // Without a store there is nobody to tell.
+        let _ = store.set_first(FAILURE, text.as_bytes());
+        let _ = store.set(&format!("{LOST}/{}", place.rank), b"here");
+        // The others notice that connections are closed; the store must outlive their questions.
+        drop((values, gradients));
+        let end = Instant::now() + ROLL_CALL;
+        let is_here = |rank: usize| store.has(&format!("{LOST}/{rank}")).unwrap_or(true);
+        while !(0..place.count).all(|rank| rank == place.rank || is_here(rank))
+            && Instant::now() < end
+        {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let _ = store.set(ENDED, b"");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Tells the others this host's name, and returns theirs.
+fn meet(store: &Store, endpoint: &Endpoint) -> Result<Vec<String>, ProcessError> {
+    let Process { rank, count } = endpoint.process;
+    let key = |rank: usize| format!("host/{rank}");
+    let gone = |error: C10dError| not_reached(endpoint, &error);
+    store.set(&key(rank), host_name().as_bytes()).map_err(gone)?;
+    let end = Instant::now() + endpoint.patience;
+    let mut hosts = Vec::new();
+    for other in 0..count {
+        let left = end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        match store.get(&key(other), left) {
+            Ok(host) => hosts.push(String::from_utf8_lossy(&host).into_owned()),
+            Err(_) => {
+                let missing = (0..count).filter(|&rank| !store.has(&key(rank)).unwrap_or(false));
+                let missing: Vec<String> = missing.map(|rank| rank.to_string()).collect();
+                let (missing, seconds) = (missing.join(", "), endpoint.patience.as_secs_f64());
+                return Err(ProcessError::NotMet(format!(
+                    "of {count} processes these did not come within {seconds} s: {missing}; start \
+                     all of them, with the same address of process 0"
+                )));
+            }
+        }
+    }
+    Ok(hosts)
+}
+
+fn not_reached(endpoint: &Endpoint, error: &C10dError) -> ProcessError {
+    let (host, port) = &endpoint.address;
+    ProcessError::NotMet(match endpoint.process.rank {
+        0 => format!("process 0 cannot serve port {port}: {error}; choose another port"),
+        rank => format!(
+            "process {rank} on {} does not reach process 0 at {host}:{port}: {error}; start it, or \
+             correct the address",
+            host_name()
+        ),
+    })
+}
+
+fn host_name() -> String {
+    let read = std::fs::read_to_string("/proc/sys/kernel/hostname");
+    read.map_or_else(|_| "unknown host".to_string(), |name| name.trim().to_string())
+}
+
+impl Joined {
+    fn name(&self, rank: usize) -> String {
+        format!("process {rank} on {}", self.hosts[rank])
+    }
+
+    fn gather(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, C10dError> {
+        let count = self.place.count as i64;
+        let whole = |part: &Tensor| {
+            let whole = Tensor::empty([count * part.numel() as i64], (part.kind(), Device::Cpu));
+            self.values.all_gather(part, &whole)?.wait()?;
+            Ok(whole.view([count, -1]))
+        };
+        let lengths = whole(&Tensor::from_slice(&[own.len() as i64]))?.view(-1);
+        let lengths: Vec<i64> = Vec::try_from(&lengths).expect("lengths are one int64 vector");
+        let longest = lengths.iter().copied().max().unwrap_or_default().max(1);
+        let padded = Tensor::zeros([longest], (Kind::Uint8, Device::Cpu));
+        padded.narrow(0, 0, own.len() as i64).copy_(&Tensor::from_slice(own));
+        let rows = whole(&padded)?;
+        let row = |(rank, &length): (usize, &i64)| {
+            let part = rows.get(rank as i64).narrow(0, 0, length);
+            Vec::<u8>::try_from(part.contiguous()).expect("bytes are one uint8 vector")
+        };
+        Ok(lengths.iter().enumerate().map(row).collect())
+    }
+
+    /// Finds out who is lost: the process that said why it ended, else those that do not answer.
+    fn lost(&self, detail: String) -> ProcessError {
+        let found = self.silent(LOST).and_then(|silent| match self.store.has(FAILURE)? {
+            true => Ok(Err(self.store.get(FAILURE, ROLL_CALL)?)),
+            false => Ok(Ok(silent)),
+        });
+        let silent = match found {
+            Ok(Err(said)) => {
+                self.let_first_end();
+                return ProcessError::Other(String::from_utf8_lossy(&said).into_owned());
+            }
+            Ok(Ok(silent)) => silent,
+            // Process 0 serves the store.
+            Err(_) => vec![0],
+        };
+        let names: Vec<String> = silent.into_iter().map(|rank| self.name(rank)).collect();
+        let who = match &names[..] {
+            [] => "the connection between processes broke".to_string(),
+            [one] => format!("{one} has died or does not answer"),
+            many => format!("{} have died or do not answer", many.join(", ")),
+        };
+        ProcessError::Lost { who, detail }
+    }
+
+    /// Waits until the process that failed has ended, so that launchers see its failure first.
+    fn let_first_end(&self) {
+        let end = Instant::now() + ROLL_CALL + Duration::from_secs(1);
+        while Instant::now() < end && self.store.has(ENDED).is_ok_and(|ended| !ended) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        std::thread::sleep(Duration::from_millis(300));
+    }
+
+    /// Says that this process is at a place, and returns those that do not come there within seconds, or
+    /// before one of them has told a failure.
+    fn silent(&self, place: &str) -> Result<Vec<usize>, C10dError> {
+        let key = |rank: usize| format!("{place}/{rank}");
+        self.store.set(&key(self.place.rank), b"here")?;
+        let end = Instant::now() + ROLL_CALL.min(self.timeout);
+        loop {
+            let mut silent = Vec::new();
+            for rank in 0..self.place.count {
+                if !self.store.has(&key(rank))? {
+                    silent.push(rank);
+                }
+            }
+            if silent.is_empty() || Instant::now() > end || self.store.has(FAILURE)? {
+                return Ok(silent);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! The processes of a run, joined as the launcher says, and the end of one of them.
+
+use std::env;
+use std::time::Duration;
+
+use crate::launch::{DistributedArgs, StoreOwner, World};
+use crate::nn::bridge::cuda_devices;
+use crate::partition::{Endpoint, LocalDevice, Process, ProcessError, Processes};
+use crate::run::failure::Failure;
+use crate::session::error::SessionError;
+
+/// The variable with the seconds after which a process that does not answer counts as lost.
+const TIMEOUT: &str = "GIMLET_PROCESS_TIMEOUT_SECS";
+
+/// The default of [`TIMEOUT`]: that of PyTorch for NCCL.
+const DEFAULT_TIMEOUT: u64 = 600;
+
+/// Finds the other processes, if there are any, and chooses the device of this one.
+///
+/// # Errors
+/// They do not come, or there are fewer devices than processes.
+pub fn join(
+    world: Option<&World>,
+    flags: &DistributedArgs,
+) -> Result<(Processes, LocalDevice), Failure> {
+    let Some(world) = world else { return Ok((Processes::alone(), LocalDevice::available())) };
+    let device = match cuda_devices().len() {
+        0 => LocalDevice::Cpu,
+        count => LocalDevice::Cuda(world.device(count).map_err(Failure::usage)?),
+    };
+    let timeout = timeout()?;
+    let endpoint = Endpoint {
+        address: (world.master_addr.clone(), world.master_port),
+        process: Process { rank: world.rank, count: world.size },
+        serves: world.rank == 0 && world.store == StoreOwner::RankZero,
+        attempt: format!("gimlet-{}", world.restart_count),
+        is_local: world.is_on_one_host(),
+        patience: flags.initialization_timeout.map_or(timeout, Duration::from_secs),
+        timeout,
+    };
+    Ok((Processes::join(&endpoint, device).map_err(Failure::world)?, device))
+}
+
+fn timeout() -> Result<Duration, Failure> {
+    let Ok(text) = env::var(TIMEOUT) else { return Ok(Duration::from_secs(DEFAULT_TIMEOUT)) };
+    match text.parse() {
+        Ok(seconds) if seconds > 0 => Ok(Duration::from_secs(seconds)),
+        _ => Err(Failure::Usage(anyhow::anyhow!(
+            "{TIMEOUT} is `{text}`, expected a number of seconds above 0"
+        ))),
+    }
+}
+
+/// Tells the other processes why this one ends.
+pub fn end(processes: Processes, failure: Failure) -> Failure {
+    if processes.is_alone() || matches!(failure, Failure::Interrupted(_) | Failure::Said) {
+        return failure;
+    }
+    let is_theirs = match &failure {
+        Failure::Usage(error) | Failure::World(error) => {
+            let session = error.downcast_ref::<SessionError>();
+            matches!(session, Some(SessionError::Processes(ProcessError::Other(_))))
+        }
+        _ => false,
+    };
+    if !is_theirs {
+        processes.end_with(&failure.to_string());
+    }
+    failure
+}

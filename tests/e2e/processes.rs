@@ -1,0 +1,179 @@
+//! Several processes make the run of one: the same losses, evaluations and checkpoints, with dropout, in
+//! parts, packed (float32, relative 1e-5). They end together, and say which of them is lost.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use crate::arrays;
+use crate::command::{Ended, Train};
+use crate::events::read_scalars;
+use crate::folder::{Folder, steps};
+
+const STEPS: u64 = 10;
+const TOLERANCE: f64 = 1e-5;
+
+/// `gimlet launch` of another command, in so many processes.
+fn launched(train: Train, count: usize) -> Train {
+    let count: &'static str = ["", "1", "2", "3", "4"][count];
+    train.tool(&["launch", "--nproc_per_node", count, "train"])
+}
+
+fn run(folder: &Folder, name: &str, count: usize, change: &dyn Fn(Train) -> Train) -> PathBuf {
+    let model_dir = folder.path(name);
+    let train = change(folder.pretrain(STEPS).bind_text("MODEL_DIR", &model_dir));
+    if count == 1 { train } else { launched(train, count) }.succeeds();
+    model_dir
+}
+
+fn assert_same_run(found: &Path, expected: &Path) {
+    for log in ["train", "training_eval/lines"] {
+        let [found, expected] = [found, expected].map(|dir| read_scalars(&dir.join(log)));
+        let is_timed = |tag: &str| tag.starts_with("timing/");
+        for (tag, points) in expected.iter().filter(|(tag, _)| !is_timed(tag)) {
+            for (step, expected) in points {
+                let found = found[tag][step];
+                let close = (found - expected).abs() <= TOLERANCE * expected.abs();
+                assert!(close, "{log}, step {step}: {tag} is {found} instead of {expected}");
+            }
+        }
+    }
+    arrays::assert_close(&arrays::open(found, STEPS), &arrays::open(expected, STEPS), TOLERANCE);
+}
+
+#[test]
+fn several_processes_make_the_run_of_one() {
+    let folder = Folder::new();
+    let in_parts = |train: Train| {
+        train
+            .bind("trainer.Trainer.num_microbatches", 2)
+            .bind("LOSS_NORMALIZING_FACTOR", "'NUM_REAL_TARGET_TOKENS'")
+    };
+    let one = run(&folder, "one", 1, &in_parts);
+    assert_same_run(&run(&folder, "two", 2, &in_parts), &one);
+    assert_same_run(&run(&folder, "four", 4, &in_parts), &one);
+    let log = fs::read_to_string(folder.path("four/logs/rank_3.log")).expect("a log of its own");
+    assert!(log.contains("finished at step 10"), "{log}");
+}
+
+#[test]
+fn a_run_goes_on_with_another_number_of_processes() {
+    let folder = Folder::new();
+    let adamw = |train: Train| {
+        train
+            .bind("OPTIMIZER", "@optimizers.chain()")
+            .arg("--gin_param=optimizers.chain.transformations = [@optax.clip_by_global_norm(), @optax.adam()]")
+            .bind("optax.clip_by_global_norm.max_norm", 0.5)
+            .bind("optax.adam.learning_rate", 0.01)
+            .arg("--gin_param=from t5x import optimizers")
+            .arg("--gin_param=import optax")
+    };
+    let one = run(&folder, "one", 1, &adamw);
+    let changed = |train: Train| adamw(train).bind("TRAIN_STEPS", 6);
+    let other = run(&folder, "other", 4, &changed);
+    assert_eq!(steps(&other).last(), Some(&6));
+    run(&folder, "other", 2, &adamw);
+    assert_same_run(&other, &one);
+}
+
+/// Starts processes that train without end in sight, and waits for their first measurements.
+fn start(folder: &Folder, count: usize) -> (Child, PathBuf) {
+    let model_dir = folder.path("model");
+    let endless = folder.pretrain(100_000).bind_text("MODEL_DIR", &model_dir);
+    let launcher = launched(endless.bind("BATCH_SIZE", 12), count).start();
+    let metrics = model_dir.join("train/metrics.jsonl");
+    let end = Instant::now() + Duration::from_secs(120);
+    while fs::metadata(&metrics).map_or(0, |file| file.len()) == 0 {
+        assert!(Instant::now() < end, "the run has begun");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    (launcher, model_dir)
+}
+
+/// Returns the process that a launcher has started as that rank.
+fn worker(launcher: &Child, rank: usize) -> i32 {
+    let id = launcher.id();
+    let path = format!("/proc/{id}/task/{id}/children");
+    let children = fs::read_to_string(path).expect("the launcher runs");
+    let wanted = format!("RANK={rank}");
+    let is_it = |child: &&str| {
+        let environment = fs::read(format!("/proc/{child}/environ")).expect("the process runs");
+        environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes())
+    };
+    let child = children.split_whitespace().find(is_it).expect("a process for each rank");
+    child.parse().expect("process numbers are numbers")
+}
+
+fn signal(process: i32, number: i32) {
+    // SAFETY: it only sends a signal to a process that this test has started.
+    assert_eq!(unsafe { libc::kill(process, number) }, 0);
+}
+
+#[test]
+fn a_killed_process_ends_the_others_and_is_named() {
+    let folder = Folder::new();
+    let (launcher, model_dir) = start(&folder, 3);
+    let killed = Instant::now();
+    signal(worker(&launcher, 2), libc::SIGKILL);
+    let ended = Ended::new(launcher.wait_with_output().expect("it ends"));
+    assert!(killed.elapsed() < Duration::from_secs(30), "{:?}", killed.elapsed());
+    assert_eq!(ended.status, Some(137), "{}", ended.stderr);
+    assert!(ended.stderr.contains("error: rank 2 on "), "{}", ended.stderr);
+    assert_eq!(ended.stderr.matches("error:").count(), 1, "{}", ended.stderr);
+    let log = fs::read_to_string(model_dir.join("logs/rank_1.log")).expect("a log of its own");
+    assert!(!log.contains("panicked"), "{log}");
+}
+
+#[test]
+fn a_signal_to_any_process_saves_and_ends_all() {
+    let folder = Folder::new();
+    let (launcher, model_dir) = start(&folder, 2);
+    signal(worker(&launcher, 1), libc::SIGTERM);
+    let ended = Ended::new(launcher.wait_with_output().expect("it ends"));
+    assert_eq!(ended.status, Some(143), "{}", ended.stderr);
+    let last = *steps(&model_dir).last().expect("it has saved");
+    assert!(
+        ended.stderr.contains(&format!("interrupted: step {last} is saved")),
+        "{}",
+        ended.stderr
+    );
+}
+
+#[test]
+fn processes_that_do_not_run_the_same_are_refused() {
+    let folder = Folder::new();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+    let port = port.expect("a free port").port().to_string();
+    let process = |rank: &str, rate: f64| {
+        let place =
+            [("RANK", rank), ("LOCAL_RANK", rank), ("WORLD_SIZE", "2"), ("LOCAL_WORLD_SIZE", "2")];
+        let train = folder.pretrain(STEPS).bind("DROPOUT_RATE", rate);
+        let train = train.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", &port);
+        place.into_iter().fold(train, |train, (name, value)| train.env(name, value))
+    };
+    let other = process("1", 0.3).start();
+    let first = process("0", 0.1).run();
+    assert_eq!(first.status, Some(2), "{}", first.stderr);
+    let expected =
+        "has another configuration: `DROPOUT_RATE = 0.3` where process 0 has `DROPOUT_RATE = 0.1`";
+    assert!(
+        first.stderr.contains("process 1 on ") && first.stderr.contains(expected),
+        "{}",
+        first.stderr
+    );
+    assert_eq!(Ended::new(other.wait_with_output().expect("it ends")).status, Some(2));
+    assert!(!folder.path("model").exists());
+}
+
+#[test]
+fn a_batch_that_cannot_be_divided_is_refused_with_one_that_can() {
+    let folder = Folder::new();
+    let ended = launched(folder.pretrain(STEPS), 3).run();
+    assert_eq!(ended.status, Some(2), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("cannot be divided among 3 processes: set BATCH_SIZE = 6"),
+        "{}",
+        ended.stderr
+    );
+}
