@@ -75,6 +75,22 @@ bool gimlet_cuda_memory(int32_t index, GimletMemory* memory) noexcept {
 #endif
 }
 
+// Makes a CUDA device the one on which this thread launches kernels. False: no such device, or a build without
+// CUDA.
+bool gimlet_set_cuda_device(int32_t index) noexcept {
+#ifdef GIMLET_CUDA
+  try {
+    c10::cuda::set_device(static_cast<c10::DeviceIndex>(index));
+    return true;
+  } catch (...) {
+    return false;
+  }
+#else
+  (void)index;
+  return false;
+#endif
+}
+
 const char* gimlet_torch_version() noexcept { return TORCH_VERSION; }
 
 // CUDA's runtime version as 1000 * major + 10 * minor; 0 without libtorch_cuda.

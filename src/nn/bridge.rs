@@ -67,6 +67,7 @@ unsafe extern "C" {
     safe fn gimlet_set_deterministic(on: bool) -> bool;
     safe fn gimlet_allow_tf32(on: bool) -> bool;
     fn gimlet_cuda_memory(index: i32, memory: *mut DeviceMemory) -> bool;
+    safe fn gimlet_set_cuda_device(index: i32) -> bool;
     safe fn gimlet_torch_version() -> *const c_char;
     safe fn gimlet_cuda_version() -> i64;
     fn gimlet_fused_adamw(
@@ -151,6 +152,11 @@ pub fn fused_adamw(factors: &FusedAdamW, lists: [&[Tensor]; 4], number: &Tensor)
             raw(number),
         )
     });
+}
+
+/// Makes a CUDA device the one on which this thread launches kernels; false if there is none of that number.
+pub fn set_cuda_device(index: usize) -> bool {
+    i32::try_from(index).is_ok_and(|index| gimlet_set_cuda_device(index))
 }
 
 /// The version of libtorch, such as `2.11.0`.

@@ -104,8 +104,9 @@ impl TrainingEvaluation {
             for sums in task.sums(cx)? {
                 metrics.add_step(&sums, None);
             }
+            let num_devices = cx.processes.place().count;
             let seconds = started.elapsed().as_secs_f64();
-            let scalars = metrics.summary(&Window { seconds, num_devices: 1, uptime: None });
+            let scalars = metrics.summary(&Window { seconds, num_devices, uptime: None });
             if let Some(events) = &mut task.events {
                 events.scalars(step as i64, scalars.clone());
             }

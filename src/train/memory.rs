@@ -11,14 +11,14 @@ use crate::session::state_layout::state_variables;
 use super::inputs::training_shape;
 use super::spec::Train;
 
-/// Estimates the memory of a training step on one device.
+/// Estimates the memory of a training step on one of `replicas` devices that divide each batch.
 ///
 /// # Errors
 /// A length is not bound, or the optimizer's rules do not cover a parameter.
-pub fn step_estimate(train: &Train) -> Result<Estimate, UnfitSpec> {
+pub fn step_estimate(train: &Train, replicas: usize) -> Result<Estimate, UnfitSpec> {
     let TrainerClass::Trainer(trainer) = &train.trainer_cls.0;
     let batch = training_shape(train)?;
-    let shape = StepShape { rows: batch.rows / trainer.num_microbatches(), ..batch };
+    let shape = StepShape { rows: batch.rows / (trainer.num_microbatches() * replicas), ..batch };
     let slots = state_variables(&train.model).map_err(|error| UnfitSpec(error.to_string()))?;
     let numbers: usize = slots.iter().map(|slot| slot.shape.iter().product::<usize>()).sum();
     let together =

@@ -254,7 +254,7 @@ impl Run<'_> {
         progress: &mut Progress,
         logs: &mut Logs,
     ) -> Result<Window, SessionError> {
-        let mut window = Window::start();
+        let mut window = Window::start(self.stepper.replicas.size);
         let mut broken = None;
         while self.state.step < end && broken.is_none() && !self.is_asked() {
             self.occupied.as_ref().map_or(Ok(()), Occupied::check)?;

@@ -198,7 +198,7 @@ pub fn refuse_shortage(spec: &Train) -> Result<(), SessionError> {
 /// # Errors
 /// The step certainly does not fit; or an error of [`step_estimate`].
 pub fn foresee_shortage(spec: &Train, mesh: &Mesh) -> Result<(), SessionError> {
-    let estimate = step_estimate(spec)?;
+    let estimate = step_estimate(spec, mesh.data().size)?;
     let beside_saving =
         |bytes: Option<u64>| Some(bytes?.saturating_sub(saving_bytes(spec, &estimate)));
     let (available, total) = match mesh.local_device() {

@@ -19,12 +19,14 @@ pub struct Window {
     /// Sums over steps of the measures of gradients and weights.
     weights: BTreeMap<String, f64>,
     uptime: Option<f64>,
+    num_devices: usize,
 }
 
 impl Window {
-    /// Starts the clock.
-    pub fn start() -> Self {
+    /// Starts the clock of so many devices.
+    pub fn start(num_devices: usize) -> Self {
         Self {
+            num_devices,
             started: Instant::now(),
             duration: Duration::ZERO,
             waited: Duration::ZERO,
@@ -59,7 +61,8 @@ impl Window {
     /// Returns every metric by T5X's tag.
     pub fn scalars(&self) -> BTreeMap<String, f64> {
         let seconds = self.seconds();
-        let window = crate::metrics::Window { seconds, num_devices: 1, uptime: self.uptime };
+        let Self { num_devices, uptime, .. } = *self;
+        let window = crate::metrics::Window { seconds, num_devices, uptime };
         let steps = self.steps() as f64;
         let weights = self.weights.iter().map(|(tag, sum)| (tag.clone(), sum / steps));
         self.metrics.summary(&window).into_iter().chain(weights).collect()

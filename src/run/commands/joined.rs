@@ -3,8 +3,10 @@
 use std::env;
 use std::time::Duration;
 
+use anyhow::anyhow;
+
 use crate::launch::{DistributedArgs, StoreOwner, World};
-use crate::nn::bridge::cuda_devices;
+use crate::nn::bridge::{cuda_devices, set_cuda_device};
 use crate::partition::{Endpoint, LocalDevice, Process, ProcessError, Processes};
 use crate::run::failure::Failure;
 use crate::session::error::SessionError;
@@ -28,6 +30,11 @@ pub fn join(
         0 => LocalDevice::Cpu,
         count => LocalDevice::Cuda(world.device(count).map_err(Failure::usage)?),
     };
+    if let LocalDevice::Cuda(index) = device
+        && !set_cuda_device(index)
+    {
+        return Err(Failure::World(anyhow!("CUDA refuses device {index} of this host")));
+    }
     let timeout = timeout()?;
     let endpoint = Endpoint {
         address: (world.master_addr.clone(), world.master_port),
@@ -45,7 +52,7 @@ fn timeout() -> Result<Duration, Failure> {
     let Ok(text) = env::var(TIMEOUT) else { return Ok(Duration::from_secs(DEFAULT_TIMEOUT)) };
     match text.parse() {
         Ok(seconds) if seconds > 0 => Ok(Duration::from_secs(seconds)),
-        _ => Err(Failure::Usage(anyhow::anyhow!(
+        _ => Err(Failure::Usage(anyhow!(
             "{TIMEOUT} is `{text}`, expected a number of seconds above 0"
         ))),
     }

@@ -86,7 +86,7 @@ fn describe_steps(train: &Train, step: u64, out: &mut String) {
 }
 
 fn describe_memory(train: &Train, out: &mut String) -> Result<(), Failure> {
-    let estimate = step_estimate(train).map_err(Failure::usage)?;
+    let estimate = step_estimate(train, 1).map_err(Failure::usage)?;
     let parts = [
         ("parameters", estimate.parameters),
         ("gradients", estimate.gradients),
