@@ -98,6 +98,15 @@ fn what_is_no_text_is_refused_with_its_line() {
 }
 
 #[test]
+fn an_expression_is_not_tried_once_for_each_bracket_in_its_comments() {
+    let brackets = "(".repeat(100);
+    for quote in [r#"""""#, "'''"] {
+        let text = format!("a = %(0from b\n+ {quote}{brackets} # c\n# {quote}\n)");
+        assert!(rendered(text).contains("cannot be computed"));
+    }
+}
+
+#[test]
 fn the_deepest_nesting_allowed_fits_a_small_stack() {
     let text = format!("a = {}1{}", "[".repeat(200), "]".repeat(200));
     let read = move || {
