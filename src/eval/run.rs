@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use serde::{Deserialize, Serialize};
+
 use crate::checkpoint::{CheckpointError, RestoreMode, index_of, is_unfinished};
 use crate::data::DatasetConfig;
 use crate::evaluation::Logger;
 use crate::partition::{LocalDevice, Processes};
-use crate::session::agreement::{check_same, check_same_paths};
+use crate::session::agreement::{check_same, of_all, of_first};
 use crate::session::context::{Context, say_partitions};
 use crate::session::describe::{describe, describe_model};
 use crate::session::error::SessionError;
@@ -65,10 +67,8 @@ pub fn evaluate(
     // Two runs that write into one folder would lose each other's results.
     let held = if processes.is_first() { occupy(&output_dir, takeover)? } else { None };
     let (done, wanted) = (DoneCheckpoints::of(spec)?, Wanted::new(spec));
-    let chosen = choose(spec, &done, &wanted)?;
-    check_same_paths(processes, &chosen.paths)?;
-    say_what_is_done(&chosen, &done);
-    if chosen.paths.is_empty() {
+    let paths = chosen_by_first(spec, processes, &done, &wanted)?;
+    if paths.is_empty() {
         return Ok(Evaluations::default());
     }
     refuse_shortage(spec, context)?;
@@ -99,7 +99,23 @@ pub fn evaluate(
     };
     processes.wait_for_all()?;
     rank_log::open(processes, &output_dir, context.verbosity)?;
-    evaluation.run(&chosen.paths, spec.restore_checkpoint_cfg.mode)
+    evaluation.run(&paths, spec.restore_checkpoint_cfg.mode)
+}
+
+/// Returns the checkpoints that the first process chooses: another one may see others beside a training run.
+fn chosen_by_first(
+    spec: &Evaluate,
+    processes: &Processes,
+    done: &DoneCheckpoints,
+    wanted: &Wanted,
+) -> Result<Vec<Path>, SessionError> {
+    let paths = of_first(processes, || {
+        let chosen = choose(spec, done, wanted)?;
+        say_what_is_done(&chosen, done);
+        let paths = chosen.paths.iter().map(Path::to_string);
+        Ok::<Vec<String>, SessionError>(paths.collect())
+    })?;
+    Ok(paths.iter().map(|path| Path::parse(path)).collect::<Result<_, _>>()?)
 }
 
 /// Makes and locks the folder of results, and describes the evaluation there.
@@ -207,15 +223,17 @@ impl Evaluation<'_> {
     fn run(&mut self, paths: &[Path], mode: RestoreMode) -> Result<Evaluations, SessionError> {
         let mut outcome = Evaluations::default();
         for path in paths {
-            match self.checkpoint(path) {
+            let restored = match self.restore(path, mode)? {
+                Ok(restored) => restored,
+                Err(left_out) => {
+                    outcome.damaged.extend(left_out.said(path));
+                    continue;
+                }
+            };
+            match self.checkpoint(path, restored) {
                 Ok(()) => outcome.count += 1,
                 Err(Unfinished::Asked) => {
                     return Ok(Evaluations { is_interrupted: true, ..outcome });
-                }
-                Err(Unfinished::Failed(SessionError::Checkpoint(error)))
-                    if mode == RestoreMode::All =>
-                {
-                    outcome.damaged.extend(left_out(path, error)?);
                 }
                 Err(Unfinished::Failed(error)) => return Err(error),
             }
@@ -223,9 +241,26 @@ impl Evaluation<'_> {
         Ok(outcome)
     }
 
+    /// Restores a checkpoint in all processes, or in none.
+    fn restore(
+        &self,
+        path: &Path,
+        mode: RestoreMode,
+    ) -> Result<Result<Restored, LeftOut>, SessionError> {
+        let restored = match self.weights.restore(path) {
+            Err(SessionError::Checkpoint(error)) if mode == RestoreMode::All => {
+                Err(left_out(path, error)?)
+            }
+            restored => Ok(restored?),
+        };
+        let reason = restored.as_ref().err().cloned();
+        let all = of_all(&self.processes, &reason)?;
+        Ok(LeftOut::by_any(all).map_or(restored, Err))
+    }
+
     /// Evaluates one checkpoint, and lists it as done once its results are safe.
-    fn checkpoint(&mut self, path: &Path) -> Result<(), Unfinished> {
-        let Restored { step, params } = self.weights.restore(path)?;
+    fn checkpoint(&mut self, path: &Path, restored: Restored) -> Result<(), Unfinished> {
+        let Restored { step, params } = restored;
         telemetry::notice(&format!("evaluating step {step} from {path}"));
         let other = self.evaluated.insert(step, path.clone());
         let other = other.map(|other| other.to_string()).or_else(|| self.done.of_step(step));
@@ -258,25 +293,52 @@ impl Evaluation<'_> {
     }
 }
 
-/// Returns the damage of a checkpoint that is left out; `None` if a run has deleted it in the
-/// meantime, which is no mistake.
+/// The reason to leave out a checkpoint in mode 'all'.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+enum LeftOut {
+    /// A run has deleted it in the meantime, which is no mistake.
+    Deleted,
+    /// It is damaged.
+    Damaged(String),
+}
+
+impl LeftOut {
+    /// Returns the reason of all processes, if one of them has any: files that one finds damaged may be those
+    /// that another sees deleted.
+    fn by_any(reasons: Vec<Option<Self>>) -> Option<Self> {
+        reasons.into_iter().flatten().min()
+    }
+
+    /// Tells the user, and returns the damage.
+    fn said(self, path: &Path) -> Option<String> {
+        match self {
+            LeftOut::Deleted => {
+                telemetry::notice(&format!("{path} was deleted in the meantime; it is left out"));
+                None
+            }
+            LeftOut::Damaged(damage) => {
+                telemetry::warn(&format!("{damage}; it is left out"));
+                Some(damage)
+            }
+        }
+    }
+}
+
+/// Returns the reason to leave out a checkpoint that was not restored.
 ///
 /// # Errors
 /// Any other error.
-fn left_out(path: &Path, error: CheckpointError) -> Result<Option<String>, SessionError> {
+fn left_out(path: &Path, error: CheckpointError) -> Result<LeftOut, SessionError> {
     let is_missing = matches!(&error, CheckpointError::Storage(missing) if missing.is_not_found());
     if (is_missing || error.is_damage()) && is_gone(path)? {
-        telemetry::notice(&format!("{path} was deleted in the meantime; it is left out"));
-        return Ok(None);
+        return Ok(LeftOut::Deleted);
     }
     let is_users = matches!(error, CheckpointError::OtherModel(_) | CheckpointError::Assignment(_));
     // Temporary errors would be the same with the next checkpoint.
     if is_users || error.may_pass() {
         return Err(error.into());
     }
-    let damage = error.to_string();
-    telemetry::warn(&format!("{damage}; it is left out"));
-    Ok(Some(damage))
+    Ok(LeftOut::Damaged(error.to_string()))
 }
 
 /// Whether a run has removed a checkpoint, or is about to.
@@ -307,7 +369,8 @@ mod tests {
             let path = folder.join(name);
             let reason = "`x/0` is missing".to_string();
             let error = CheckpointError::Damaged { path: path.to_string(), reason };
-            assert_eq!(left_out(&path, error).unwrap().is_some(), is_told, "{name}");
+            let left_out = left_out(&path, error).unwrap();
+            assert_eq!(left_out != LeftOut::Deleted, is_told, "{name}");
         };
         check("checkpoint_1", false);
         folder.join("checkpoint_2/gimlet").create_dir_all().unwrap();
@@ -319,5 +382,14 @@ mod tests {
 
         let other = CheckpointError::Assignment("no array matches".to_string());
         assert!(left_out(&folder.join("checkpoint_2"), other).is_err());
+    }
+
+    #[test]
+    fn all_processes_leave_out_what_one_cannot_restore() {
+        let damaged = || Some(LeftOut::Damaged("broken".to_string()));
+        assert_eq!(LeftOut::by_any(vec![None, None]), None);
+        assert_eq!(LeftOut::by_any(vec![None, damaged()]), damaged());
+        let deleted = Some(LeftOut::Deleted);
+        assert_eq!(LeftOut::by_any(vec![damaged(), None, deleted.clone()]), deleted);
     }
 }

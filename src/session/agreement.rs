@@ -4,10 +4,12 @@
 use std::fs;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 use crate::evaluation::Outputs;
 use crate::metrics::LossSums;
 use crate::partition::{ProcessError, Processes};
-use crate::storage::Path;
 
 use super::unfinished::Unfinished;
 
@@ -65,6 +67,41 @@ pub fn sums_of_all(
     Ok(all.collect())
 }
 
+/// Returns the value that the first process makes; the others make none.
+///
+/// # Errors
+/// The first process cannot make it, which ends all; another process is lost.
+pub fn of_first<T: Serialize + DeserializeOwned, E: From<ProcessError>>(
+    processes: &Processes,
+    make: impl FnOnce() -> Result<T, E>,
+) -> Result<T, E> {
+    if processes.is_alone() {
+        return make();
+    }
+    let own = if processes.is_first() { to_bytes(&make()?) } else { Vec::new() };
+    Ok(from_bytes(&processes.of_first(own)?))
+}
+
+/// Returns the values of all processes, in the order of their numbers.
+///
+/// # Errors
+/// Another process is lost.
+pub fn of_all<T: Serialize + DeserializeOwned>(
+    processes: &Processes,
+    own: &T,
+) -> Result<Vec<T>, ProcessError> {
+    let all = processes.gather(&to_bytes(own))?;
+    Ok(all.iter().map(|bytes| from_bytes(bytes)).collect())
+}
+
+fn to_bytes<T: Serialize>(value: &T) -> Vec<u8> {
+    serde_json::to_vec(value).expect("what processes exchange has a JSON form")
+}
+
+fn from_bytes<T: DeserializeOwned>(bytes: &[u8]) -> T {
+    serde_json::from_slice(bytes).expect("another process of the same build wrote it")
+}
+
 /// Returns the outputs of every process that has some, in the order of their numbers.
 ///
 /// # Errors
@@ -80,14 +117,9 @@ pub fn outputs_of_all(
     let sent = own.map(|Outputs { texts, scores }| {
         (texts, scores.map(|scores| scores.into_iter().map(f64::to_bits).collect::<Vec<u64>>()))
     });
-    let sent = serde_json::to_vec(&sent).expect("texts and numbers have a JSON form");
-    type Sent = Option<(Option<Vec<String>>, Option<Vec<u64>>)>;
-    let all = processes.gather(&sent)?.into_iter().filter_map(|bytes| {
-        let sent: Sent = serde_json::from_slice(&bytes).expect("it was written above");
-        sent.map(|(texts, scores)| {
-            let scores = scores.map(|bits| bits.into_iter().map(f64::from_bits).collect());
-            Outputs { texts, scores }
-        })
+    let all = of_all(processes, &sent)?.into_iter().flatten().map(|(texts, scores)| {
+        let scores = scores.map(|bits| bits.into_iter().map(f64::from_bits).collect());
+        Outputs { texts, scores }
     });
     Ok(all.collect())
 }
@@ -124,22 +156,6 @@ pub fn check_same(processes: &Processes, config_text: &str) -> Result<(), Proces
         None => Ok(()),
         Some(rank) => Err(ProcessError::Differ(format!(
             "{} runs another build of gimlet than process 0: install the same one on all hosts",
-            processes.name(rank)
-        ))),
-    }
-}
-
-/// Ensures that all processes see the same checkpoints.
-///
-/// # Errors
-/// A process that does not.
-pub fn check_same_paths(processes: &Processes, paths: &[Path]) -> Result<(), ProcessError> {
-    let seen: Vec<&str> = paths.iter().map(Path::as_str).collect();
-    let all = processes.gather(seen.join("\n").as_bytes())?;
-    match all.iter().position(|other| *other != all[0]) {
-        None => Ok(()),
-        Some(rank) => Err(ProcessError::Differ(format!(
-            "{} sees other checkpoints than process 0: all hosts must share their folder",
             processes.name(rank)
         ))),
     }
