@@ -3,11 +3,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
+
 use crate::checkpoint::SaveCheckpointConfig;
 use crate::data::{BatchIterator, DatasetOptions, DatasetState, get_dataset};
 use crate::metrics::sum;
 use crate::models::Batch;
-use crate::session::agreement::{add_up, check_same};
+use crate::session::agreement::{add_up, check_same, of_first};
 use crate::session::context::{Context, say_partitions};
 use crate::session::error::SessionError;
 use crate::session::eval_context::EvalContext;
@@ -32,8 +34,8 @@ use super::monitor::Monitor;
 use super::periods::{Periods, Stop};
 use super::spec::Train;
 use super::start::{
-    Start, check_divides, check_shared, foresee_shortage, inference_evaluation, occupy, occupy_new,
-    refuse_shortage, restore_or_init, share, training_evaluation,
+    Start, check_divides, check_same_start, check_shared, foresee_shortage, inference_evaluation,
+    occupy, occupy_new, refuse_shortage, restore_or_init, share, training_evaluation,
 };
 use super::step::{StepReport, Stepper};
 use super::window::Window;
@@ -81,7 +83,11 @@ pub fn train(
     foresee_shortage(spec, mesh)?;
     let share = share(processes)?;
     let checkpoints = Checkpoints::new(&model_dir, &spec.checkpoint_cfg, share);
-    let Start { state, record, data, resumed } = restore_or_init(spec, context, &checkpoints)?;
+    let start = restore_or_init(spec, context, &checkpoints)?;
+    check_same_start(processes, &start)?;
+    let Start { state, record, data, resumed } = start;
+    let evaluated = || if resumed { LastEvaluation::read(&model_dir) } else { Ok(None) };
+    let last_evaluation = of_first(processes, || evaluated().map_err(SessionError::from))?;
     let periods = Periods::of(spec, record.first_step, state.step).validated(state.step)?;
     if let Some(steps) = spec.relative() {
         let (step, end) = (state.step, periods.total_steps);
@@ -102,7 +108,7 @@ pub fn train(
         batches: training_batches(spec, context, &record, data)?,
         saved,
         monitor,
-        last_evaluation: if resumed { LastEvaluation::read(&model_dir)? } else { None },
+        last_evaluation,
         skips_nan_updates: spec.model.optimizer_def().skips_nan_updates(),
         actions,
         state,
@@ -180,7 +186,7 @@ struct Run<'a> {
 }
 
 /// The next action of the loop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Verdict {
     GoOn,
     /// An action asks to stop.
@@ -219,6 +225,8 @@ impl Run<'_> {
 
     /// Saves and returns the outcome of the run; `None` if it continues.
     fn end_on(&mut self, verdict: Verdict, logs: &Logs) -> Result<Option<Outcome>, SessionError> {
+        // Actions may look at times, which differ between processes.
+        let verdict = of_first(&self.stepper.processes, || Ok::<_, SessionError>(verdict))?;
         if verdict == Verdict::GoOn {
             return Ok(None);
         }

@@ -1,12 +1,14 @@
 //! The start of a run: checks before anything is built, MODEL_DIR's lock, the restored state, and
 //! the held-out examples.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use crate::checkpoint::{Share, list_steps};
 use crate::data::DatasetState;
 use crate::nn::bridge::cuda_devices;
 use crate::partition::{LocalDevice, Mesh, Process, ProcessError, Processes};
+use crate::session::agreement::of_all;
 use crate::session::context::Context;
 use crate::session::describe::CONFIG_FILE;
 use crate::session::error::SessionError;
@@ -83,7 +85,6 @@ pub fn restore_or_init(
     let seed = u64::from_le_bytes(seed.try_into().expect("a seed has eight bytes"));
     let mut state = initialize(spec, seed, &context.mesh)?;
     let restored = checkpoints.restore(&mut state)?;
-    check_same_step(processes, state.step)?;
     let fresh = RunRecord {
         first_step: state.step,
         seed,
@@ -102,15 +103,24 @@ pub fn restore_or_init(
     Ok(Start { state, record: record.unwrap_or(fresh), data, resumed })
 }
 
-/// Ensures that all processes have restored the same step.
-fn check_same_step(processes: &Processes, step: u64) -> Result<(), ProcessError> {
-    let steps = processes.gather(&step.to_le_bytes())?;
-    match steps.iter().position(|other| *other != steps[0]) {
+/// Ensures that all processes begin with the same step, record and place in the data.
+///
+/// # Errors
+/// A process that does not.
+pub fn check_same_start(processes: &Processes, start: &Start) -> Result<(), ProcessError> {
+    let Start { state, record, data, .. } = start;
+    let mut hasher = DefaultHasher::new();
+    let text = serde_json::to_string(&(record, data)).expect("plain structs have a JSON form");
+    text.hash(&mut hasher);
+    let all = of_all(processes, &(state.step, hasher.finish()))?;
+    match all.iter().position(|other| *other != all[0]) {
         None => Ok(()),
         Some(rank) => Err(ProcessError::Differ(format!(
-            "{} has restored another step than process 0: MODEL_DIR must be a folder that all hosts \
-             share",
-            processes.name(rank)
+            "{} begins at step {} and process 0 at step {}, or their files `gimlet/*.json` in the \
+             checkpoint differ: the checkpoint must be in a folder that all hosts share, or in a bucket",
+            processes.name(rank),
+            all[rank].0,
+            all[0].0
         ))),
     }
 }
