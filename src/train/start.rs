@@ -3,6 +3,7 @@
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use crate::checkpoint::{Share, list_steps};
 use crate::data::DatasetState;
@@ -20,7 +21,7 @@ use crate::session::occupied::Occupied;
 use crate::session::spec::TrainerClass;
 use crate::session::state::TrainState;
 use crate::session::training_evaluation::{TRAINING_EVAL, TrainingEvaluation};
-use crate::storage::{Path, Takeover};
+use crate::storage::{Path, StorageError, Takeover};
 use crate::telemetry;
 
 use super::actions::Histories;
@@ -28,6 +29,10 @@ use super::checkpointing::{Checkpoints, Restored, RunRecord};
 use super::memory::{batch_shortage, cannot_fit, saving_bytes, shortage, step_estimate};
 use super::monitor::Monitored;
 use super::spec::Train;
+
+/// The time after which a host sees a file that another one has made: clients of NFS remember for up to 60 s
+/// that it is missing.
+const SHARING_DELAY: Duration = Duration::from_secs(90);
 
 /// Locks MODEL_DIR if it exists; a new one is locked when it is made.
 ///
@@ -165,12 +170,15 @@ pub fn check_divides(spec: &Train, mesh: &Mesh) -> Result<(), SessionError> {
 /// Ensures that every process sees the MODEL_DIR of the first.
 ///
 /// # Errors
-/// A process that does not.
+/// A process that does not, or must not.
 pub fn check_shared(processes: &Processes, model_dir: &Path) -> Result<(), SessionError> {
     processes.wait_for_all()?;
-    let sees = model_dir.join(CONFIG_FILE).exists().unwrap_or(false);
-    let all = processes.gather(&[u8::from(sees)])?;
-    match all.iter().position(|sees| sees[0] == 0) {
+    let patience = match model_dir.is_on_disk() {
+        true => SHARING_DELAY.min(processes.timeout() / 2),
+        false => Duration::ZERO,
+    };
+    let sees = appears(&model_dir.join(CONFIG_FILE), patience)?;
+    match of_all(processes, &sees)?.iter().position(|sees| !sees) {
         None => Ok(()),
         Some(rank) => Err(SessionError::Unfit(format!(
             "{} does not see {model_dir} as process 0 has made it: MODEL_DIR must be a folder that all \
@@ -178,6 +186,18 @@ pub fn check_shared(processes: &Processes, model_dir: &Path) -> Result<(), Sessi
             processes.name(rank)
         ))),
     }
+}
+
+/// Waits for a file, and returns whether it is there.
+fn appears(file: &Path, patience: Duration) -> Result<bool, StorageError> {
+    let end = Instant::now() + patience;
+    while !file.exists()? {
+        if Instant::now() > end {
+            return Ok(false);
+        }
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    Ok(true)
 }
 
 /// Makes new parameters and optimizer state.
