@@ -40,8 +40,20 @@ Group gloo_group(const Store& store, int rank, int size, milliseconds timeout, b
   return c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, size, options);
 }
 
+#ifdef GIMLET_CUDA
+// A thread of NCCL's group finds operations that failed or timed out, and by default ends the process there.
+// With these settings it aborts them, and `gimlet_group_check` tells. Source: PyTorch's `ProcessGroupNCCL.cpp`,
+// `Watchdog::runLoop`.
+void outlive_failures() {
+  setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2", 0);  // CleanUpOnly
+  setenv("TORCH_NCCL_DUMP_ON_TIMEOUT", "0", 0);
+  setenv("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", "0", 0);  // It sleeps four times as long before it aborts.
+}
+#endif
+
 Group nccl_group(const Store& store, int rank, int size, milliseconds timeout) {
 #ifdef GIMLET_CUDA
+  outlive_failures();
   auto options = c10d::ProcessGroupNCCL::Options::create();
   options->timeout = timeout;
   return c10::make_intrusive<c10d::ProcessGroupNCCL>(store, rank, size, options);
@@ -56,6 +68,7 @@ Group nccl_group(const Store& store, int rank, int size, milliseconds timeout) {
 extern "C" {
 
 // Connects to the store at `host:port`, which the process with `is_server` runs; its keys begin with `prefix`.
+// NCCL waits in the store for as long as `timeout_ms` too.
 char* gimlet_store_connect(const char* host, uint16_t port, bool is_server, const char* prefix,
                            int64_t timeout_ms, void** store) noexcept {
   return guarded([&] {
@@ -76,11 +89,12 @@ char* gimlet_store_set(void* store, const char* key, const uint8_t* value, size_
       [&] { (*static_cast<Store*>(store))->set(key, std::vector<uint8_t>(value, value + length)); });
 }
 
-// Sets `key` unless it is set.
-char* gimlet_store_set_first(void* store, const char* key, const uint8_t* value,
-                             size_t length) noexcept {
+// Sets `key` unless it is set, and tells whether it has this value now.
+char* gimlet_store_set_first(void* store, const char* key, const uint8_t* value, size_t length,
+                             bool* is_first) noexcept {
   return guarded([&] {
-    (*static_cast<Store*>(store))->compareSet(key, {}, std::vector<uint8_t>(value, value + length));
+    const std::vector<uint8_t> own(value, value + length);
+    *is_first = (*static_cast<Store*>(store))->compareSet(key, {}, own) == own;
   });
 }
 
@@ -97,6 +111,7 @@ char* gimlet_store_get(void* store, const char* key, int64_t timeout_ms, uint8_t
     const auto bytes = held->get(key);
     *length = bytes.size();
     *value = static_cast<uint8_t*>(std::malloc(bytes.size() + 1));
+    TORCH_CHECK(*value, "no memory for ", bytes.size(), " bytes");
     std::copy(bytes.begin(), bytes.end(), *value);
   });
 }
@@ -112,7 +127,24 @@ char* gimlet_group_join(void* store, const char* name, bool nccl, bool is_local,
   });
 }
 
-void gimlet_group_free(void* group) noexcept { delete static_cast<Group*>(group); }
+// Operations that are still under way are aborted.
+void gimlet_group_free(void* group) noexcept {
+  std::free(guarded([&] { (*static_cast<Group*>(group))->abort(); }));
+  delete static_cast<Group*>(group);
+}
+
+// Tells a failure that NCCL's thread has noticed.
+char* gimlet_group_check(void* group) noexcept {
+  return guarded([&] {
+#ifdef GIMLET_CUDA
+    auto* nccl = dynamic_cast<c10d::ProcessGroupNCCL*>(static_cast<Group*>(group)->get());
+    const bool failed = nccl && nccl->getError() != c10d::ErrorType::SUCCESS;
+    TORCH_CHECK(!failed, "an operation of NCCL failed or timed out");
+#else
+    (void)group;
+#endif
+  });
+}
 
 // Begins to replace `tensor` by its sum over the group.
 char* gimlet_all_reduce(void* group, const at::Tensor* tensor, void** work) noexcept {

@@ -32,6 +32,7 @@ unsafe extern "C" {
         key: *const c_char,
         value: *const u8,
         length: usize,
+        is_first: *mut bool,
     ) -> *mut c_char;
     fn gimlet_store_has(store: *mut c_void, key: *const c_char, has: *mut bool) -> *mut c_char;
     fn gimlet_store_get(
@@ -52,6 +53,7 @@ unsafe extern "C" {
         group: *mut *mut c_void,
     ) -> *mut c_char;
     fn gimlet_group_free(group: *mut c_void);
+    fn gimlet_group_check(group: *mut c_void) -> *mut c_char;
     fn gimlet_all_reduce(
         group: *mut c_void,
         tensor: RawTensor,
@@ -102,10 +104,10 @@ unsafe impl Sync for Store {}
 
 impl Store {
     /// Connects to the store at an address; the process that serves it passes `is_server`. Stores of another
-    /// prefix are apart.
+    /// prefix are apart. The timeout is that of the operations.
     ///
     /// # Errors
-    /// The address is taken, or nobody answers there in time.
+    /// The address is taken, or nobody answers there.
     pub fn connect(
         (host, port): (&str, u16),
         is_server: bool,
@@ -137,16 +139,17 @@ impl Store {
         checked(unsafe { gimlet_store_set(self.0, key.as_ptr(), value.as_ptr(), value.len()) })
     }
 
-    /// Sets a value unless there is one.
+    /// Sets a value unless there is one, and returns whether it is this one now.
     ///
     /// # Errors
     /// The store is gone.
-    pub fn set_first(&self, key: &str, value: &[u8]) -> Result<(), C10dError> {
-        let key = c_string(key);
-        // SAFETY: key and value outlive the call.
+    pub fn set_first(&self, key: &str, value: &[u8]) -> Result<bool, C10dError> {
+        let (key, mut is_first) = (c_string(key), false);
+        // SAFETY: all of them outlive the call.
         checked(unsafe {
-            gimlet_store_set_first(self.0, key.as_ptr(), value.as_ptr(), value.len())
-        })
+            gimlet_store_set_first(self.0, key.as_ptr(), value.as_ptr(), value.len(), &mut is_first)
+        })?;
+        Ok(is_first)
     }
 
     /// Whether a value is set.
@@ -274,6 +277,15 @@ impl ProcessGroup {
             // SAFETY: the tensor lives as long as the operation.
             unsafe { gimlet_broadcast(self.raw, raw(tensor), root as i32, work) }
         })
+    }
+
+    /// Tells a failure that NCCL has noticed in the meantime: it happens on the GPU, where nobody waits.
+    ///
+    /// # Errors
+    /// The failure. Results of operations that were under way are not valid.
+    pub fn check(&self) -> Result<(), C10dError> {
+        // SAFETY: the pointer is valid until dropped.
+        checked(unsafe { gimlet_group_check(self.raw) })
     }
 
     fn begin(

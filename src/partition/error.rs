@@ -22,6 +22,9 @@ pub enum ProcessError {
     /// The processes did not find each other.
     #[error("{0}")]
     NotMet(String),
+    /// This process was asked to end before it had found the others.
+    #[error("it was asked to end")]
+    Asked,
     /// The processes do not run the same thing.
     #[error("{0}")]
     Differ(String),

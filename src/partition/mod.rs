@@ -13,6 +13,8 @@ mod c10d;
 #[cfg(feature = "torch")]
 mod device;
 #[cfg(feature = "torch")]
+mod joining;
+#[cfg(feature = "torch")]
 mod processes;
 
 pub use error::{C10dError, ProcessError};
@@ -23,4 +25,6 @@ pub use spec::{LogicalAxisRules, Partitioner, PjitPartitioner, StandardLogicalAx
 #[cfg(feature = "torch")]
 pub use c10d::{ProcessGroup, Work};
 #[cfg(feature = "torch")]
-pub use processes::{Endpoint, Processes};
+pub use joining::Endpoint;
+#[cfg(feature = "torch")]
+pub use processes::Processes;

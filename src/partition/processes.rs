@@ -1,12 +1,14 @@
 //! The processes of a run, and how this one reaches the others.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use tch::{Device, Kind, Tensor};
 
 use super::c10d::{Membership, ProcessGroup, Store};
 use super::error::{C10dError, ProcessError};
+use super::joining::{Endpoint, meet};
 use super::mesh::{LocalDevice, Process};
 use crate::nn::bridge::Transport;
 
@@ -21,25 +23,6 @@ const LOST: &str = "lost";
 
 /// The time that processes give each other to say that they still run, once one of them is lost.
 const ROLL_CALL: Duration = Duration::from_secs(5);
-
-/// The way in which processes find each other.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Endpoint {
-    /// The host of process 0, and the port of the store that it serves there.
-    pub address: (String, u16),
-    /// This process.
-    pub process: Process,
-    /// Whether this process serves the store.
-    pub serves: bool,
-    /// The name of this attempt, if a store serves several one after the other.
-    pub attempt: String,
-    /// Whether all processes run on this host.
-    pub is_local: bool,
-    /// The time within which all processes come.
-    pub patience: Duration,
-    /// The time after which a process that does not answer counts as lost.
-    pub timeout: Duration,
-}
 
 /// The processes of a run. Every method but `place` and its kin is called by all of them, in the same
 /// order. With one process alone, nothing is sent.
@@ -67,16 +50,17 @@ impl Processes {
     /// Finds the other processes.
     ///
     /// # Errors
-    /// They do not come in time.
-    pub fn join(endpoint: &Endpoint, device: LocalDevice) -> Result<Self, ProcessError> {
-        let Endpoint { address: (host, port), process: place, is_local, timeout, .. } = endpoint;
+    /// They do not come in time, or `stop` asks this one to end.
+    pub fn join(
+        endpoint: &Endpoint,
+        device: LocalDevice,
+        stop: &AtomicBool,
+    ) -> Result<Self, ProcessError> {
+        let Endpoint { process: place, is_local, timeout, .. } = endpoint;
         if place.count == 1 {
             return Ok(Self::alone());
         }
-        let store =
-            Store::connect((host, *port), endpoint.serves, &endpoint.attempt, endpoint.patience);
-        let store = store.map_err(|error| not_reached(endpoint, &error))?;
-        let hosts = meet(&store, endpoint)?;
+        let (store, hosts) = meet(endpoint, stop)?;
         let group = |name: &str, transport| {
             let &Process { rank, count: size } = place;
             let member =
@@ -128,6 +112,8 @@ impl Processes {
     /// Another process is lost.
     pub fn sum(&self, values: &mut [f64]) -> Result<(), ProcessError> {
         let Some(joined) = &self.0 else { return Ok(()) };
+        // Gradients that NCCL has not added up must not be saved.
+        self.told(joined.gradients.check())?;
         let tensor = Tensor::from_slice(values);
         self.told(joined.values.all_reduce(&tensor).and_then(|work| work.wait()))?;
         tensor.copy_data(values, values.len());
@@ -163,10 +149,12 @@ impl Processes {
         self.sum(&mut [0.0])
     }
 
-    /// Whether all processes come to this place, of that name, within seconds.
+    /// Whether all processes come to this place, of that name, before they count as lost.
     pub fn meet_at(&self, place: &str) -> bool {
         match &self.0 {
-            Some(joined) => joined.silent(place).is_ok_and(|silent| silent.is_empty()),
+            Some(joined) => {
+                joined.silent(place, joined.timeout).is_ok_and(|silent| silent.is_empty())
+            }
             None => true,
         }
     }
@@ -208,49 +196,6 @@ impl Processes {
     }
 }
 
-/// Tells the others this host's name, and returns theirs.
-fn meet(store: &Store, endpoint: &Endpoint) -> Result<Vec<String>, ProcessError> {
-    let Process { rank, count } = endpoint.process;
-    let key = |rank: usize| format!("host/{rank}");
-    let gone = |error: C10dError| not_reached(endpoint, &error);
-    store.set(&key(rank), host_name().as_bytes()).map_err(gone)?;
-    let end = Instant::now() + endpoint.patience;
-    let mut hosts = Vec::new();
-    for other in 0..count {
-        let left = end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-        match store.get(&key(other), left) {
-            Ok(host) => hosts.push(String::from_utf8_lossy(&host).into_owned()),
-            Err(_) => {
-                let missing = (0..count).filter(|&rank| !store.has(&key(rank)).unwrap_or(false));
-                let missing: Vec<String> = missing.map(|rank| rank.to_string()).collect();
-                let (missing, seconds) = (missing.join(", "), endpoint.patience.as_secs_f64());
-                return Err(ProcessError::NotMet(format!(
-                    "of {count} processes these did not come within {seconds} s: {missing}; start \
-                     all of them, with the same address of process 0"
-                )));
-            }
-        }
-    }
-    Ok(hosts)
-}
-
-fn not_reached(endpoint: &Endpoint, error: &C10dError) -> ProcessError {
-    let (host, port) = &endpoint.address;
-    ProcessError::NotMet(match endpoint.process.rank {
-        0 => format!("process 0 cannot serve port {port}: {error}; choose another port"),
-        rank => format!(
-            "process {rank} on {} does not reach process 0 at {host}:{port}: {error}; start it, or \
-             correct the address",
-            host_name()
-        ),
-    })
-}
-
-fn host_name() -> String {
-    let read = std::fs::read_to_string("/proc/sys/kernel/hostname");
-    read.map_or_else(|_| "unknown host".to_string(), |name| name.trim().to_string())
-}
-
 impl Joined {
     fn name(&self, rank: usize) -> String {
         format!("process {rank} on {}", self.hosts[rank])
@@ -278,10 +223,12 @@ impl Joined {
 
     /// Finds out who is lost: the process that said why it ended, else those that do not answer.
     fn lost(&self, detail: String) -> ProcessError {
-        let found = self.silent(LOST).and_then(|silent| match self.store.has(FAILURE)? {
-            true => Ok(Err(self.store.get(FAILURE, ROLL_CALL)?)),
-            false => Ok(Ok(silent)),
-        });
+        let patience = ROLL_CALL.min(self.timeout);
+        let found =
+            self.silent(LOST, patience).and_then(|silent| match self.store.has(FAILURE)? {
+                true => Ok(Err(self.store.get(FAILURE, ROLL_CALL)?)),
+                false => Ok(Ok(silent)),
+            });
         let silent = match found {
             Ok(Err(said)) => {
                 self.let_first_end();
@@ -292,10 +239,11 @@ impl Joined {
             Err(_) => vec![0],
         };
         let names: Vec<String> = silent.into_iter().map(|rank| self.name(rank)).collect();
+        let seconds = patience.as_secs_f64();
         let who = match &names[..] {
             [] => "the connection between processes broke".to_string(),
-            [one] => format!("{one} has died or does not answer"),
-            many => format!("{} have died or do not answer", many.join(", ")),
+            [one] => format!("{one} has died or did not answer for {seconds} s"),
+            many => format!("{} have died or did not answer for {seconds} s", many.join(", ")),
         };
         ProcessError::Lost { who, detail }
     }
@@ -309,12 +257,12 @@ impl Joined {
         std::thread::sleep(Duration::from_millis(300));
     }
 
-    /// Says that this process is at a place, and returns those that do not come there within seconds, or
-    /// before one of them has told a failure.
-    fn silent(&self, place: &str) -> Result<Vec<usize>, C10dError> {
+    /// Says that this process is at a place, and returns those that do not come there in time, or before one
+    /// of them has told a failure.
+    fn silent(&self, place: &str, patience: Duration) -> Result<Vec<usize>, C10dError> {
         let key = |rank: usize| format!("{place}/{rank}");
         self.store.set(&key(self.place.rank), b"here")?;
-        let end = Instant::now() + ROLL_CALL.min(self.timeout);
+        let end = Instant::now() + patience;
         loop {
             let mut silent = Vec::new();
             for rank in 0..self.place.count {

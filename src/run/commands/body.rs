@@ -41,13 +41,14 @@ pub fn run<C: Body>(command: &C, verbosity: Verbosity, color: bool) -> Result<()
     let configured = configure::<C::Spec>(command.gin(), &Library, color)?;
     set_verbosity(verbosity);
     eprint!("{}", configured.warnings);
-    if let Some(signal) = interrupt.signal() {
-        telemetry::notice("interrupted before it began; nothing was written");
-        return Err(Failure::Interrupted(signal));
-    }
+    unless_asked(&interrupt)?;
     cpu::prepare();
     let flags = command.distributed();
-    let (processes, device) = join(world(&flags)?.as_ref(), &flags)?;
+    let joined = join(world(&flags)?.as_ref(), &flags, interrupt.stop());
+    let (processes, device) = joined.or_else(|failure| {
+        unless_asked(&interrupt)?;
+        Err(failure)
+    })?;
     let (partitioner, place) = (configured.spec.partitioner(), processes.place());
     if !processes.is_first() {
         set_verbosity(Verbosity::Quiet);
@@ -80,4 +81,11 @@ pub fn run<C: Body>(command: &C, verbosity: Verbosity, color: bool) -> Result<()
         (Err(failure), Some(processes)) => Err(end(processes, failure)),
         (done, _) => done,
     }
+}
+
+/// Ends a run that a signal has asked to end before it began.
+fn unless_asked(interrupt: &Interrupt) -> Result<(), Failure> {
+    let Some(signal) = interrupt.signal() else { return Ok(()) };
+    telemetry::notice("interrupted before it began; nothing was written");
+    Err(Failure::Interrupted(signal))
 }

@@ -1,6 +1,7 @@
 //! The processes of a run, joined as the launcher says, and the end of one of them.
 
 use std::env;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::anyhow;
@@ -20,10 +21,11 @@ const DEFAULT_TIMEOUT: u64 = 600;
 /// Finds the other processes, if there are any, and chooses the device of this one.
 ///
 /// # Errors
-/// They do not come, or there are fewer devices than processes.
+/// They do not come, `stop` asks this one to end, or there are fewer devices than processes.
 pub fn join(
     world: Option<&World>,
     flags: &DistributedArgs,
+    stop: &AtomicBool,
 ) -> Result<(Processes, LocalDevice), Failure> {
     let Some(world) = world else { return Ok((Processes::alone(), LocalDevice::available())) };
     let device = match cuda_devices().len() {
@@ -40,12 +42,16 @@ pub fn join(
         address: (world.master_addr.clone(), world.master_port),
         process: Process { rank: world.rank, count: world.size },
         serves: world.rank == 0 && world.store == StoreOwner::RankZero,
-        attempt: format!("gimlet-{}", world.restart_count),
+        attempt: match world.store {
+            // Each attempt has a store of its own. Hosts may count restarts apart.
+            StoreOwner::RankZero => "gimlet".to_string(),
+            StoreOwner::Launcher => format!("gimlet-{}", world.restart_count),
+        },
         is_local: world.is_on_one_host(),
         patience: flags.initialization_timeout.map_or(timeout, Duration::from_secs),
         timeout,
     };
-    Ok((Processes::join(&endpoint, device).map_err(Failure::world)?, device))
+    Ok((Processes::join(&endpoint, device, stop).map_err(Failure::world)?, device))
 }
 
 fn timeout() -> Result<Duration, Failure> {
