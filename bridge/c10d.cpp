@@ -13,7 +13,11 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <deque>
+#include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "guarded.h"
@@ -21,9 +25,72 @@
 namespace {
 
 using Store = c10::intrusive_ptr<c10d::Store>;
-using Group = c10::intrusive_ptr<c10d::Backend>;
-using Work = c10::intrusive_ptr<c10d::Work>;
+using Backend = c10::intrusive_ptr<c10d::Backend>;
 using std::chrono::milliseconds;
+
+// The time for which a process has waited for operations.
+class Waits {
+ public:
+  void wait(c10d::Work& work, bool nccl) {
+#ifdef GIMLET_CUDA
+    if (nccl) return wait_on_gpu(work);
+#endif
+    (void)nccl;
+    const auto begun = std::chrono::steady_clock::now();
+    work.wait();
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begun;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    seconds_ += taken.count();
+  }
+
+  // Counts the waits that have ended.
+  double seconds() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+#ifdef GIMLET_CUDA
+    for (; !on_gpu_.empty() && on_gpu_.front().second.query(); on_gpu_.pop_front()) {
+      seconds_ += on_gpu_.front().first.elapsed_time(on_gpu_.front().second) / 1000;
+    }
+#endif
+    return seconds_;
+  }
+
+ private:
+  std::mutex mutex_;
+  double seconds_ = 0;
+
+#ifdef GIMLET_CUDA
+  // The stream waits, and the host goes on.
+  void wait_on_gpu(c10d::Work& work) {
+    at::cuda::CUDAEvent begun(cudaEventDefault), ended(cudaEventDefault);
+    begun.record();
+    work.wait();
+    ended.record();
+    const std::lock_guard<std::mutex> lock(mutex_);
+    on_gpu_.emplace_back(std::move(begun), std::move(ended));
+  }
+
+  std::deque<std::pair<at::cuda::CUDAEvent, at::cuda::CUDAEvent>> on_gpu_;
+#endif
+};
+
+struct Group {
+  Backend backend;
+  bool nccl;
+  std::shared_ptr<Waits> waits = std::make_shared<Waits>();
+};
+
+// An operation under way.
+struct Work {
+  c10::intrusive_ptr<c10d::Work> work;
+  bool nccl;
+  std::shared_ptr<Waits> waits;
+};
+
+Group& group_of(void* group) { return *static_cast<Group*>(group); }
+
+Work* begun(const Group& group, c10::intrusive_ptr<c10d::Work> work) {
+  return new Work{std::move(work), group.nccl, group.waits};
+}
 
 // The network device of a process group on CPUs. GLOO_SOCKET_IFNAME names an interface, as in PyTorch.
 std::shared_ptr<gloo::transport::Device> gloo_device(bool is_local) {
@@ -34,7 +101,7 @@ std::shared_ptr<gloo::transport::Device> gloo_device(bool is_local) {
   return c10d::ProcessGroupGloo::createDefaultDevice();
 }
 
-Group gloo_group(const Store& store, int rank, int size, milliseconds timeout, bool is_local) {
+Backend gloo_group(const Store& store, int rank, int size, milliseconds timeout, bool is_local) {
   auto options = c10d::ProcessGroupGloo::Options::create(timeout);
   options->devices.push_back(gloo_device(is_local));
   return c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, size, options);
@@ -51,7 +118,7 @@ void outlive_failures() {
 }
 #endif
 
-Group nccl_group(const Store& store, int rank, int size, milliseconds timeout) {
+Backend nccl_group(const Store& store, int rank, int size, milliseconds timeout) {
 #ifdef GIMLET_CUDA
   outlive_failures();
   auto options = c10d::ProcessGroupNCCL::Options::create();
@@ -122,14 +189,15 @@ char* gimlet_group_join(void* store, const char* name, bool nccl, bool is_local,
   return guarded([&] {
     auto own = c10::make_intrusive<c10d::PrefixStore>(name, *static_cast<Store*>(store));
     const milliseconds timeout(timeout_ms);
-    *group = new Group(nccl ? nccl_group(own, rank, size, timeout)
-                            : gloo_group(own, rank, size, timeout, is_local));
+    *group = new Group{nccl ? nccl_group(own, rank, size, timeout)
+                            : gloo_group(own, rank, size, timeout, is_local),
+                       nccl};
   });
 }
 
 // Operations that are still under way are aborted.
 void gimlet_group_free(void* group) noexcept {
-  std::free(guarded([&] { (*static_cast<Group*>(group))->abort(); }));
+  std::free(guarded([&] { group_of(group).backend->abort(); }));
   delete static_cast<Group*>(group);
 }
 
@@ -137,8 +205,8 @@ void gimlet_group_free(void* group) noexcept {
 char* gimlet_group_check(void* group) noexcept {
   return guarded([&] {
 #ifdef GIMLET_CUDA
-    auto* nccl = dynamic_cast<c10d::ProcessGroupNCCL*>(static_cast<Group*>(group)->get());
-    const bool failed = nccl && nccl->getError() != c10d::ErrorType::SUCCESS;
+    const auto& [backend, nccl, waits] = group_of(group);
+    const bool failed = nccl && backend->getError() != c10d::ErrorType::SUCCESS;
     TORCH_CHECK(!failed, "an operation of NCCL failed or timed out");
 #else
     (void)group;
@@ -146,11 +214,16 @@ char* gimlet_group_check(void* group) noexcept {
   });
 }
 
+// Writes the time for which the caller has waited for operations that have ended.
+char* gimlet_group_waited(void* group, double* seconds) noexcept {
+  return guarded([&] { *seconds = group_of(group).waits->seconds(); });
+}
+
 // Begins to replace `tensor` by its sum over the group.
 char* gimlet_all_reduce(void* group, const at::Tensor* tensor, void** work) noexcept {
   return guarded([&] {
     std::vector<at::Tensor> tensors{*tensor};
-    *work = new Work((*static_cast<Group*>(group))->allreduce(tensors));
+    *work = begun(group_of(group), group_of(group).backend->allreduce(tensors));
   });
 }
 
@@ -159,7 +232,7 @@ char* gimlet_all_gather(void* group, const at::Tensor* part, const at::Tensor* w
                         void** work) noexcept {
   return guarded([&] {
     at::Tensor to = *whole, from = *part;
-    *work = new Work((*static_cast<Group*>(group))->_allgather_base(to, from));
+    *work = begun(group_of(group), group_of(group).backend->_allgather_base(to, from));
   });
 }
 
@@ -169,18 +242,21 @@ char* gimlet_broadcast(void* group, const at::Tensor* tensor, int32_t root, void
     c10d::BroadcastOptions options;
     options.rootRank = root;
     std::vector<at::Tensor> tensors{*tensor};
-    *work = new Work((*static_cast<Group*>(group))->broadcast(tensors, options));
+    *work = begun(group_of(group), group_of(group).backend->broadcast(tensors, options));
   });
 }
 
 // Waits until an operation has ended; for CUDA, until the current stream may use its result.
 char* gimlet_work_wait(void* work) noexcept {
-  return guarded([&] { (*static_cast<Work*>(work))->wait(); });
+  return guarded([&] {
+    auto& [operation, nccl, waits] = *static_cast<Work*>(work);
+    waits->wait(*operation, nccl);
+  });
 }
 
 bool gimlet_work_is_done(void* work) noexcept {
   try {
-    return (*static_cast<Work*>(work))->isCompleted();
+    return static_cast<Work*>(work)->work->isCompleted();
   } catch (...) {
     return true;  // Waiting tells the failure.
   }

@@ -54,6 +54,7 @@ unsafe extern "C" {
     ) -> *mut c_char;
     fn gimlet_group_free(group: *mut c_void);
     fn gimlet_group_check(group: *mut c_void) -> *mut c_char;
+    fn gimlet_group_waited(group: *mut c_void, seconds: *mut f64) -> *mut c_char;
     fn gimlet_all_reduce(
         group: *mut c_void,
         tensor: RawTensor,
@@ -286,6 +287,18 @@ impl ProcessGroup {
     pub fn check(&self) -> Result<(), C10dError> {
         // SAFETY: the pointer is valid until dropped.
         checked(unsafe { gimlet_group_check(self.raw) })
+    }
+
+    /// Returns the seconds for which this member has waited for operations since it joined; on a GPU, those
+    /// for which the stream has.
+    ///
+    /// # Errors
+    /// A failure of CUDA.
+    pub fn waited(&self) -> Result<f64, C10dError> {
+        let mut seconds = 0.0;
+        // SAFETY: the pointer is valid until dropped, and `seconds` outlives the call.
+        checked(unsafe { gimlet_group_waited(self.raw, &mut seconds) })?;
+        Ok(seconds)
     }
 
     fn begin(

@@ -159,6 +159,19 @@ impl Processes {
         }
     }
 
+    /// Returns the seconds for which this process has waited for others in its life.
+    ///
+    /// # Errors
+    /// A failure of CUDA.
+    pub fn waited(&self) -> Result<f64, ProcessError> {
+        let Some(Joined { values, gradients, .. }) = &self.0 else { return Ok(0.0) };
+        let of_gradients = match Arc::ptr_eq(values, gradients) {
+            true => Ok(0.0),
+            false => gradients.waited(),
+        };
+        self.told(values.waited().and_then(|of_values| Ok(of_values + of_gradients?)))
+    }
+
     /// The time after which a process that does not answer counts as lost.
     pub fn timeout(&self) -> Duration {
         self.0.as_ref().map_or(Duration::MAX, |joined| joined.timeout)

@@ -25,6 +25,8 @@ mod monitor;
 #[cfg(feature = "torch")]
 mod run;
 #[cfg(feature = "torch")]
+mod slowest;
+#[cfg(feature = "torch")]
 mod start;
 #[cfg(feature = "torch")]
 mod step;

@@ -9,7 +9,7 @@ use crate::checkpoint::SaveCheckpointConfig;
 use crate::data::{BatchIterator, DatasetOptions, DatasetState, get_dataset};
 use crate::metrics::sum;
 use crate::models::Batch;
-use crate::session::agreement::{add_up, check_same, of_first};
+use crate::session::agreement::{add_up, check_same, of_all, of_first};
 use crate::session::context::{Context, say_partitions};
 use crate::session::error::SessionError;
 use crate::session::eval_context::EvalContext;
@@ -32,6 +32,7 @@ use super::last_evaluation::LastEvaluation;
 use super::logs::Logs;
 use super::monitor::Monitor;
 use super::periods::{Periods, Stop};
+use super::slowest::Slowest;
 use super::spec::Train;
 use super::start::{
     Start, check_divides, check_same_start, check_shared, foresee_shortage, inference_evaluation,
@@ -242,7 +243,10 @@ impl Run<'_> {
         let mut progress = Progress::new(self.state.step, periods.total_steps);
         while self.state.step < periods.total_steps {
             let stop = periods.next_stop(self.state.step);
+            let waited = self.stepper.processes.waited()?;
             let window = self.train_until(stop.step, &mut progress, logs)?;
+            let waited = self.stepper.processes.waited()? - waited;
+            self.tell_speeds(&window, waited, logs)?;
             let verdict = match self.is_asked() {
                 true => Verdict::Interrupt,
                 false => self.act(stop, &window, logs)?,
@@ -309,6 +313,26 @@ impl Run<'_> {
             logs.scalar("bad_records", num_bad_records as f64, step);
         }
         progress.report(window.status(step));
+    }
+
+    /// Compares the times that the processes took for their own parts of a window's steps.
+    fn tell_speeds(
+        &self,
+        window: &Window,
+        waited: f64,
+        logs: &mut Logs,
+    ) -> Result<(), SessionError> {
+        let processes = &self.stepper.processes;
+        if processes.is_alone() || window.steps() == 0 {
+            return Ok(());
+        }
+        let seconds = of_all(processes, &((window.seconds() - waited) / window.steps() as f64))?;
+        let slowest = Slowest::of(&seconds);
+        logs.scalar("timing/slowest_rank_seconds", slowest.seconds, self.state.step);
+        if slowest.is_straggler() {
+            telemetry::notice(&slowest.described(&processes.name(slowest.rank)));
+        }
+        Ok(())
     }
 
     /// Makes one update; also returns the time that it waited for its batch.

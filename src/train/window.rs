@@ -69,7 +69,7 @@ impl Window {
     }
 
     /// Returns the seconds on the clock, running or stopped.
-    fn seconds(&self) -> f64 {
+    pub fn seconds(&self) -> f64 {
         let is_running = self.duration.is_zero();
         if is_running { self.started.elapsed() } else { self.duration }.as_secs_f64()
     }

@@ -53,6 +53,7 @@ fn several_processes_make_the_run_of_one() {
     let one = run(&folder, "one", 1, &in_parts);
     assert_same_run(&run(&folder, "two", 2, &in_parts), &one);
     assert_same_run(&run(&folder, "four", 4, &in_parts), &one);
+    assert!(read_scalars(&folder.path("four/train")).contains_key("timing/slowest_rank_seconds"));
     let log = fs::read_to_string(folder.path("four/logs/rank_3.log")).expect("a log of its own");
     assert!(log.contains("finished at step 10"), "{log}");
 }
