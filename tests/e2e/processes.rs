@@ -78,6 +78,23 @@ fn a_run_goes_on_with_another_number_of_processes() {
     assert_same_run(&other, &one);
 }
 
+#[test]
+fn several_processes_evaluate_as_one() {
+    let folder = Folder::new();
+    let model_dir = folder.path("model");
+    folder.pretrain(2).bind_text("MODEL_DIR", &model_dir).succeeds();
+    let evaluated = |count| {
+        let results = folder.path(count);
+        let eval = folder.eval().bind_text("utils.RestoreCheckpointConfig.mode", "all");
+        let eval = eval.bind_text("EVAL_OUTPUT_DIR", &results);
+        eval.tool(&["launch", "--nproc_per_node", count, "eval"]).succeeds();
+        fs::read_to_string(results.join("inference_eval/echo-metrics.jsonl")).expect("results")
+    };
+    let one = evaluated("1");
+    assert_eq!(one.lines().count(), 2, "{one}");
+    assert_eq!(evaluated("3"), one);
+}
+
 /// Starts processes that train without end in sight, and waits for their first measurements.
 fn start(folder: &Folder, count: usize) -> (Child, PathBuf) {
     let model_dir = folder.path("model");
