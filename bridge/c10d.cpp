@@ -219,11 +219,22 @@ char* gimlet_group_waited(void* group, double* seconds) noexcept {
   return guarded([&] { *seconds = group_of(group).waits->seconds(); });
 }
 
-// Begins to replace `tensor` by its sum over the group.
-char* gimlet_all_reduce(void* group, const at::Tensor* tensor, void** work) noexcept {
+// Begins to replace `tensor` by its sum over the group, or by its greatest elements.
+char* gimlet_all_reduce(void* group, const at::Tensor* tensor, bool greatest, void** work) noexcept {
   return guarded([&] {
+    c10d::AllreduceOptions options;
+    options.reduceOp = greatest ? c10d::ReduceOp::MAX : c10d::ReduceOp::SUM;
     std::vector<at::Tensor> tensors{*tensor};
-    *work = begun(group_of(group), group_of(group).backend->allreduce(tensors));
+    *work = begun(group_of(group), group_of(group).backend->allreduce(tensors, options));
+  });
+}
+
+// Begins to fill `own` with this member's part of the sum of `parts`.
+char* gimlet_reduce_scatter(void* group, const at::Tensor* parts, const at::Tensor* own,
+                            void** work) noexcept {
+  return guarded([&] {
+    at::Tensor to = *own, from = *parts;
+    *work = begun(group_of(group), group_of(group).backend->_reduce_scatter_base(to, from));
   });
 }
 

@@ -25,7 +25,8 @@ impl Rule for SignSgd {
     /// Keeps one array for each parameter, which checkpoints name `PARAMETER/m`.
     fn layout(&self, param: ParamShape<'_>) -> Result<StateLayout, OptimError> {
         let shape = param.shape.to_vec();
-        let mean = Slot { name: "m", shape, dtype: Dtype::Float32, initial: 0.0 };
+        let dims = Some((0..shape.len()).collect());
+        let mean = Slot { name: "m", shape, dims, dtype: Dtype::Float32, initial: 0.0 };
         Ok(StateLayout { slots: vec![mean], averaged: Vec::new(), factored: None })
     }
 

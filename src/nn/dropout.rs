@@ -10,25 +10,33 @@ pub struct Dropout {
     rate: f64,
     /// The part of a larger batch, of equal parts, that is at hand: its number, and how many there are.
     part: (i64, i64),
+    /// The same of heads and of features between two projections.
+    columns: (i64, i64),
 }
 
 impl Dropout {
     /// Creates a dropout that drops nothing, for evaluation and decoding.
     pub fn off() -> Self {
-        Self { rate: 0.0, part: (0, 1) }
+        Self { rate: 0.0, part: (0, 1), columns: (0, 1) }
     }
 
     /// Creates a dropout with probability `rate` in `0..1` that scales the rest by
     /// `1 / (1 - rate)`.
     pub fn train(rate: f64) -> Self {
         assert!((0.0..1.0).contains(&rate), "a dropout rate lies in 0..1, found {rate}");
-        Self { rate, part: (0, 1) }
+        Self { rate, part: (0, 1), columns: (0, 1) }
     }
 
     /// The same dropout for one of `count` parts of a batch: its masks are this part's rows of the
     /// masks of the whole batch, so that results do not depend on the division.
     pub fn of_part(self, index: usize, count: usize) -> Self {
         Self { part: (index as i64, count as i64), ..self }
+    }
+
+    /// The same dropout for one of `count` processes that divide heads and feed-forward blocks: masks of those are this
+    /// one's part of the masks of all.
+    pub fn of_columns(self, index: usize, count: usize) -> Self {
+        Self { columns: (index as i64, count as i64), ..self }
     }
 
     /// Whether anything is dropped.
@@ -39,7 +47,7 @@ impl Dropout {
     /// Returns `inputs` with a mask of their own shape.
     pub fn apply(self, inputs: Tensor) -> Tensor {
         let _part = part(Activity::Elementwise);
-        match self.mask(&inputs, &inputs.size()) {
+        match self.mask(&inputs, &inputs.size(), None) {
             Some(mask) => inputs * mask,
             None => inputs,
         }
@@ -50,6 +58,17 @@ impl Dropout {
     pub fn apply_along_length(self, inputs: Tensor) -> Tensor {
         let _part = part(Activity::Elementwise);
         match self.mask_along_length(&inputs) {
+            Some(mask) => inputs * mask,
+            None => inputs,
+        }
+    }
+
+    /// Returns `inputs` `[.., length, features]` between two projections, of whose features each process may hold a
+    /// part, as [`Dropout::apply_along_length`] does.
+    pub fn apply_to_columns(self, inputs: Tensor) -> Tensor {
+        let _part = part(Activity::Elementwise);
+        let shape = without_length(&inputs);
+        match self.mask(&inputs, &shape, Some(shape.len() - 1)) {
             Some(mask) => inputs * mask,
             None => inputs,
         }
@@ -68,10 +87,7 @@ impl Dropout {
     /// Returns the factor of [`Dropout::apply_along_length`], if anything is dropped: 0, or the
     /// scale of the rest, of extent 1 in the last axis but one.
     pub fn mask_along_length(self, inputs: &Tensor) -> Option<Tensor> {
-        let mut shape = inputs.size();
-        let length_axis = shape.len() - 2;
-        shape[length_axis] = 1;
-        self.mask(inputs, &shape)
+        self.mask(inputs, &without_length(inputs), None)
     }
 
     /// Returns factors of `value` `[batch, num_heads, kv_length, head_dim]`, so that attention
@@ -80,19 +96,32 @@ impl Dropout {
     pub fn mask_of_keys(self, value: &Tensor) -> Option<Tensor> {
         let _part = part(Activity::Attention);
         let (batch, num_heads, length, _) = value.size4().expect("values have four axes");
-        self.mask(value, &[batch, num_heads, length, 1])
+        self.mask(value, &[batch, num_heads, length, 1], Some(1))
     }
 
-    fn mask(self, inputs: &Tensor, shape: &[i64]) -> Option<Tensor> {
+    /// Draws factors of that shape; the processes may divide the axis `divided`.
+    fn mask(self, inputs: &Tensor, shape: &[i64], divided: Option<usize>) -> Option<Tensor> {
         if self.is_off() {
             return None;
         }
-        let (keep, (index, count), rows) = (1.0 - self.rate, self.part, shape[0]);
+        let keep = 1.0 - self.rate;
+        let parts = [Some((0, self.part)), divided.map(|axis| (axis, self.columns))];
         let mut whole = shape.to_vec();
-        whole[0] *= count;
+        parts.iter().flatten().for_each(|&(axis, (_, count))| whole[axis] *= count);
         let mask = Tensor::empty(&whole, (inputs.kind(), inputs.device())).bernoulli_float_(keep);
-        Some(mask.narrow(0, index * rows, rows) / keep)
+        let own = parts.iter().flatten().fold(mask, |mask, &(axis, (index, _))| {
+            mask.narrow(axis as i64, index * shape[axis], shape[axis])
+        });
+        Some(own / keep)
     }
+}
+
+/// Returns the shape of activations with an extent of 1 for the length, their last axis but one.
+fn without_length(inputs: &Tensor) -> Vec<i64> {
+    let mut shape = inputs.size();
+    let length_axis = shape.len() - 2;
+    shape[length_axis] = 1;
+    shape
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@
 //! that hold a layer's weights in the compute dtype: a forward pass builds them from [`Params`], so
 //! that each weight is cast once a step.
 
+mod error;
+mod shard;
 mod spec;
 
 #[cfg(feature = "torch")]
@@ -11,11 +13,17 @@ mod attention;
 #[cfg(feature = "torch")]
 pub mod autograd;
 #[cfg(feature = "torch")]
+mod axis;
+#[cfg(feature = "torch")]
 pub mod bridge;
+#[cfg(feature = "torch")]
+pub mod c10d;
 #[cfg(feature = "torch")]
 pub mod cpu;
 #[cfg(feature = "torch")]
 pub mod cuda_graph;
+#[cfg(feature = "torch")]
+mod division;
 #[cfg(feature = "torch")]
 mod dropout;
 #[cfg(feature = "torch")]
@@ -51,6 +59,8 @@ mod step_attention;
 #[cfg(feature = "torch")]
 pub mod team;
 
+pub use error::C10dError;
+pub use shard::{MeshDim, Shard, part_of};
 pub use spec::{
     Activation, Distribution, Dtype, FanMode, Fp8Format, Initializer, ParamSpec, RelativePosition,
     RematPolicy, TransformerEngineConfig,
@@ -58,6 +68,10 @@ pub use spec::{
 
 #[cfg(feature = "torch")]
 pub use attention::{AttentionDims, Heads, attention};
+#[cfg(feature = "torch")]
+pub use axis::{Axis, Portion};
+#[cfg(feature = "torch")]
+pub use division::Division;
 #[cfg(feature = "torch")]
 pub use dropout::Dropout;
 #[cfg(feature = "torch")]

@@ -5,14 +5,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tch::{Device, Kind, Tensor};
 
+use super::axis::Portion;
+use super::division::Division;
 use super::fp8::{Fp8Product, Fp8Scaling};
 use super::init::draw;
+use super::shard::{MeshDim, Shard};
 use super::spec::{ParamSpec, TransformerEngineConfig};
 
 /// Parameters by name, in the order of flax (sorted).
 #[derive(Debug, Default)]
 pub struct Params {
     tensors: BTreeMap<String, Tensor>,
+    /// The part of each that is here.
+    division: Arc<Division>,
     /// The scales of fp8 products, once a model has computed in fp8.
     fp8: Arc<Mutex<Option<Arc<Fp8Scaling>>>>,
 }
@@ -21,7 +26,7 @@ impl Clone for Params {
     /// Returns other handles of the same tensors.
     fn clone(&self) -> Self {
         let tensors = self.tensors.iter().map(|(name, t)| (name.clone(), t.shallow_clone()));
-        Self { tensors: tensors.collect(), fp8: Arc::clone(&self.fp8) }
+        self.with(tensors.collect(), Arc::clone(&self.division))
     }
 }
 
@@ -77,7 +82,94 @@ impl Params {
         let from = self.tensors.range(prefix.clone()..);
         let below = from.take_while(|(name, _)| name.starts_with(&prefix));
         let tensors = below.map(|(name, t)| (name.clone(), t.shallow_clone())).collect();
-        Self { tensors, fp8: Arc::clone(&self.fp8) }
+        self.with(tensors, Arc::clone(&self.division))
+    }
+
+    fn with(&self, tensors: BTreeMap<String, Tensor>, division: Arc<Division>) -> Self {
+        Self { tensors, division, fp8: Arc::clone(&self.fp8) }
+    }
+
+    /// The same parameters as parts of a division.
+    pub fn divided(self, division: Division) -> Self {
+        Self { division: Arc::new(division), ..self }
+    }
+
+    /// The part of each parameter that is here.
+    pub fn division(&self) -> &Arc<Division> {
+        &self.division
+    }
+
+    /// The part of a parameter that is here.
+    pub fn shard(&self, name: &str) -> Shard {
+        let of_size = || {
+            let size = self.get(name).size();
+            Shard::whole(&size.iter().map(|&extent| extent as usize).collect::<Vec<_>>())
+        };
+        self.division.shards.get(name).cloned().unwrap_or_else(of_size)
+    }
+
+    /// Whether some of them are spread over the data axis.
+    pub fn are_spread(&self) -> bool {
+        self.iter().any(|(name, tensor)| self.spread(name, tensor).is_some())
+    }
+
+    fn spread(&self, name: &str, tensor: &Tensor) -> Option<Portion> {
+        self.division.portion(name, tensor, MeshDim::Data)
+    }
+
+    /// Returns the parameters as leaves that are whole along the data axis; if they are anyway, these here.
+    pub fn gathered(&self) -> Self {
+        match self.are_spread() {
+            true => self.joined(MeshDim::Data, Arc::new(self.division.along_model())),
+            false => self.clone(),
+        }
+    }
+
+    /// Returns the parameters as whole leaves, for work that needs no other process.
+    pub fn whole(&self) -> Self {
+        match self.division.model.is_alone() {
+            true => self.gathered(),
+            false => self.gathered().joined(MeshDim::Model, Arc::default()),
+        }
+    }
+
+    fn joined(&self, axis: MeshDim, division: Arc<Division>) -> Self {
+        let portions = self.iter().filter_map(|(name, part)| {
+            Some((name, self.division.portion(name, &part.detach(), axis)?))
+        });
+        let (names, portions): (Vec<&str>, Vec<Portion>) = portions.unzip();
+        let wholes = tch::no_grad(|| self.division.axis(axis).gather_all(&portions));
+        let mut wholes: BTreeMap<&str, Tensor> = names.into_iter().zip(wholes).collect();
+        let leaf = |(name, tensor): (&str, &Tensor)| {
+            let whole = wholes.remove(name).unwrap_or_else(|| tensor.shallow_clone());
+            (name.to_string(), whole.contiguous().detach().set_requires_grad(true))
+        };
+        let tensors = self.iter().map(leaf).collect();
+        self.with(tensors, division)
+    }
+
+    /// Returns this process's parts of the sums of the gradients of [`Params::gathered`], in the order of
+    /// [`Params::iter`]; what is not spread stays as it is.
+    pub fn sum_parts(&self, mut gradients: Vec<Tensor>) -> Vec<Tensor> {
+        let places =
+            self.iter().zip(&gradients).enumerate().filter_map(|(place, ((name, _), of))| {
+                Some((place, self.spread(name, of).filter(|_| of.defined())?))
+            });
+        let (places, portions): (Vec<usize>, Vec<Portion>) = places.unzip();
+        let parts = tch::no_grad(|| self.division.data.sum_parts(&portions));
+        for (place, part) in places.into_iter().zip(parts) {
+            gradients[place] = part;
+        }
+        gradients
+    }
+
+    /// Returns the parameter as part of the graph, whole along the data axis.
+    pub fn read(&self, name: &str) -> Tensor {
+        let tensor = self.get(name);
+        match self.spread(name, tensor) {
+            Some(Portion { dim, extent, .. }) => self.division.data.gathered(tensor, dim, extent),
+            None => tensor.shallow_clone(),
+        }
     }
 
     /// Begins a forward pass whose projections compute in fp8, or not. If gradients are recorded,
@@ -114,6 +206,6 @@ impl Params {
 
     /// The parameter in the compute dtype, as part of the graph.
     pub fn cast(&self, name: &str, kind: Kind) -> Tensor {
-        self.get(name).to_kind(kind)
+        self.read(name).to_kind(kind)
     }
 }

@@ -35,17 +35,22 @@ pub struct Recipe<L> {
 
 impl<L> Block<L> {
     /// Creates the layer that `make` makes of `params`. If no gradients are recorded, nothing is
-    /// kept for them and `policy` has no effect.
+    /// kept for them and `policy` has no effect. Parameters that are spread over processes are gathered for each run,
+    /// at least by [`RematPolicy::Minimal`].
     pub fn new(
         policy: RematPolicy,
         params: Params,
         make: impl Fn(&Params) -> L + Send + Sync + 'static,
     ) -> Self {
+        let policy = match policy {
+            // Whole weights of many layers would not fit.
+            RematPolicy::None if params.are_spread() => RematPolicy::Minimal,
+            _ if params.are_spread() || records_gradients() => policy,
+            _ => RematPolicy::None,
+        };
         match policy {
-            RematPolicy::Minimal | RematPolicy::Full if records_gradients() => {
-                Block::Remade(Recipe { params, make: Arc::new(make), policy })
-            }
-            _ => Block::Kept(make(&params)),
+            RematPolicy::None => Block::Kept(make(&params)),
+            _ => Block::Remade(Recipe { params, make: Arc::new(make), policy }),
         }
     }
 }
@@ -75,7 +80,7 @@ impl<L: 'static> Recipe<L> {
         body: impl Fn(&L, &[&Tensor]) -> Tensor + Send + 'static,
     ) -> Tensor {
         let first_state = random_state(inputs[0]);
-        let run = || tch::no_grad(|| body(&(self.make)(&self.params), inputs));
+        let run = || tch::no_grad(|| body(&(self.make)(&self.params.gathered()), inputs));
         let (output, products) = match self.policy {
             RematPolicy::Minimal => Products::recorded(run),
             _ => (run(), None),
@@ -86,13 +91,18 @@ impl<L: 'static> Recipe<L> {
         let from: Vec<&Tensor> = inputs.iter().copied().chain(params).collect();
         let recipe = self.clone();
         let backward = move |gradients: Vec<Tensor>| {
-            let again = |inputs: &[&Tensor]| body(&(recipe.make)(&recipe.params), inputs);
+            let whole = recipe.params.gathered();
+            let again = |inputs: &[&Tensor]| body(&(recipe.make)(&whole), inputs);
             let output = with_random_state(&leaves[0], &first_state, || {
                 let inputs: Vec<&Tensor> = leaves.iter().collect();
                 Products::replayed(products, || tch::with_grad(|| again(&inputs)))
             });
-            let params = recipe.params.iter().map(|(_, param)| param);
-            gradients_where_required(output, gradients, leaves.iter().chain(params))
+            let params = whole.iter().map(|(_, param)| param);
+            let mut found =
+                gradients_where_required(output, gradients, leaves.iter().chain(params));
+            let of_params = found.split_off(leaves.len());
+            found.extend(recipe.params.sum_parts(of_params));
+            found
         };
         custom_function(&from, vec![output], backward).remove(0)
     }

@@ -85,6 +85,10 @@ impl Rule for Chain {
         rule.count_paths().iter().map(|path| self.below(path)).collect()
     }
 
+    fn needs_whole_params(&self) -> bool {
+        self.rule().is_ok_and(Rule::needs_whole_params)
+    }
+
     fn needs_all_gradients(&self) -> bool {
         let by_norm = |t: &Transformation| matches!(t, Transformation::ClipByGlobalNorm(_));
         let by_rule = self.rule().is_ok_and(Rule::needs_all_gradients);

@@ -1,7 +1,7 @@
 //! Errors of optimizers.
 
 use super::adafactor::FactorDim;
-use crate::partition::C10dError;
+use crate::nn::C10dError;
 
 /// An optimizer that does not fit its parameters.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -12,9 +12,9 @@ use super::optimizer::{Gradient, Optimizer, scratch};
 use super::reduction::{Buckets, Completed, Reduction};
 use super::update::{ParamState, Prepared, Updated, apply};
 use super::watch::Watch;
+use crate::nn::C10dError;
 use crate::nn::Params;
 use crate::nn::autograd::{no_hook_on_gradient, on_gradient, take_gradient};
-use crate::partition::C10dError;
 
 /// An update in progress.
 struct Pending {
@@ -42,10 +42,15 @@ impl Pending {
         let grad = take_gradient(param);
         tch::no_grad(|| {
             let grad = scratch(&Gradient { name, param, grad: &grad });
-            let own = Completed { name: name.to_string(), param: param.shallow_clone(), grad };
-            let summed = match &mut self.buckets {
-                None => Ok(vec![own]),
-                Some(buckets) => buckets.add(own),
+            let mut own = Completed { name: name.to_string(), param: param.shallow_clone(), grad };
+            let part = &self.states[name].part;
+            let summed = match (&mut self.buckets, part.sum_part(&own.grad)) {
+                (_, Some(grad)) => {
+                    own.grad = grad;
+                    Ok(vec![own])
+                }
+                (Some(buckets), None) if !part.is_summed() => buckets.add(own),
+                (_, None) => Ok(vec![own]),
             };
             self.use_up(summed);
         });
@@ -71,22 +76,26 @@ impl Pending {
     }
 
     fn apply(&mut self, completed: Vec<Completed>) {
-        let mut olds = Vec::new();
-        let mut states = Vec::new();
+        let (mut olds, mut states, mut params) = (Vec::new(), Vec::new(), Vec::new());
         for Completed { name, param, grad } in &completed {
-            olds.push(self.watch.before(name, param, grad));
-            states.push(self.states.remove(name).expect("a gradient is complete once"));
+            let state = self.states.remove(name).expect("a gradient is complete once");
+            let param = state.part.of(param);
+            olds.push(self.watch.before(name, &param, grad, &state.part));
+            params.push(param);
+            states.push(state);
         }
-        let given = completed.iter().zip(&mut states).map(|(one, state)| Updated {
+        let given = completed.iter().zip(&params).zip(&mut states);
+        let given = given.map(|((one, param), state)| Updated {
             name: &one.name,
-            param: one.param.shallow_clone(),
+            param: param.shallow_clone(),
             grad: one.grad.shallow_clone(),
             state,
         });
         apply(&*self.update, given.collect());
-        for ((Completed { name, param, .. }, state), old) in completed.iter().zip(states).zip(olds)
-        {
-            self.watch.after(name, param, old);
+        let updated = completed.iter().zip(params).zip(states).zip(olds);
+        for (((Completed { name, param: whole, .. }, param), state), old) in updated {
+            self.watch.after(name, &param, old, &state.part);
+            state.part.put_back(&param, whole);
             self.done.insert(name.clone(), state);
         }
     }

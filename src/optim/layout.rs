@@ -45,6 +45,8 @@ pub struct Slot {
     pub name: &'static str,
     /// Its shape; `[1]` if it has no use.
     pub shape: Vec<usize>,
+    /// The parameter's dimensions that it keeps, in order; `None` if it has no use.
+    pub dims: Option<Vec<usize>>,
     /// The storage format.
     pub dtype: Dtype,
     /// The value of each element before the first update.

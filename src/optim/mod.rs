@@ -24,6 +24,8 @@ mod norms;
 #[cfg(feature = "torch")]
 mod optimizer;
 #[cfg(feature = "torch")]
+mod parts;
+#[cfg(feature = "torch")]
 mod reduction;
 #[cfg(feature = "torch")]
 mod update;
@@ -40,6 +42,8 @@ pub use multi::{ModelParamTraversal, MultiOptimizer};
 pub use optax::*;
 #[cfg(feature = "torch")]
 pub use optimizer::{Gradient, Optimizer};
+#[cfg(feature = "torch")]
+pub use parts::{Part, Peers};
 #[cfg(feature = "torch")]
 pub use reduction::Reduction;
 pub use refused::{Amos, Dpsgd, Refused};
@@ -97,6 +101,11 @@ impl OptimizerDef {
     /// Whether a parameter's update depends on the gradients of others.
     pub fn needs_all_gradients(&self) -> bool {
         self.spec().needs_all_gradients()
+    }
+
+    /// Whether an update depends on sums over its whole parameter.
+    pub fn needs_whole_params(&self) -> bool {
+        self.spec().needs_whole_params()
     }
 
     /// Whether gradients that are not finite change nothing.

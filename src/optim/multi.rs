@@ -107,6 +107,10 @@ impl Rule for MultiOptimizer {
         paths.into_iter().collect()
     }
 
+    fn needs_whole_params(&self) -> bool {
+        self.optimizers().any(|optimizer| optimizer.needs_whole_params())
+    }
+
     fn needs_all_gradients(&self) -> bool {
         self.optimizers().any(|optimizer| optimizer.needs_all_gradients())
     }

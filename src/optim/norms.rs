@@ -2,12 +2,17 @@
 
 use tch::{Kind, Tensor};
 
+use super::parts::Part;
+
 /// Scales all gradients so that their joint norm is at most `threshold`.
-pub(super) fn clip_global_norm(grads: &[Tensor], threshold: f64) {
-    let squares: Vec<Tensor> = grads.iter().map(square_sum).collect();
-    let norm = Tensor::stack(&squares, 0).sum(Kind::Float).sqrt();
-    let scale = norm.reciprocal().clamp_max(1.0 / threshold) * threshold;
-    for grad in grads {
+pub(super) fn clip_global_norm(grads: &[(&Tensor, &Part)], threshold: f64) {
+    let Some((_, first)) = grads.first() else { return };
+    let own = |(grad, part): &(&Tensor, &Part)| square_sum(grad) / part.copies();
+    let squares: Vec<Tensor> = grads.iter().map(own).collect();
+    let square = Tensor::stack(&squares, 0).sum(Kind::Float);
+    first.peers().sum_in_place(&square);
+    let scale = square.sqrt().reciprocal().clamp_max(1.0 / threshold) * threshold;
+    for (grad, _) in grads {
         let _ = grad.shallow_clone().g_mul_(&scale);
     }
 }
@@ -33,7 +38,7 @@ pub(super) fn norm(tensor: &Tensor) -> Tensor {
 }
 
 /// The sum of squares, a scalar.
-fn square_sum(tensor: &Tensor) -> Tensor {
+pub(super) fn square_sum(tensor: &Tensor) -> Tensor {
     let dims: Vec<usize> = (0..tensor.dim()).collect();
     let mean_root = root_mean_square(tensor, &dims);
     mean_root.square().sum(Kind::Float) * tensor.numel() as f64

@@ -7,10 +7,11 @@ use tch::{Device, Kind, Tensor};
 use super::OptimizerDef;
 use super::error::OptimError;
 use super::layout::{ParamShape, Slot};
+use super::parts::Part;
 use super::reduction::Reduction;
 use super::update::{Clock, ParamState, Prepared, Updated, apply};
 use super::watch::Watch;
-use crate::nn::{Params, kind};
+use crate::nn::{Params, Shard, kind};
 
 /// A parameter and its gradient.
 pub struct Gradient<'a> {
@@ -43,17 +44,32 @@ impl Optimizer {
         params: &[ParamShape<'_>],
         device: Device,
     ) -> Result<Self, OptimError> {
+        let whole = |param: &ParamShape<'_>| Part::whole(param.shape);
+        Self::of_parts(def, params, &whole, device)
+    }
+
+    /// Creates an optimizer for the parts of parameters that this process updates.
+    ///
+    /// # Errors
+    /// As [`Optimizer::new`].
+    pub fn of_parts(
+        def: &OptimizerDef,
+        params: &[ParamShape<'_>],
+        part: &dyn Fn(&ParamShape<'_>) -> Part,
+        device: Device,
+    ) -> Result<Self, OptimError> {
         let (mut states, mut places) = (BTreeMap::new(), BTreeMap::new());
         for param in params {
-            let layout = def.layout(*param)?;
+            let (layout, part) = (def.layout(*param)?, part(param));
             for (index, slot) in layout.slots.iter().enumerate() {
                 places.insert(def.path(param.name, slot.name), (param.name.to_string(), index));
             }
             let array = |slot: &Slot| {
-                Tensor::full(sizes(&slot.shape), slot.initial, (kind(slot.dtype), device))
+                let shape = slot_shard(slot, &part).shape();
+                Tensor::full(sizes(&shape), slot.initial, (kind(slot.dtype), device))
             };
             let arrays = layout.slots.iter().map(array).collect();
-            states.insert(param.name.to_string(), ParamState { layout, arrays });
+            states.insert(param.name.to_string(), ParamState { layout, arrays, part });
         }
         Ok(Self { def: def.clone(), states, places, count: 0 })
     }
@@ -105,7 +121,9 @@ impl Optimizer {
         backward: impl FnOnce(),
     ) -> Result<(), OptimError> {
         let update = self.prepare(learning_rate, step)?;
-        let waits = self.def.needs_all_gradients();
+        // Sums over processes are formed in one order everywhere, which buckets do not arrive in.
+        let are_divided = self.states.values().any(|state| !state.part.peers().are_none());
+        let waits = self.def.needs_all_gradients() || are_divided && self.def.needs_whole_params();
         let applied = self.apply_in(backward, params, (update, waits), watch, reduction);
         applied.map_err(OptimError::Lost)?;
         self.count += 1;
@@ -119,8 +137,15 @@ impl Optimizer {
     /// Returns the state under T5X's names below `param_states/`, sorted. The tensors are not
     /// copies: copy those that must survive the next update.
     pub fn arrays(&self) -> impl Iterator<Item = (String, &Tensor)> {
-        let array = |(param, slot): &(String, usize)| &self.states[param].arrays[*slot];
-        self.places.iter().map(move |(path, place)| (path.clone(), array(place)))
+        self.parts().map(|(path, tensor, _)| (path, tensor))
+    }
+
+    /// Returns the same, and the part of each array that is here.
+    pub fn parts(&self) -> impl Iterator<Item = (String, &Tensor, Shard)> {
+        self.places.iter().map(|(path, (param, slot))| {
+            let ParamState { layout, arrays, part } = &self.states[param];
+            (path.clone(), &arrays[*slot], slot_shard(&layout.slots[*slot], part))
+        })
     }
 
     /// Returns T5X's names below `param_states/` under which it saves None, sorted.
@@ -139,7 +164,7 @@ impl Optimizer {
         self.count = count;
     }
 
-    /// Sets an array by T5X's name, from any kind and device.
+    /// Sets an array, or this process's part of it, by T5X's name from the whole of any kind and device.
     ///
     /// # Errors
     /// An unknown path, or a shape that does not fit this configuration.
@@ -147,7 +172,8 @@ impl Optimizer {
         let unknown = || OptimError::UnknownParam { name: path.to_string() };
         let (name, index) = self.places.get(path).ok_or_else(unknown)?;
         let state = self.states.get_mut(name).expect("places are of states");
-        let expected = &state.layout.slots[*index].shape;
+        let slot = &state.layout.slots[*index];
+        let expected = &slot.shape;
         if array.size() != sizes(expected) {
             return Err(OptimError::Shape {
                 name: path.to_string(),
@@ -155,7 +181,8 @@ impl Optimizer {
                 expected: expected.clone(),
             });
         }
-        tch::no_grad(|| state.arrays[*index].copy_(array));
+        let own = slot_shard(slot, &state.part).of(array);
+        tch::no_grad(|| state.arrays[*index].copy_(&own));
         Ok(())
     }
 }
@@ -165,6 +192,14 @@ pub(super) fn scratch(gradient: &Gradient<'_>) -> Tensor {
     match gradient.grad.defined() {
         true => gradient.grad.to_kind(Kind::Float).contiguous(),
         false => gradient.param.zeros_like(),
+    }
+}
+
+/// Returns the part of an array of the state that belongs to a part of its parameter.
+fn slot_shard(slot: &Slot, part: &Part) -> Shard {
+    match &slot.dims {
+        None => Shard::whole(&slot.shape),
+        Some(dims) => part.shard().of_dims(dims),
     }
 }
 

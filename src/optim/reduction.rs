@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use tch::{Kind, Tensor};
 
-use crate::partition::{C10dError, ProcessGroup, Work};
+use crate::nn::C10dError;
+use crate::nn::c10d::{ProcessGroup, Reduce, Work};
 
 /// Bytes of gradients that are summed together, as in PyTorch's DistributedDataParallel: each operation
 /// waits for the slowest network hop once.
@@ -84,7 +85,7 @@ impl Buckets {
         let flat: Vec<Tensor> = members.iter().map(|one| one.grad.view(-1)).collect();
         let joined = if flat.len() == 1 { flat[0].shallow_clone() } else { Tensor::cat(&flat, 0) };
         let sum = joined.to_kind(self.reduction.kind);
-        let work = self.reduction.group.all_reduce(&sum)?;
+        let work = self.reduction.group.all_reduce(&sum, Reduce::Sum)?;
         self.under_way.push_back(UnderWay { work, sum, members });
         Ok(())
     }

@@ -41,6 +41,11 @@ pub trait Rule: Prepare + AnySpec {
         false
     }
 
+    /// Whether an update depends on sums over its whole parameter, such as norms.
+    fn needs_whole_params(&self) -> bool {
+        false
+    }
+
     /// Whether gradients that are not finite change nothing.
     fn skips_nan_updates(&self) -> bool {
         false

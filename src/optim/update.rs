@@ -7,6 +7,7 @@ use tch::Tensor;
 use super::error::OptimError;
 use super::layout::StateLayout;
 use super::norms::clip_global_norm;
+use super::parts::Part;
 use crate::nn::profiler::{Activity, part};
 
 /// The update that is prepared.
@@ -54,6 +55,8 @@ pub struct ParamState {
     pub layout: StateLayout,
     /// The arrays, in the order of the layout's slots.
     pub arrays: Vec<Tensor>,
+    /// The part of the parameter that they belong to.
+    pub part: Part,
 }
 
 /// Applies a prepared update, as a part of the step that the profiler measures.
@@ -82,17 +85,17 @@ struct Clipped {
 
 impl Prepared for Clipped {
     fn apply(&self, updated: Vec<Updated<'_>>) {
-        let grads: Vec<Tensor> = updated.iter().map(|given| given.grad.shallow_clone()).collect();
+        let grads: Vec<_> = updated.iter().map(|given| (&given.grad, &given.state.part)).collect();
         self.clips.iter().for_each(|clip| clip.apply(&grads));
         self.then.apply(updated);
     }
 }
 
 impl Clipping {
-    fn apply(self, grads: &[Tensor]) {
+    fn apply(self, grads: &[(&Tensor, &Part)]) {
         match self {
             Clipping::Elements(limit) => {
-                for grad in grads {
+                for (grad, _) in grads {
                     let _ = grad.shallow_clone().clamp_(-limit, limit);
                 }
             }

@@ -2,10 +2,12 @@
 //! `WeightMetricsComputer`). They stay on the device until the update is made.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use tch::{Kind, Tensor};
 
-use super::norms::root_mean_square;
+use super::norms::square_sum;
+use super::parts::{Part, Peers};
 
 /// The measures to take of an update.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,8 +25,12 @@ pub struct Watch {
     watched: Watched,
     /// Sums of squares of the gradients, by parameter.
     squares: Vec<(String, Tensor)>,
-    /// Scalars by metric.
-    metrics: Vec<(String, Tensor)>,
+    /// Root mean squares by metric: sums of squares, and the number of squares.
+    means: Vec<(String, Tensor, f64)>,
+    /// Greatest elements by metric.
+    greatest: Vec<(String, Tensor)>,
+    /// The processes with other parts of parameters.
+    peers: Arc<Peers>,
 }
 
 impl Watch {
@@ -33,56 +39,62 @@ impl Watch {
         Self { watched, ..Self::default() }
     }
 
-    /// Measures a gradient, in float32, before its use; returns the input of [`Watch::after`].
-    pub(super) fn before(&mut self, name: &str, param: &Tensor, grad: &Tensor) -> Option<Tensor> {
+    /// Measures the part of a gradient, in float32, before its use; returns the input of [`Watch::after`].
+    pub(super) fn before(
+        &mut self,
+        name: &str,
+        param: &Tensor,
+        grad: &Tensor,
+        part: &Part,
+    ) -> Option<Tensor> {
+        self.peers = Arc::clone(part.peers());
         let flat = grad.flatten(0, -1);
-        self.squares.push((name.to_string(), flat.dot(&flat)));
+        self.squares.push((name.to_string(), flat.dot(&flat) / part.copies()));
         if self.watched == Watched::GradientNorm {
             return None;
         }
-        self.add("weight_gradient_rms", name, rms(grad));
+        self.mean("weight_gradient_rms", name, grad, part);
         Some(param.detach().copy())
     }
 
-    /// Measures an updated parameter; `old` is its earlier value.
-    pub(super) fn after(&mut self, name: &str, param: &Tensor, old: Option<Tensor>) {
+    /// Measures the part of an updated parameter; `old` is its earlier value.
+    pub(super) fn after(&mut self, name: &str, param: &Tensor, old: Option<Tensor>, part: &Part) {
         let Some(old) = old else { return };
         let (param, old) = (param.detach().to_kind(Kind::Float), old.to_kind(Kind::Float));
         let change = &param - &old;
-        self.add("weight_rms", name, rms(&param));
-        self.add("weight_max", name, param.abs().max());
-        self.add("weight_update_rms", name, rms(&change));
-        self.add("weight_update_divided_by_weight_rms", name, rms(&(change / old)));
+        self.mean("weight_rms", name, &param, part);
+        self.greatest.push((format!("weight_max/{name}"), param.abs().max()));
+        self.mean("weight_update_rms", name, &change, part);
+        self.mean("weight_update_divided_by_weight_rms", name, &(change / old), part);
     }
 
-    fn add(&mut self, metric: &str, name: &str, value: Tensor) {
-        self.metrics.push((format!("{metric}/{name}"), value));
+    fn mean(&mut self, metric: &str, name: &str, of: &Tensor, part: &Part) {
+        let squares = square_sum(of) / part.copies();
+        self.means.push((format!("{metric}/{name}"), squares, part.numel()));
     }
 
     /// Returns every metric by its tag.
     pub fn read(mut self) -> BTreeMap<String, f64> {
         const NORM: &str = "weight_gradient_norm";
-        let mut squares = std::mem::take(&mut self.squares);
-        // In a fixed order, so that sums do not depend on the order of gradients.
-        squares.sort_by(|(a, _), (b, _)| a.cmp(b));
-        if squares.is_empty() {
+        // In a fixed order, so that sums do not depend on the order of gradients, and processes agree on it.
+        self.squares.sort_by(|(a, _), (b, _)| a.cmp(b));
+        self.means.sort_by(|(a, ..), (b, ..)| a.cmp(b));
+        self.greatest.sort_by(|(a, _), (b, _)| a.cmp(b));
+        if self.squares.is_empty() {
             return BTreeMap::new();
         }
-        let values: Vec<Tensor> = squares
-            .iter()
-            .map(|(_, square)| square.shallow_clone())
-            .chain(self.metrics.iter().map(|(_, value)| value.shallow_clone()))
-            .collect();
-        // One transfer from the device for all.
-        let values = Vec::<f64>::try_from(Tensor::stack(&values, 0).to_kind(Kind::Double));
-        let values = values.expect("scalars make a vector");
-        let (squared, values) = values.split_at(squares.len());
-        let tags = self.metrics.into_iter().map(|(tag, _)| tag);
-        let mut out: BTreeMap<String, f64> = tags.zip(values.iter().copied()).collect();
+        let squares = self.squares.iter().map(|(_, square)| square);
+        let sums = self.values(squares.chain(self.means.iter().map(|(_, sum, _)| sum)), false);
+        let (squared, sums) = sums.split_at(self.squares.len());
+        let means = self.means.iter().zip(sums);
+        let mut out: BTreeMap<String, f64> =
+            means.map(|((tag, _, count), sum)| (tag.clone(), (sum / count).sqrt())).collect();
+        let greatest = self.values(self.greatest.iter().map(|(_, value)| value), true);
+        out.extend(self.greatest.iter().map(|(tag, _)| tag.clone()).zip(greatest));
         out.insert(NORM.to_string(), squared.iter().sum::<f64>().sqrt());
         if self.watched == Watched::Weights {
             let mut groups: BTreeMap<String, f64> = BTreeMap::new();
-            for ((name, _), square) in squares.iter().zip(squared) {
+            for ((name, _), square) in self.squares.iter().zip(squared) {
                 *groups.entry(group(name)).or_default() += square;
             }
             out.extend(
@@ -91,6 +103,20 @@ impl Watch {
         }
         out
     }
+
+    /// Returns scalars added up over the processes, or the greatest, in one transfer from the device for all.
+    fn values<'a>(&self, scalars: impl Iterator<Item = &'a Tensor>, greatest: bool) -> Vec<f64> {
+        let scalars: Vec<Tensor> = scalars.map(Tensor::shallow_clone).collect();
+        if scalars.is_empty() {
+            return Vec::new();
+        }
+        let values = Tensor::stack(&scalars, 0).to_kind(Kind::Double);
+        match greatest {
+            true => self.peers.max_in_place(&values),
+            false => self.peers.sum_in_place(&values),
+        }
+        Vec::try_from(values).expect("scalars make a vector")
+    }
 }
 
 /// Returns a stack's layer, such as `encoder/layers_0`, or a part beside the layers.
@@ -98,12 +124,6 @@ fn group(name: &str) -> String {
     let parts: Vec<&str> = name.split('/').collect();
     let length = if parts.len() > 2 { 2 } else { 1 };
     parts[..length].join("/")
-}
-
-/// The root mean square of all elements.
-fn rms(tensor: &Tensor) -> Tensor {
-    let dims: Vec<usize> = (0..tensor.dim()).collect();
-    root_mean_square(tensor, &dims).flatten(0, -1).get(0)
 }
 
 #[cfg(test)]
@@ -127,11 +147,11 @@ mod tests {
             (Tensor::from_slice(&[1.0_f32, 2.0]), Tensor::from_slice(&[3.0_f32, -4.0]));
         let mut param = old.copy();
         let mut watch = Watch::new(Watched::Weights);
-        let before = watch.before("encoder/layers_0/kernel", &param, &grad);
+        let before = watch.before("encoder/layers_0/kernel", &param, &grad, &Part::whole(&[2]));
         let _ = param.g_sub_(&Tensor::from_slice(&[0.5_f32, -2.0]));
-        watch.after("encoder/layers_0/kernel", &param, before);
+        watch.after("encoder/layers_0/kernel", &param, before, &Part::whole(&[2]));
         let other = Tensor::from_slice(&[12.0_f32]);
-        let _ = watch.before("token_embedder/embedding", &other, &other);
+        let _ = watch.before("token_embedder/embedding", &other, &other, &Part::whole(&[1]));
         let found = watch.read();
         let half: f64 = 0.5;
         for (tag, expected) in [
@@ -155,8 +175,8 @@ mod tests {
     fn the_norm_alone_is_measured_by_default() {
         let grad = Tensor::from_slice(&[3.0_f32, -4.0]);
         let mut watch = Watch::default();
-        assert!(watch.before("kernel", &grad, &grad).is_none());
-        watch.after("kernel", &grad, None);
+        assert!(watch.before("kernel", &grad, &grad, &Part::whole(&[2])).is_none());
+        watch.after("kernel", &grad, None, &Part::whole(&[2]));
         assert_eq!(watch.read(), BTreeMap::from([("weight_gradient_norm".to_string(), 5.0)]));
     }
 }

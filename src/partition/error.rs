@@ -1,10 +1,5 @@
 //! The failures of the processes of a run together.
 
-/// A failure of the network or of another process, in c10d's words.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct C10dError(pub String);
-
 /// A failure of the processes together.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProcessError {

@@ -5,9 +5,10 @@ use std::net::{TcpStream, ToSocketAddrs as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::c10d::Store;
-use super::error::{C10dError, ProcessError};
+use super::error::ProcessError;
 use super::mesh::Process;
+use crate::nn::C10dError;
+use crate::nn::c10d::Store;
 
 /// The time between two looks at the store.
 const GLANCE: Duration = Duration::from_millis(50);

@@ -1,9 +1,9 @@
-//! The processes of a run as a mesh of two axes, and the part of each array on one of them.
+//! The processes of a run as a mesh of two axes, and the part of each parameter on one of them.
 
-use std::ops::Range;
-
+use super::misfit::Misfit;
 use super::rules::{Rules, mesh_axes};
 use super::spec::Partitioner;
+use crate::nn::{MeshDim, Shard};
 
 /// The place of this process among those of a run. Each process drives one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,35 +47,59 @@ pub struct Mesh {
     model: MeshAxis,
     /// The size of the model axis that the partitioner asks for.
     asked: usize,
+    /// What divides parameters.
     rules: Rules,
+    /// What divides the optimizer's state.
+    state_rules: Rules,
+    splits_length: bool,
     device: LocalDevice,
 }
 
 impl Mesh {
-    /// The mesh of these processes. Its model axis is as large as the partitioner asks for, if that
-    /// divides the number of processes; else it is the largest smaller size that does.
-    pub fn new(partitioner: &Partitioner, process: Process, device: LocalDevice) -> Self {
+    /// The mesh of these processes. One process alone holds everything, whatever the partitioner asks for.
+    ///
+    /// # Errors
+    /// The size of the model axis does not divide the number of processes.
+    pub fn new(
+        partitioner: &Partitioner,
+        process: Process,
+        device: LocalDevice,
+    ) -> Result<Self, Misfit> {
         let Partitioner::Pjit(pjit) = partitioner;
-        let asked = pjit.requested_partitions().unwrap_or(1);
-        let divides = |size: &usize| process.count.is_multiple_of(*size);
-        let size = (1..=asked.min(process.count)).rev().find(divides).unwrap_or(1);
-        Self {
+        let (asked, count) = (pjit.requested_partitions().unwrap_or(1), process.count);
+        let size = if count == 1 { 1 } else { asked };
+        if size == 0 || !count.is_multiple_of(size) {
+            let divisors = (1..=count).filter(|size| count.is_multiple_of(*size));
+            return Err(Misfit(format!(
+                "num_partitions = {asked} does not divide {count} processes: set PjitPartitioner.num_partitions to \
+                 one of {}, or start a multiple of {asked}",
+                divisors.map(|size| size.to_string()).collect::<Vec<_>>().join(", ")
+            )));
+        }
+        Ok(Self {
             process,
-            data: MeshAxis { size: process.count / size, index: process.rank / size },
+            data: MeshAxis { size: count / size, index: process.rank / size },
             model: MeshAxis { size, index: process.rank % size },
             asked,
             rules: pjit.rules(),
+            state_rules: pjit.state_rules(),
+            splits_length: pjit.splits_activations() && size > 1,
             device,
-        }
+        })
     }
 
     /// The mesh on which each process holds the whole model, and batches are divided among all.
     pub fn of_replicas(partitioner: &Partitioner, process: Process, device: LocalDevice) -> Self {
+        let Partitioner::Pjit(pjit) = partitioner;
         Self {
+            process,
             data: MeshAxis { size: process.count, index: process.rank },
             model: MeshAxis { size: 1, index: 0 },
-            rules: vec![("batch".to_string(), Some("data".to_string()))],
-            ..Self::new(partitioner, process, device)
+            asked: pjit.requested_partitions().unwrap_or(1),
+            rules: Rules::new(),
+            state_rules: Rules::new(),
+            splits_length: false,
+            device,
         }
     }
 
@@ -99,45 +123,52 @@ impl Mesh {
         self.asked
     }
 
+    /// Whether activations between blocks are divided along their length over the model axis.
+    pub fn splits_length(&self) -> bool {
+        self.splits_length
+    }
+
     /// The device of this process.
     pub fn local_device(&self) -> LocalDevice {
         self.device
     }
 
-    /// The part of an array on this process. `axes` names its logical axes; an array without names
-    /// is whole everywhere, and so is an extent that its mesh axis does not divide.
+    /// The part of a parameter on this process. `axes` names its logical axes; an array without names
+    /// is whole everywhere.
     pub fn shard(&self, axes: &[&str], shape: &[usize]) -> Shard {
-        let mut split = mesh_axes(axes, &self.rules);
-        split.resize(shape.len(), None);
-        let range = |(axis, &extent): (&Option<String>, &usize)| {
-            let axis = match axis.as_deref() {
-                Some("model") => self.model,
-                Some("data") => self.data,
-                _ => MeshAxis { size: 1, index: 0 },
-            };
-            let part = extent / axis.size;
-            match part * axis.size == extent {
-                true => part * axis.index..part * (axis.index + 1),
-                false => 0..extent,
-            }
-        };
-        Shard { ranges: split.iter().zip(shape).map(range).collect(), whole: shape.to_vec() }
+        self.divided(axes, shape, &self.rules)
     }
-}
 
-/// The part of an array on one process.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shard {
-    /// The part along each axis.
-    pub ranges: Vec<Range<usize>>,
-    /// Extents of the whole array.
-    pub whole: Vec<usize>,
-}
+    /// The part of a parameter that this process updates, whose state it keeps.
+    pub fn state_shard(&self, axes: &[&str], shape: &[usize]) -> Shard {
+        self.divided(axes, shape, &self.state_rules)
+    }
 
-impl Shard {
-    /// Extents of the part.
-    pub fn shape(&self) -> Vec<usize> {
-        self.ranges.iter().map(ExactSizeIterator::len).collect()
+    /// The processes that hold the same part of an array.
+    pub fn holders(&self, part: &Shard) -> Vec<usize> {
+        let is_alike = |rank: &usize| {
+            let same_model = *rank % self.model.size == self.model.index;
+            let same_data = *rank / self.model.size == self.data.index;
+            (part.dim(MeshDim::Model).is_none() || same_model)
+                && (part.dim(MeshDim::Data).is_none() || same_data)
+        };
+        (0..self.process.count).filter(is_alike).collect()
+    }
+
+    fn divided(&self, axes: &[&str], shape: &[usize], rules: &Rules) -> Shard {
+        let mut part = Shard::whole(shape);
+        for (dim, mesh_axis) in mesh_axes(axes, rules).iter().enumerate() {
+            let (name, axis) = match mesh_axis.as_deref() {
+                // Rules that divide `embed` over the model axis are about activations.
+                Some("model") if axes[dim] != "embed" => (MeshDim::Model, self.model),
+                Some("data") => (MeshDim::Data, self.data),
+                _ => continue,
+            };
+            if axis.size > 1 {
+                part = part.divided(dim, name, (axis.index, axis.size));
+            }
+        }
+        part
     }
 }
 
@@ -148,6 +179,15 @@ mod tests {
     use crate::nn::Dtype;
 
     fn mesh(partitions: usize, parameter_dims: usize, rank: usize, count: usize) -> Mesh {
+        new(partitions, parameter_dims, rank, count).expect("it fits")
+    }
+
+    fn new(
+        partitions: usize,
+        parameter_dims: usize,
+        rank: usize,
+        count: usize,
+    ) -> Result<Mesh, Misfit> {
         let rules = StandardLogicalAxisRules {
             activation_partitioning_dims: 1,
             parameter_partitioning_dims: parameter_dims,
@@ -158,6 +198,7 @@ mod tests {
             model_parallel_submesh: None,
             logical_axis_rules: Some(LogicalAxisRules::Standard(rules)),
             reduce_dtype: Dtype::Float32,
+            spread_optimizer_state: true,
         });
         Mesh::new(&partitioner, Process { rank, count }, LocalDevice::Cpu)
     }
@@ -175,25 +216,32 @@ mod tests {
         assert_eq!(mesh.data(), MeshAxis { size: 2, index: 1 });
         assert_eq!(mesh.model(), MeshAxis { size: 2, index: 1 });
         assert_eq!(mesh.shard(&["embed", "mlp"], &[6, 8]).ranges, [0..6, 4..8]);
-        assert_eq!(mesh.shard(&["batch", "length"], &[8, 5]).ranges, [4..8, 0..5]);
-        // A model axis of 3 does not divide 4 processes.
-        assert_eq!(self::mesh(3, 1, 0, 4).model().size, 2);
+        let updated = mesh.state_shard(&["embed", "mlp"], &[6, 8]);
+        assert_eq!(updated.ranges, [3..6, 4..8]);
+        assert_eq!(mesh.holders(&updated), [3]);
+        assert_eq!(mesh.holders(&mesh.shard(&["embed", "mlp"], &[6, 8])), [1, 3]);
+        assert_eq!(mesh.holders(&mesh.shard(&["embed"], &[6])), [0, 1, 2, 3]);
     }
 
     #[test]
-    fn parts_cover_a_parameter_once_and_odd_extents_stay_whole() {
-        let parts = (0..4).map(|rank| mesh(2, 2, rank, 4).shard(&["embed", "mlp"], &[4, 6]));
+    fn a_model_axis_that_does_not_divide_the_processes_is_refused() {
+        let error = new(3, 1, 0, 4).unwrap_err().to_string();
+        assert!(error.contains("set PjitPartitioner.num_partitions to one of 1, 2, 4"), "{error}");
+    }
+
+    #[test]
+    fn parts_cover_a_parameter_once_and_odd_extents_have_a_smaller_part() {
+        let parts = (0..4).map(|rank| mesh(2, 2, rank, 4).shard(&["embed", "mlp"], &[4, 5]));
         let mut cells: Vec<(usize, usize)> = parts
             .flat_map(|part| {
-                assert_eq!(part.shape(), [2, 3]);
-                let [rows, columns] = [0, 1].map(|axis| part.ranges[axis].clone());
+                let [rows, columns] = [0, 1].map(|dim| part.ranges[dim].clone());
                 rows.flat_map(move |row| columns.clone().map(move |column| (row, column)))
             })
             .collect();
         cells.sort_unstable();
-        let all: Vec<_> = (0..4).flat_map(|row| (0..6).map(move |column| (row, column))).collect();
+        let all: Vec<_> = (0..4).flat_map(|row| (0..5).map(move |column| (row, column))).collect();
         assert_eq!(cells, all);
-        assert_eq!(mesh(2, 1, 0, 2).shard(&["vocab", "embed"], &[7, 4]).ranges, [0..7, 0..4]);
+        assert_eq!(mesh(2, 1, 0, 2).shard(&["vocab", "embed"], &[7, 4]).ranges, [0..4, 0..4]);
         assert_eq!(mesh(2, 1, 0, 2).shard(&[], &[8]).shape(), [8]);
     }
 }

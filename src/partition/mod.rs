@@ -5,11 +5,10 @@
 
 mod error;
 mod mesh;
+mod misfit;
 mod rules;
 mod spec;
 
-#[cfg(feature = "torch")]
-mod c10d;
 #[cfg(feature = "torch")]
 mod device;
 #[cfg(feature = "torch")]
@@ -17,14 +16,13 @@ mod joining;
 #[cfg(feature = "torch")]
 mod processes;
 
-pub use error::{C10dError, ProcessError};
-pub use mesh::{LocalDevice, Mesh, MeshAxis, Process, Shard};
+pub use error::ProcessError;
+pub use mesh::{LocalDevice, Mesh, MeshAxis, Process};
+pub use misfit::Misfit;
 pub use rules::{Rules, mesh_axes};
 pub use spec::{LogicalAxisRules, Partitioner, PjitPartitioner, StandardLogicalAxisRules};
 
 #[cfg(feature = "torch")]
-pub use c10d::{ProcessGroup, Work};
-#[cfg(feature = "torch")]
 pub use joining::Endpoint;
 #[cfg(feature = "torch")]
-pub use processes::Processes;
+pub use processes::{Axes, Processes};

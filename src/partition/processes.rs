@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 
 use tch::{Device, Kind, Tensor};
 
-use super::c10d::{Membership, ProcessGroup, Store};
-use super::error::{C10dError, ProcessError};
+use super::error::ProcessError;
 use super::joining::{Endpoint, meet};
-use super::mesh::{LocalDevice, Process};
+use super::mesh::{LocalDevice, Mesh, MeshAxis, Process};
 use crate::nn::bridge::Transport;
+use crate::nn::c10d::{Membership, ProcessGroup, Reduce, Store};
+use crate::nn::{Axis, C10dError};
 
 /// The key of the message with which the first process failed.
 const FAILURE: &str = "failure";
@@ -34,11 +35,19 @@ struct Joined {
     place: Process,
     hosts: Vec<String>,
     timeout: Duration,
+    is_local: bool,
     store: Store,
     /// For values of the host.
     values: Arc<ProcessGroup>,
-    /// For gradients; on CPUs the same.
-    gradients: Arc<ProcessGroup>,
+}
+
+/// The processes along the axes of a mesh, on which tensors travel.
+#[derive(Clone, Debug, Default)]
+pub struct Axes {
+    /// Those that divide batches.
+    pub data: Axis,
+    /// Those that divide the model.
+    pub model: Axis,
 }
 
 impl Processes {
@@ -51,31 +60,53 @@ impl Processes {
     ///
     /// # Errors
     /// They do not come in time, or `stop` asks this one to end.
-    pub fn join(
-        endpoint: &Endpoint,
-        device: LocalDevice,
-        stop: &AtomicBool,
-    ) -> Result<Self, ProcessError> {
+    pub fn join(endpoint: &Endpoint, stop: &AtomicBool) -> Result<Self, ProcessError> {
         let Endpoint { process: place, is_local, timeout, .. } = endpoint;
         if place.count == 1 {
             return Ok(Self::alone());
         }
         let (store, hosts) = meet(endpoint, stop)?;
-        let group = |name: &str, transport| {
-            let &Process { rank, count: size } = place;
-            let member =
-                Membership { rank, size, transport, is_local: *is_local, timeout: *timeout };
-            let met = |error: C10dError| {
-                ProcessError::NotMet(format!("the processes cannot reach each other: {error}"))
-            };
-            ProcessGroup::join(&store, name, member).map(Arc::new).map_err(met)
+        let member = Membership {
+            rank: place.rank,
+            size: place.count,
+            transport: Transport::Gloo,
+            is_local: *is_local,
+            timeout: *timeout,
         };
-        let values = group("values", Transport::Gloo)?;
-        let gradients = match device {
-            LocalDevice::Cpu => Arc::clone(&values),
-            LocalDevice::Cuda(_) => group("gradients", Transport::Nccl)?,
+        let values = Arc::new(ProcessGroup::join(&store, "values", member).map_err(not_met)?);
+        let (place, timeout, is_local) = (*place, *timeout, *is_local);
+        Ok(Self(Some(Joined { place, hosts, timeout, is_local, store, values })))
+    }
+
+    /// Finds the processes along the axes of a mesh.
+    ///
+    /// # Errors
+    /// They cannot reach each other.
+    pub fn axes(&self, mesh: &Mesh) -> Result<Axes, ProcessError> {
+        let Some(joined) = &self.0 else { return Ok(Axes::default()) };
+        let transport = match mesh.local_device() {
+            LocalDevice::Cpu => Transport::Gloo,
+            LocalDevice::Cuda(_) => Transport::Nccl,
         };
-        Ok(Self(Some(Joined { place: *place, hosts, timeout: *timeout, store, values, gradients })))
+        // The processes of an axis have the same place on the other one.
+        let axis = |name: &str, along: MeshAxis, across: MeshAxis| {
+            if along.size == 1 {
+                return Ok(Axis::default());
+            }
+            if across.size == 1 && transport == Transport::Gloo {
+                return Ok(Axis::new(along.index, Arc::clone(&joined.values)));
+            }
+            let &Joined { timeout, is_local, .. } = joined;
+            let MeshAxis { index: rank, size } = along;
+            let member = Membership { rank, size, transport, is_local, timeout };
+            let group =
+                ProcessGroup::join(&joined.store, &format!("{name}/{}", across.index), member);
+            Ok(Axis::new(rank, Arc::new(group.map_err(not_met)?)))
+        };
+        Ok(Axes {
+            data: axis("data", mesh.data(), mesh.model())?,
+            model: axis("model", mesh.model(), mesh.data())?,
+        })
     }
 
     /// This process.
@@ -101,21 +132,14 @@ impl Processes {
         }
     }
 
-    /// The group that adds up gradients; `None` for one process alone.
-    pub fn gradients(&self) -> Option<Arc<ProcessGroup>> {
-        self.0.as_ref().map(|joined| Arc::clone(&joined.gradients))
-    }
-
     /// Replaces values by their sums over the processes.
     ///
     /// # Errors
     /// Another process is lost.
     pub fn sum(&self, values: &mut [f64]) -> Result<(), ProcessError> {
         let Some(joined) = &self.0 else { return Ok(()) };
-        // Gradients that NCCL has not added up must not be saved.
-        self.told(joined.gradients.check())?;
         let tensor = Tensor::from_slice(values);
-        self.told(joined.values.all_reduce(&tensor).and_then(|work| work.wait()))?;
+        self.told(joined.values.all_reduce(&tensor, Reduce::Sum).and_then(|work| work.wait()))?;
         tensor.copy_data(values, values.len());
         Ok(())
     }
@@ -163,13 +187,15 @@ impl Processes {
     ///
     /// # Errors
     /// A failure of CUDA.
-    pub fn waited(&self) -> Result<f64, ProcessError> {
-        let Some(Joined { values, gradients, .. }) = &self.0 else { return Ok(0.0) };
-        let of_gradients = match Arc::ptr_eq(values, gradients) {
-            true => Ok(0.0),
-            false => gradients.waited(),
-        };
-        self.told(values.waited().and_then(|of_values| Ok(of_values + of_gradients?)))
+    pub fn waited(&self, axes: &Axes) -> Result<f64, ProcessError> {
+        let Some(Joined { values, .. }) = &self.0 else { return Ok(0.0) };
+        let mut groups = vec![Arc::clone(values)];
+        for group in [axes.data.group(), axes.model.group()].into_iter().flatten() {
+            if !Arc::ptr_eq(&group, values) {
+                groups.push(group);
+            }
+        }
+        self.told(groups.iter().map(|group| group.waited()).sum())
     }
 
     /// The time after which a process that does not answer counts as lost.
@@ -190,13 +216,13 @@ impl Processes {
 
     /// Tells the others the message with which this process ends, unless one has ended before.
     pub fn end_with(self, message: &str) {
-        let Some(Joined { place, hosts, store, values, gradients, .. }) = self.0 else { return };
+        let Some(Joined { place, hosts, store, values, .. }) = self.0 else { return };
         let text = format!("process {} on {} ended: {message}", place.rank, hosts[place.rank]);
         // Without a store there is nobody to tell.
         let _ = store.set_first(FAILURE, text.as_bytes());
         let _ = store.set(&format!("{LOST}/{}", place.rank), b"here");
         // The others notice that connections are closed; the store must outlive their questions.
-        drop((values, gradients));
+        drop(values);
         let end = Instant::now() + ROLL_CALL;
         let is_here = |rank: usize| store.has(&format!("{LOST}/{rank}")).unwrap_or(true);
         while !(0..place.count).all(|rank| rank == place.rank || is_here(rank))
@@ -207,6 +233,10 @@ impl Processes {
         let _ = store.set(ENDED, b"");
         std::thread::sleep(Duration::from_millis(100));
     }
+}
+
+fn not_met(error: C10dError) -> ProcessError {
+    ProcessError::NotMet(format!("the processes cannot reach each other: {error}"))
 }
 
 impl Joined {

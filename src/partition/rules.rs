@@ -36,33 +36,47 @@ impl StandardLogicalAxisRules {
 impl PjitPartitioner {
     /// Returns the effective rules.
     pub fn rules(&self) -> Rules {
+        self.standard().rules()
+    }
+
+    /// Returns the rules that divide the optimizer's state.
+    pub fn state_rules(&self) -> Rules {
+        match self.spread_optimizer_state {
+            true => StandardLogicalAxisRules { parameter_partitioning_dims: 2, ..self.standard() }
+                .rules(),
+            false => self.rules(),
+        }
+    }
+
+    /// Whether activations between blocks are divided over the model axis too.
+    pub fn splits_activations(&self) -> bool {
+        self.standard().activation_partitioning_dims >= 2
+    }
+
+    fn standard(&self) -> StandardLogicalAxisRules {
         match &self.logical_axis_rules {
-            Some(LogicalAxisRules::Standard(standard)) => standard.rules(),
+            Some(LogicalAxisRules::Standard(standard)) => standard.clone(),
             None => StandardLogicalAxisRules {
                 activation_partitioning_dims: 1,
                 parameter_partitioning_dims: 1,
                 additional_rules: None,
-            }
-            .rules(),
+            },
         }
     }
 }
 
-/// Returns the mesh axis that splits each axis of a tensor: the first rule that fits, with each
-/// mesh axis used at most once per tensor.
+/// Returns the mesh axis that splits each axis of a tensor: rules come one after the other, and each mesh
+/// axis splits a tensor once. Source: flax `linen/spmd.py`, `logical_to_mesh_axes`.
 pub fn mesh_axes(logical_axes: &[&str], rules: &Rules) -> Vec<Option<String>> {
-    let mut used: Vec<String> = Vec::new();
-    logical_axes
-        .iter()
-        .map(|axis| {
-            let fits =
-                |mesh: &Option<String>| mesh.as_ref().is_none_or(|mesh| !used.contains(mesh));
-            let rule = rules.iter().find(|(name, mesh)| name == axis && fits(mesh));
-            let mesh = rule.and_then(|(_, mesh)| mesh.clone());
-            used.extend(mesh.clone());
-            mesh
-        })
-        .collect()
+    let mut assigned: Vec<Option<&Option<String>>> = vec![None; logical_axes.len()];
+    for (name, mesh) in rules {
+        let Some(place) = logical_axes.iter().position(|axis| axis == name) else { continue };
+        let is_free = mesh.is_none() || !assigned.contains(&Some(mesh));
+        if is_free && assigned[place].is_none() {
+            assigned[place] = Some(mesh);
+        }
+    }
+    assigned.into_iter().map(|mesh| mesh.cloned().flatten()).collect()
 }
 
 #[cfg(test)]

@@ -37,6 +37,11 @@ pub struct PjitPartitioner {
     /// bytes. T5X has no such parameter.
     #[gin(default = Dtype::Float32)]
     pub reduce_dtype: Dtype,
+    /// Whether the optimizer's state is divided over the data axis while each process there holds whole parameters
+    /// (ZeRO-1; Rajbhandari et al. 2020, arXiv:1910.02054). `parameter_partitioning_dims = 2` divides both. T5X has no
+    /// such parameter.
+    #[gin(default = false)]
+    pub spread_optimizer_state: bool,
 }
 
 impl PjitPartitioner {
@@ -58,13 +63,14 @@ pub enum LogicalAxisRules {
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5x.partitioning.standard_logical_axis_rules")]
 pub struct StandardLogicalAxisRules {
-    /// 2 also splits activations over their embedding axis.
+    /// 2 also splits activations between blocks over the model axis: here along their length, in T5X along
+    /// `embed`.
     #[gin(default = 1)]
     pub activation_partitioning_dims: usize,
     /// 2 also splits parameters over the data axis.
     #[gin(default = 1)]
     pub parameter_partitioning_dims: usize,
-    /// Pairs (logical axis, mesh axis or None) tried before the standard ones.
+    /// Pairs (logical axis, mesh axis or None) tried after the standard ones.
     #[gin(default = None)]
     pub additional_rules: Option<Vec<(String, Option<String>)>>,
 }

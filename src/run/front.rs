@@ -65,7 +65,7 @@ pub(super) fn without_torch(args: &[String], color: bool) -> Result<Option<Comma
         Command::Doctor(doctor) => doctor::without_torch(doctor)?,
         Command::Bench(bench) => bench::without_torch(bench, color)?,
         Command::Model(command) => {
-            command.check(color)?;
+            command.check(color, launch::num_processes(command)?)?;
             launch::on_every_device(command, args)?
         }
         _ => false,

@@ -60,8 +60,9 @@ pub(super) fn launch_command(args: &LaunchArgs, color: bool) -> Result<(), Failu
         let message = format!("`gimlet launch` runs `train` and `eval`, and not `{found}`");
         return Err(Failure::Usage(anyhow!(message)));
     };
-    command.check(color)?;
-    run(&group(args, visible_gpus())?)
+    let group = group(args, visible_gpus())?;
+    command.check(color, group.nproc_per_node * group.nnodes)?;
+    run(&group)
 }
 
 /// Runs the command in a process for each visible GPU, if there are several and no launcher has started this
@@ -87,6 +88,15 @@ pub(super) fn on_every_device(command: &ModelCommand, args: &[String]) -> Result
         grace: Duration::from_secs(GRACE_SECS),
     })?;
     Ok(true)
+}
+
+/// Returns the number of all processes in which a command runs.
+///
+/// # Errors
+/// Launchers and flags that contradict themselves.
+pub(super) fn num_processes(command: &ModelCommand) -> Result<usize, Failure> {
+    let world = world(&command.distributed())?;
+    Ok(world.map_or_else(|| visible_gpus().max(1), |world| world.size))
 }
 
 /// Returns the number of processes that a command without a launcher needs.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::data::TaskProvider;
-use crate::partition::{Mesh, Processes};
+use crate::partition::{Axes, Mesh, Processes};
 use crate::telemetry::{self, Verbosity};
 
 /// The environment of a run, beside its spec.
@@ -15,6 +15,8 @@ pub struct Context<'a> {
     pub config_text: &'a str,
     /// The division of the model over processes, and the device of this one.
     pub mesh: Mesh,
+    /// The processes along the axes of the mesh.
+    pub axes: Axes,
     /// The processes of the run.
     pub processes: Arc<Processes>,
     /// The amount of output of every process, once it has a place for it.

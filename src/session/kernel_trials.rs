@@ -4,7 +4,7 @@
 
 use tch::{Device, Kind, Tensor};
 
-use crate::models::loss::{Head, LossSpec, Targets, cross_entropy};
+use crate::models::loss::{Head, LossSpec, Targets, Vocabulary, cross_entropy};
 use crate::nn::fused::gated_gelu;
 use crate::nn::fused::kernels::Kernel;
 use crate::nn::{
@@ -158,7 +158,8 @@ impl Inputs {
     }
 
     fn cross_entropy(&self) -> Vec<Tensor> {
-        let head = Head { hidden: self.leaf(&[6, 16]), kernel: self.leaf(&[16, 1000]) };
+        let (hidden, kernel) = (self.leaf(&[6, 16]), self.leaf(&[16, 1000]));
+        let head = Head { hidden, kernel, vocabulary: Vocabulary::whole(1000) };
         let targets = Targets {
             tokens: Tensor::arange(6, (Kind::Int64, self.device)) * 150,
             coefficients: Tensor::ones([6], (Kind::Float, self.device)),

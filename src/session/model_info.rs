@@ -74,6 +74,7 @@ mod tests {
             model_parallel_submesh: None,
             logical_axis_rules: None,
             reduce_dtype: crate::nn::Dtype::Float32,
+            spread_optimizer_state: false,
         };
         let kernel = Variable {
             name: "encoder/layers_0/mlp/wi_0/kernel".to_string(),

@@ -1,9 +1,11 @@
 //! The training state, which a step changes: parameters, optimizer state and the step count.
 
+use std::sync::Arc;
+
 use crate::models::Model;
-use crate::nn::{ParamSpec, Params, draw};
-use crate::optim::{OptimError, Optimizer, ParamShape};
-use crate::partition::Mesh;
+use crate::nn::{Axis, Division, MeshDim, ParamSpec, Params, draw};
+use crate::optim::{OptimError, Optimizer, ParamShape, Part, Peers};
+use crate::partition::{Axes, Mesh};
 
 use super::seeds::{Purpose, derive};
 use super::state_layout::param_shape;
@@ -24,12 +26,44 @@ impl TrainState {
     ///
     /// # Errors
     /// A parameter that the optimizer's rules do not cover.
-    pub fn initialize(model: &Model, seed: u64, mesh: &Mesh) -> Result<Self, OptimError> {
+    pub fn initialize(
+        model: &Model,
+        seed: u64,
+        mesh: &Mesh,
+        axes: &Axes,
+    ) -> Result<Self, OptimError> {
         let specs = model.param_tree();
         let shapes: Vec<ParamShape<'_>> = specs.iter().map(param_shape).collect();
-        let optimizer = Optimizer::new(model.optimizer_def(), &shapes, mesh.device())?;
-        Ok(Self { step: 0, params: draw_params(&specs, seed, mesh), optimizer })
+        let peers = peers(&shapes, mesh, axes);
+        let part = |param: &ParamShape<'_>| {
+            let updated = mesh.state_shard(param.axes, param.shape);
+            Part::new(updated, &mesh.shard(param.axes, param.shape), &peers)
+        };
+        let def = model.optimizer_def();
+        let optimizer = Optimizer::of_parts(def, &shapes, &part, mesh.device())?;
+        let shard = |param: &ParamSpec| mesh.shard(&param.axes, &param.shape);
+        let division = Division {
+            data: axes.data.clone(),
+            model: axes.model.clone(),
+            splits_length: mesh.splits_length(),
+            shards: specs.iter().map(|param| (param.name.clone(), shard(param))).collect(),
+        };
+        let params = draw_params(&specs, seed, mesh).divided(division);
+        Ok(Self { step: 0, params, optimizer })
     }
+}
+
+/// Returns the processes with which sums over parameters are shared: along an axis that divides some of them.
+fn peers(params: &[ParamShape<'_>], mesh: &Mesh, axes: &Axes) -> Arc<Peers> {
+    let along = |name: MeshDim, axis: &Axis| {
+        let divides = |param: &ParamShape<'_>| mesh.state_shard(param.axes, param.shape).dim(name);
+        let divides = params.iter().any(|param| divides(param).is_some());
+        if divides { axis.clone() } else { Axis::default() }
+    };
+    Arc::new(Peers {
+        data: along(MeshDim::Data, &axes.data),
+        model: along(MeshDim::Model, &axes.model),
+    })
 }
 
 /// Draws this process's parts of new parameters. Their values are those of whole parameters, whatever
@@ -38,7 +72,7 @@ pub fn draw_params(specs: &[ParamSpec], seed: u64, mesh: &Mesh) -> Params {
     let seed = derive(seed, Purpose::Initialization, &[]);
     let parts = specs.iter().map(|spec| {
         let shard = mesh.shard(&spec.axes, &spec.shape);
-        (spec.name.clone(), shard.of(&draw(spec, seed, mesh.device())))
+        (spec.name.clone(), shard.of(&draw(spec, seed, mesh.device())).copy())
     });
     Params::from_tensors(parts)
 }

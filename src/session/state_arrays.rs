@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use tch::{Device, Kind, Tensor};
 
-use crate::checkpoint::{Array, ArrayView, DType, Plan, Shapes, Snapshot, Stored};
-use crate::nn::Params;
+use crate::checkpoint::{self, Array, ArrayView, DType, Plan, Shapes, Snapshot, Stored};
+use crate::nn::{Params, Shard};
+use crate::partition::Mesh;
 
 use super::error::SessionError;
 use super::state::TrainState;
@@ -16,15 +17,26 @@ const STEP: &str = "state/step";
 
 /// Returns the shape of every array of a state.
 pub fn shapes(state: &TrainState) -> Shapes {
-    let shape = |tensor: &Tensor| tensor.size().iter().map(|&extent| extent as usize).collect();
     let counts = counts(state).into_iter().map(|(name, _)| (name, Vec::new()));
-    arrays(state).map(|(name, tensor)| (name, shape(tensor))).chain(counts).collect()
+    arrays(state).map(|(name, _, shard)| (name, shard.whole)).chain(counts).collect()
 }
 
-/// Copies the state to the host.
-pub fn copy(state: &TrainState, snapshot: &mut Snapshot) {
-    for (name, tensor) in arrays(state) {
-        with_view(tensor, |view| snapshot.array(&name, view));
+/// Copies the parts of the state that are here to the host.
+pub fn copy(state: &TrainState, mesh: &Mesh, snapshot: &mut Snapshot) {
+    for (name, tensor, part) in arrays(state) {
+        let holders = mesh.holders(&part);
+        if part.whole.len() < 2 || !part.is_even() {
+            // Short arrays lie in one file, and parts of the others are of one size.
+            let whole = state.params.division().whole(tensor, &part);
+            with_view(&whole, |array| snapshot.array(&name, array));
+            continue;
+        }
+        let start = part.ranges.iter().map(|range| range.start).collect();
+        let shape = part.whole;
+        with_view(tensor, |array| match array.shape == shape {
+            true => snapshot.array(&name, array),
+            false => snapshot.shard(&name, checkpoint::Shard { shape, start, holders, array }),
+        });
     }
     for path in state.optimizer.nones() {
         snapshot.none(&format!("state/param_states/{path}"));
@@ -142,6 +154,7 @@ fn put(state: &mut TrainState, name: &str, tensor: &Tensor, rounded: Option<Kind
 
 fn put_param(params: &Params, name: &str, tensor: &Tensor, rounded: Option<Kind>) {
     let mut parameter = params.get(name).shallow_clone();
+    let tensor = &params.shard(name).of(tensor);
     match rounded {
         Some(kind) => tch::no_grad(|| parameter.copy_(&tensor.to_kind(kind))),
         None => tch::no_grad(|| parameter.copy_(tensor)),
@@ -156,11 +169,15 @@ fn counts(state: &TrainState) -> Vec<(String, i64)> {
     std::iter::once(step).chain(paths).collect()
 }
 
-/// Returns every float array of the state under T5X's name.
-fn arrays(state: &TrainState) -> impl Iterator<Item = (String, &Tensor)> {
-    let params = state.params.iter().map(|(name, tensor)| (format!("{TARGET}{name}"), tensor));
-    let slots = state.optimizer.arrays();
-    params.chain(slots.map(|(name, tensor)| (format!("state/param_states/{name}"), tensor)))
+/// Returns every float array of the state under T5X's name, and the part of it that is here.
+fn arrays(state: &TrainState) -> impl Iterator<Item = (String, &Tensor, Shard)> {
+    let params = state.params.iter();
+    let params =
+        params.map(|(name, tensor)| (format!("{TARGET}{name}"), tensor, state.params.shard(name)));
+    let slots = state.optimizer.parts();
+    params.chain(
+        slots.map(|(name, tensor, shard)| (format!("state/param_states/{name}"), tensor, shard)),
+    )
 }
 
 /// Passes an array of floats to `read` as a tensor; its bytes are not copied.

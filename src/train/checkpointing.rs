@@ -10,6 +10,7 @@ use crate::checkpoint::{
     SaveCheckpointConfig, Saver, Saving, Share, Stored, plan_resume, remove_stale, restore_newest,
 };
 use crate::data::DatasetState;
+use crate::partition::Mesh;
 use crate::session::error::SessionError;
 use crate::session::state::TrainState;
 use crate::session::state_arrays::{copy, fill, shapes};
@@ -64,6 +65,7 @@ pub struct Beside {
 pub struct Checkpoints<'a> {
     model_dir: Path,
     config: &'a CheckpointConfig,
+    mesh: &'a Mesh,
     /// This process's part of the work, if there are several.
     share: Option<Share>,
     /// `None` if the run never saves.
@@ -72,10 +74,15 @@ pub struct Checkpoints<'a> {
 
 impl<'a> Checkpoints<'a> {
     /// The checkpoints in `model_dir`, and this process's share in writing them.
-    pub fn new(model_dir: &Path, config: &'a CheckpointConfig, share: Option<Share>) -> Self {
+    pub fn new(
+        model_dir: &Path,
+        config: &'a CheckpointConfig,
+        mesh: &'a Mesh,
+        share: Option<Share>,
+    ) -> Self {
         let saver = |save| Saver::new(saving(model_dir, save, share.clone()));
         let saver = config.save.as_ref().map(saver);
-        Self { model_dir: model_dir.clone(), config, share, saver }
+        Self { model_dir: model_dir.clone(), config, mesh, share, saver }
     }
 
     /// Removes partly written files of dead runs.
@@ -166,7 +173,7 @@ impl<'a> Checkpoints<'a> {
         let is_first = self.share.as_ref().is_none_or(|share| share.rank == 0);
         let Some(saver) = &mut self.saver else { return Ok(()) };
         Ok(saver.save(state.step, beside.best, |snapshot| {
-            copy(state, snapshot);
+            copy(state, self.mesh, snapshot);
             snapshot.extra(RUN_FILE, to_json(record));
             if is_first {
                 snapshot.extra(DATA_FILE, to_json(data));

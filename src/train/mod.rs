@@ -7,6 +7,7 @@ mod foresee;
 mod initial;
 mod inputs;
 mod memory;
+mod mesh;
 mod periods;
 mod spec;
 

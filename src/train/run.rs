@@ -35,8 +35,8 @@ use super::periods::{Periods, Stop};
 use super::slowest::Slowest;
 use super::spec::Train;
 use super::start::{
-    Start, check_divides, check_same_start, check_shared, foresee_shortage, inference_evaluation,
-    occupy, occupy_new, refuse_shortage, restore_or_init, share, training_evaluation,
+    Start, check_same_start, check_shared, foresee_shortage, inference_evaluation, occupy,
+    occupy_new, refuse_shortage, restore_or_init, share, training_evaluation,
 };
 use super::step::{StepReport, Stepper};
 use super::window::Window;
@@ -74,7 +74,6 @@ pub fn train(
     check(spec)?;
     let (mesh, processes) = (&context.mesh, &context.processes);
     check_same(processes, context.config_text)?;
-    check_divides(spec, mesh)?;
     let model_dir = Path::parse(&spec.model_dir)?;
     refuse_shortage(spec)?;
     let is_first = processes.is_first();
@@ -83,7 +82,7 @@ pub fn train(
     say_partitions(mesh);
     foresee_shortage(spec, mesh)?;
     let share = share(processes)?;
-    let checkpoints = Checkpoints::new(&model_dir, &spec.checkpoint_cfg, share);
+    let checkpoints = Checkpoints::new(&model_dir, &spec.checkpoint_cfg, mesh, share);
     let start = restore_or_init(spec, context, &checkpoints)?;
     check_same_start(processes, &start)?;
     let Start { state, record, data, resumed } = start;
@@ -103,7 +102,7 @@ pub fn train(
     let monitor = Monitor::new(keep_best, record.monitored.clone(), saved);
     let mut run = Run {
         spec,
-        stepper: Stepper::new(spec, record.seed, mesh, processes)?,
+        stepper: Stepper::new(spec, record.seed, mesh, (&context.axes, processes))?,
         training_evaluation: training_evaluation(spec, context, &model_dir, state.step)?,
         inference_evaluation: inference_evaluation(spec, context, &model_dir, state.step)?,
         batches: training_batches(spec, context, &record, data)?,
@@ -243,9 +242,9 @@ impl Run<'_> {
         let mut progress = Progress::new(self.state.step, periods.total_steps);
         while self.state.step < periods.total_steps {
             let stop = periods.next_stop(self.state.step);
-            let waited = self.stepper.processes.waited()?;
+            let waited = self.stepper.waited()?;
             let window = self.train_until(stop.step, &mut progress, logs)?;
-            let waited = self.stepper.processes.waited()? - waited;
+            let waited = self.stepper.waited()? - waited;
             self.tell_speeds(&window, waited, logs)?;
             let verdict = match self.is_asked() {
                 true => Verdict::Interrupt,
@@ -396,9 +395,11 @@ impl Run<'_> {
 
     fn measure(&mut self) -> Result<LastEvaluation, Unfinished> {
         let TrainState { step, params, .. } = &self.state;
+        let params = params.whole();
+        self.stepper.check_axes().map_err(SessionError::from)?;
         let model = EvalContext {
             forward: &self.stepper.forward,
-            params,
+            params: &params,
             step: *step,
             processes: &self.stepper.processes,
             stop: self.stop,

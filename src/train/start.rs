@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::checkpoint::{Share, list_steps};
 use crate::data::DatasetState;
 use crate::nn::bridge::cuda_devices;
-use crate::partition::{LocalDevice, Mesh, Process, ProcessError, Processes};
+use crate::partition::{Axes, LocalDevice, Mesh, Process, ProcessError, Processes};
 use crate::session::agreement::of_all;
 use crate::session::context::Context;
 use crate::session::describe::CONFIG_FILE;
@@ -88,7 +88,7 @@ pub fn restore_or_init(
     let processes = &context.processes;
     let seed = processes.of_first(fresh_seed(spec).to_le_bytes().to_vec())?;
     let seed = u64::from_le_bytes(seed.try_into().expect("a seed has eight bytes"));
-    let mut state = initialize(spec, seed, &context.mesh)?;
+    let mut state = initialize(spec, seed, &context.mesh, &context.axes)?;
     let restored = checkpoints.restore(&mut state)?;
     let fresh = RunRecord {
         first_step: state.step,
@@ -147,26 +147,6 @@ pub fn share(processes: &Processes) -> Result<Option<Share>, ProcessError> {
     }))
 }
 
-/// Ensures that the processes can divide every microbatch.
-///
-/// # Errors
-/// They cannot.
-pub fn check_divides(spec: &Train, mesh: &Mesh) -> Result<(), SessionError> {
-    let TrainerClass::Trainer(trainer) = &spec.trainer_cls.0;
-    let (rows, parts) = (spec.train_dataset_cfg.batch_size, trainer.num_microbatches());
-    let count = mesh.data().size;
-    if rows.is_multiple_of(parts * count) {
-        return Ok(());
-    }
-    let parts_said = if parts > 1 { format!(" of {parts} microbatches") } else { String::new() };
-    let fits = (rows / (parts * count)).max(1) * parts * count;
-    Err(SessionError::Unfit(format!(
-        "a batch of {rows} rows{parts_said} cannot be divided among {count} processes: set BATCH_SIZE = {fits}, \
-         or another multiple of {}",
-        parts * count
-    )))
-}
-
 /// Ensures that every process sees the MODEL_DIR of the first.
 ///
 /// # Errors
@@ -204,8 +184,13 @@ fn appears(file: &Path, patience: Duration) -> Result<bool, StorageError> {
 ///
 /// # Errors
 /// Memory runs out, or the optimizer's rules do not cover a parameter.
-pub fn initialize(spec: &Train, seed: u64, mesh: &Mesh) -> Result<TrainState, SessionError> {
-    let state = guarded(|| TrainState::initialize(&spec.model, seed, mesh));
+pub fn initialize(
+    spec: &Train,
+    seed: u64,
+    mesh: &Mesh,
+    axes: &Axes,
+) -> Result<TrainState, SessionError> {
+    let state = guarded(|| TrainState::initialize(&spec.model, seed, mesh, axes));
     let state = state.map_err(|failure| match failure {
         TorchFailure::OutOfMemory(detail) => SessionError::ModelTooLarge { detail },
         TorchFailure::Other(detail) => SessionError::Torch { step: 0, detail },
@@ -228,7 +213,7 @@ pub fn refuse_shortage(spec: &Train) -> Result<(), SessionError> {
 /// # Errors
 /// The step certainly does not fit; or an error of [`step_estimate`].
 pub fn foresee_shortage(spec: &Train, mesh: &Mesh) -> Result<(), SessionError> {
-    let estimate = step_estimate(spec, mesh.data().size)?;
+    let estimate = step_estimate(spec, mesh)?;
     let beside_saving =
         |bytes: Option<u64>| Some(bytes?.saturating_sub(saving_bytes(spec, &estimate)));
     let (available, total) = match mesh.local_device() {

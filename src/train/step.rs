@@ -10,7 +10,7 @@ use crate::models::Batch;
 use crate::models::loss::{LossOutput, LossSpec, normalize};
 use crate::nn::kind;
 use crate::optim::{OptimError, Reduction, Watch, Watched};
-use crate::partition::{Mesh, MeshAxis, Partitioner, Processes};
+use crate::partition::{Axes, Mesh, MeshAxis, Partitioner, ProcessError, Processes};
 use crate::schedule::LearningRateSchedule;
 use crate::session::error::SessionError;
 use crate::session::forward::Forward;
@@ -36,6 +36,8 @@ pub struct Stepper {
     pub seed: u64,
     /// The processes that share each microbatch, and this one among them.
     pub replicas: MeshAxis,
+    /// The processes along the axes of the mesh.
+    pub axes: Axes,
     /// The processes of the run.
     pub processes: Arc<Processes>,
     /// The sums of gradients over processes; `None` for one alone.
@@ -62,7 +64,7 @@ impl Stepper {
         spec: &Train,
         seed: u64,
         mesh: &Mesh,
-        processes: &Arc<Processes>,
+        (axes, processes): (&Axes, &Arc<Processes>),
     ) -> Result<Self, SessionError> {
         let TrainerClass::Trainer(trainer) = &spec.trainer_cls.0;
         let schedule = trainer.learning_rate_fn.build();
@@ -74,7 +76,7 @@ impl Stepper {
             None => Watched::GradientNorm,
         };
         let Partitioner::Pjit(pjit) = &spec.partitioner;
-        let reduction = processes.gradients();
+        let reduction = axes.data.group();
         Ok(Self {
             forward,
             schedule,
@@ -82,6 +84,7 @@ impl Stepper {
             watched,
             seed,
             replicas: mesh.data(),
+            axes: axes.clone(),
             processes: Arc::clone(processes),
             reduction: reduction.map(|group| Reduction { group, kind: kind(pjit.reduce_dtype) }),
         })
@@ -119,8 +122,31 @@ impl Stepper {
             }
         }
         let weights = self.guarded(state.step, || watch.read())?;
+        self.check_axes()?;
         state.step += 1;
-        Ok(StepReport { sums: total.expect("there is at least one part"), learning_rate, weights })
+        let mut sums = total.expect("there is at least one part");
+        if self.axes.model.index() > 0 {
+            // The rows of the first process along the model axis are the same.
+            sums.each(&mut |sum| *sum = 0.0);
+        }
+        Ok(StepReport { sums, learning_rate, weights })
+    }
+
+    /// Ensures that all operations with other processes have succeeded.
+    ///
+    /// # Errors
+    /// Another process is lost.
+    pub fn check_axes(&self) -> Result<(), ProcessError> {
+        let lost = self.axes.data.lost().or_else(|| self.axes.model.lost());
+        self.processes.told(lost.map_or(Ok(()), Err))
+    }
+
+    /// Returns the seconds for which this process has waited for others, since the run began.
+    ///
+    /// # Errors
+    /// Another process is lost.
+    pub fn waited(&self) -> Result<f64, ProcessError> {
+        self.processes.waited(&self.axes)
     }
 
     /// Returns this process's rows of a microbatch.

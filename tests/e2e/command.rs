@@ -13,7 +13,7 @@ pub fn sources(folder: &str) -> PathBuf {
 pub struct Train {
     program: &'static str,
     folder: PathBuf,
-    tool: Vec<&'static str>,
+    tool: Vec<String>,
     args: Vec<String>,
     variables: Vec<(String, String)>,
     num_threads: usize,
@@ -25,7 +25,7 @@ impl Train {
         Self {
             program: env!("CARGO_BIN_EXE_gimlet"),
             folder: folder.to_path_buf(),
-            tool: vec!["train"],
+            tool: vec!["train".to_string()],
             args: Vec::new(),
             variables: Vec::new(),
             num_threads: 1,
@@ -38,13 +38,13 @@ impl Train {
     }
 
     /// Turns the command into `gimlet bench` of one thing.
-    pub fn bench(self, measured: &'static str) -> Self {
+    pub fn bench(self, measured: &str) -> Self {
         self.tool(&["bench", measured])
     }
 
     /// Turns the command into another one.
-    pub fn tool(self, words: &[&'static str]) -> Self {
-        Self { tool: words.to_vec(), ..self }
+    pub fn tool(self, words: &[&str]) -> Self {
+        Self { tool: words.iter().map(|word| word.to_string()).collect(), ..self }
     }
 
     /// With `--gin_file=FILE`.

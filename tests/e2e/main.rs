@@ -17,6 +17,7 @@ mod fp8;
 #[path = "../language/golden.rs"]
 mod golden;
 mod launch;
+mod meshes;
 mod microbatches;
 mod my_optimizer;
 mod own_task;

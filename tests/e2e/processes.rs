@@ -11,13 +11,12 @@ use crate::command::{Ended, Train};
 use crate::events::read_scalars;
 use crate::folder::{Folder, steps};
 
-const STEPS: u64 = 10;
+pub const STEPS: u64 = 10;
 const TOLERANCE: f64 = 1e-5;
 
 /// `gimlet launch` of another command, in so many processes.
-fn launched(train: Train, count: usize) -> Train {
-    let count: &'static str = ["", "1", "2", "3", "4"][count];
-    train.tool(&["launch", "--nproc_per_node", count, "train"])
+pub fn launched(train: Train, count: usize) -> Train {
+    train.tool(&["launch", "--nproc_per_node", &count.to_string(), "train"])
 }
 
 fn run(folder: &Folder, name: &str, count: usize, change: &dyn Fn(Train) -> Train) -> PathBuf {
@@ -27,7 +26,7 @@ fn run(folder: &Folder, name: &str, count: usize, change: &dyn Fn(Train) -> Trai
     model_dir
 }
 
-fn assert_same_run(found: &Path, expected: &Path) {
+pub fn assert_same_run(found: &Path, expected: &Path) {
     for log in ["train", "training_eval/lines"] {
         let [found, expected] = [found, expected].map(|dir| read_scalars(&dir.join(log)));
         let is_timed = |tag: &str| tag.starts_with("timing/");

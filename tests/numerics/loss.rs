@@ -1,6 +1,6 @@
 //! Compares cross entropy with smoothing and z-loss with the textbook, differentiated by autograd.
 
-use gimlet::models::loss::{Head, LossSpec, Targets, cross_entropy};
+use gimlet::models::loss::{Head, LossSpec, Targets, Vocabulary, cross_entropy};
 use tch::{Device, Kind, Tensor};
 
 use crate::fixture;
@@ -38,7 +38,11 @@ fn check(spec: LossSpec, transposed: bool) {
     let total = (&loss * &targets.coefficients).sum(Kind::Double);
     let expected = Tensor::run_backward(&[total], &[&hidden, &weight], false, false);
 
-    let head = Head { hidden: hidden.shallow_clone(), kernel };
+    let head = Head {
+        vocabulary: Vocabulary::whole(kernel.size()[1]),
+        hidden: hidden.shallow_clone(),
+        kernel,
+    };
     let (losses, scalar) = cross_entropy(&head, &targets, &spec);
     let found = Tensor::run_backward(&[scalar], &[&hidden, &weight], false, false);
     let close = |a: &Tensor, b: &Tensor| a.allclose(&b.to_kind(Kind::Float), 1e-5, 1e-6, false);

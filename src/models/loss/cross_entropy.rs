@@ -8,6 +8,7 @@
 use tch::{Kind, Tensor};
 
 use super::spec::LossSpec;
+use crate::nn::Axis;
 use crate::nn::fused::kernels::{self, Kernel};
 
 /// Bytes of logits that are computed at once; larger slices make matrix products faster.
@@ -21,8 +22,29 @@ const MIN_SLICE_ROWS: i64 = 256;
 pub struct Head {
     /// `[rows, embed]`
     pub hidden: Tensor,
-    /// `[embed, vocab]`; for tied embeddings a transposed view of them.
+    /// `[embed, vocab]`, or some columns of it; for tied embeddings a transposed view of them.
     pub kernel: Tensor,
+    /// The tokens of those columns.
+    pub vocabulary: Vocabulary,
+}
+
+/// The tokens whose logits this process computes. The processes along an axis divide all of them, and sums over them
+/// are sums over processes too (Shoeybi et al. 2019, arXiv:1909.08053).
+#[derive(Clone, Debug)]
+pub struct Vocabulary {
+    /// The processes.
+    pub axis: Axis,
+    /// The first token here.
+    pub first: i64,
+    /// Number of tokens in all.
+    pub size: i64,
+}
+
+impl Vocabulary {
+    /// All of so many tokens.
+    pub fn whole(size: i64) -> Self {
+        Self { axis: Axis::default(), first: 0, size }
+    }
 }
 
 /// Targets and their weights.
@@ -49,11 +71,11 @@ pub struct TokenLosses {
 /// Losses by row, and a scalar whose gradient is that of `sum(coefficients * loss)`. The scalar's own
 /// value has no meaning.
 pub fn cross_entropy(head: &Head, targets: &Targets, spec: &LossSpec) -> (TokenLosses, Tensor) {
-    let vocab_size = head.kernel.size()[1];
+    let Vocabulary { size: vocab_size, ref axis, .. } = head.vocabulary;
     let smoothing = Smoothing::new(spec.label_smoothing, vocab_size);
     let gradients = tch::no_grad(|| HeadGradients::zeros(head));
     let rows = head.hidden.size()[0];
-    let slice_rows = (SLICE_BYTES / (4 * vocab_size)).max(MIN_SLICE_ROWS);
+    let slice_rows = (SLICE_BYTES * axis.size() as i64 / (4 * vocab_size)).max(MIN_SLICE_ROWS);
     let mut losses = Vec::new();
     tch::no_grad(|| {
         for start in (0..rows).step_by(slice_rows as usize) {
@@ -103,7 +125,8 @@ impl Smoothing {
 }
 
 /// The part of the computation for some rows.
-struct Slice {
+struct Slice<'a> {
+    vocabulary: &'a Vocabulary,
     hidden: Tensor,       // [slice, embed]
     logits: Tensor,       // [slice, vocab]
     tokens: Tensor,       // [slice, 1]
@@ -111,10 +134,11 @@ struct Slice {
     start: i64,
 }
 
-impl Slice {
-    fn new(head: &Head, targets: &Targets, start: i64, rows: i64) -> Self {
+impl<'a> Slice<'a> {
+    fn new(head: &'a Head, targets: &Targets, start: i64, rows: i64) -> Self {
         let hidden = head.hidden.narrow(0, start, rows);
         Self {
+            vocabulary: &head.vocabulary,
             logits: hidden.matmul(&head.kernel),
             hidden,
             tokens: targets.tokens.narrow(0, start, rows).unsqueeze(-1),
@@ -125,24 +149,40 @@ impl Slice {
 
     /// The rows' losses, and the gradient of their weighted sum, written over the logits.
     fn losses(&self, z_loss: f64, smoothing: &Smoothing) -> (TokenLosses, Tensor) {
-        if kernels::suit(Kernel::CrossEntropy, &self.logits, i64::MAX) {
+        if self.vocabulary.axis.is_alone()
+            && kernels::suit(Kernel::CrossEntropy, &self.logits, i64::MAX)
+        {
             return self.losses_by_kernel(z_loss, smoothing);
         }
+        let Vocabulary { axis, first, size: vocab_size } = self.vocabulary;
         let mut logits = self.logits.shallow_clone();
-        let (largest, predicted) = logits.max_dim(-1, true);
-        let correct = predicted.eq_tensor(&self.tokens).to_kind(Kind::Float);
+        let (own_largest, predicted) = logits.max_dim(-1, true);
+        let largest =
+            if axis.is_alone() { own_largest.shallow_clone() } else { own_largest.copy() };
+        axis.max_in_place(&largest);
+        // The target's place among the tokens here, and whether it is one of them.
+        let places = &self.tokens - *first;
+        let own = places.ge(0).logical_and(&places.lt(logits.size()[1]));
+        let places = places * &own;
+        let is_predicted =
+            predicted.eq_tensor(&places).logical_and(&own_largest.eq_tensor(&largest));
+        let correct = is_predicted.logical_and(&own).to_kind(Kind::Float);
         let _ = logits.g_sub_(&largest);
-        let target_logit = logits.gather(-1, &self.tokens, false);
+        let target_logit = logits.gather(-1, &places, false) * &own;
         let logit_sum = (smoothing.low > 0.0).then(|| row_sums(&logits));
         let mut exponentials = logits.exp_();
         let normalizer = row_sums(&exponentials);
+        let sums = [Some(correct), Some(target_logit), Some(normalizer), logit_sum];
+        let sums = Tensor::stack(&sums.into_iter().flatten().collect::<Vec<_>>(), 0);
+        axis.sum_in_place(&sums);
+        let [correct, target_logit, normalizer] = [0, 1, 2].map(|place| sums.get(place));
+        let logit_sum = (smoothing.low > 0.0).then(|| sums.get(3));
         let log_normalizer = normalizer.log();
         let log_z = &log_normalizer + &largest;
         let mut cross_entropy =
             (&log_normalizer - &target_logit) * (smoothing.confidence - smoothing.low);
         if let Some(logit_sum) = logit_sum {
-            let vocab_size = exponentials.size()[1] as f64;
-            cross_entropy += (&log_normalizer * vocab_size - logit_sum) * smoothing.low;
+            cross_entropy += (&log_normalizer * *vocab_size as f64 - logit_sum) * smoothing.low;
         }
         let z_losses = log_z.square() * z_loss;
         let losses = TokenLosses {
@@ -156,8 +196,8 @@ impl Slice {
         if smoothing.low > 0.0 {
             let _ = exponentials.g_sub_(&(&self.coefficients * smoothing.low));
         }
-        let target_gradient = &self.coefficients * (smoothing.low - smoothing.confidence);
-        let _ = exponentials.scatter_add_(-1, &self.tokens, &target_gradient);
+        let target_gradient = &self.coefficients * (smoothing.low - smoothing.confidence) * own;
+        let _ = exponentials.scatter_add_(-1, &places, &target_gradient);
         (losses, exponentials)
     }
 

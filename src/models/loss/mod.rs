@@ -16,7 +16,7 @@ mod weights;
 pub use spec::{LossNormalizingFactor, LossSpec};
 
 #[cfg(feature = "torch")]
-pub use cross_entropy::{Head, Targets, TokenLosses, cross_entropy, log_likelihoods};
+pub use cross_entropy::{Head, Targets, TokenLosses, Vocabulary, cross_entropy, log_likelihoods};
 #[cfg(feature = "torch")]
 pub use sums::{LossOutput, UnreadSums};
 #[cfg(feature = "torch")]

@@ -28,7 +28,7 @@ impl T5 {
 
     /// float32 `[batch, targets_length, vocab]`
     pub fn logits(&self, params: &Params, batch: &Batch, dropout: Dropout) -> Tensor {
-        let Head { hidden, kernel } = self.head(params, batch, dropout);
+        let Head { hidden, kernel, .. } = self.head(params, batch, dropout);
         hidden.matmul(&kernel).view([batch.num_rows(), -1, self.config.vocab_size as i64])
     }
 

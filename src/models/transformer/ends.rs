@@ -1,21 +1,40 @@
 //! Embeddings before the stacks, and logits after them.
 
+use std::ops::Range;
+
 use tch::{Kind, Tensor};
 
 use super::spec::TransformerSpec;
-use crate::models::loss::Head;
+use crate::models::loss::{Head, Vocabulary};
 use crate::nn::{Params, embed, kind};
 
 impl TransformerSpec {
     /// Embedding rows of `tokens` of any shape in the compute dtype: `[.., embed]`.
     pub fn embed(&self, params: &Params, tokens: &Tensor) -> Tensor {
-        embed(self.table(params), tokens, kind(self.decoder.dims.dtype))
+        let kind = kind(self.decoder.dims.dtype);
+        let (table, rows) = (params.read(&self.table()), self.vocabulary(params));
+        let model = &params.division().model;
+        if model.is_alone() {
+            return embed(&table, tokens, kind);
+        }
+        // Each process looks its own rows up, and the others' are zero.
+        let places = tokens - rows.start as i64;
+        let own = places.ge(0).logical_and(&places.lt(rows.len() as i64));
+        let found = embed(&table, &(places * &own), kind) * own.unsqueeze(-1);
+        model.summed(found)
     }
 
     /// The logits of `hidden` `[batch, length, embed]`, to be computed.
     pub fn head(&self, params: &Params, hidden: &Tensor) -> Head {
-        let hidden = self.head_inputs(hidden).view([-1, self.decoder.dims.emb_dim as i64]);
-        Head { hidden, kernel: self.head_kernel(params) }
+        Head {
+            hidden: self.head_inputs(hidden).view([-1, self.decoder.dims.emb_dim as i64]),
+            kernel: self.head_kernel(params),
+            vocabulary: Vocabulary {
+                axis: params.division().model.clone(),
+                first: self.vocabulary(params).start as i64,
+                size: self.vocab_size as i64,
+            },
+        }
     }
 
     /// The head's inputs in float32: logits are float32 for any format of activations.
@@ -28,13 +47,19 @@ impl TransformerSpec {
         hidden / (self.decoder.dims.emb_dim as f64).sqrt()
     }
 
-    /// The head's kernel: float32 `[embed, vocab]`.
+    /// The head's kernel, or the columns of it that are here: float32 `[embed, vocab]`.
     pub fn head_kernel(&self, params: &Params) -> Tensor {
         if self.logits_via_embedding {
-            self.table(params).tr()
+            params.read(&self.table()).tr()
         } else {
-            params.get(&format!("{}/kernel", self.logits_dense())).shallow_clone()
+            params.read(&format!("{}/kernel", self.logits_dense()))
         }
+    }
+
+    /// The rows of the embedding that are here.
+    fn vocabulary(&self, params: &Params) -> Range<usize> {
+        let shard = params.division().shards.get(&self.table());
+        shard.map_or(0..self.vocab_size, |shard| shard.ranges[0].clone())
     }
 
     /// Begins a forward pass: sets the format in which projections compute.
@@ -42,7 +67,7 @@ impl TransformerSpec {
         params.begin_fp8(self.fp8.as_ref());
     }
 
-    fn table<'a>(&self, params: &'a Params) -> &'a Tensor {
-        params.get(&format!("{}/embedding", self.embedding))
+    fn table(&self) -> String {
+        format!("{}/embedding", self.embedding)
     }
 }

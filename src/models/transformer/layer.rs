@@ -128,7 +128,7 @@ impl<P: Product> Layer<P> {
         }
         let inputs = self.mlp.inputs.of_norm(&mut stream, &self.mlp.norm);
         let product = activated(&self.mlp.activations, &inputs);
-        self.mlp.out.add(&dropout.apply_along_length(product), &mut stream);
+        self.mlp.out.add(&dropout.apply_to_columns(product), &mut stream);
         match stream.branch {
             Some(branch) => dropout.add_along_length(&stream.sum, &branch),
             None => stream.sum,

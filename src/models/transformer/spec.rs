@@ -100,6 +100,16 @@ impl TransformerSpec {
 }
 
 impl StackSpec {
+    /// The same stack as one of `count` processes computes it that divide heads and feed-forward blocks.
+    pub fn part(&self, count: usize) -> Self {
+        let dims = LayerDims {
+            num_heads: self.dims.num_heads / count,
+            mlp_dim: self.dims.mlp_dim / count,
+            ..self.dims.clone()
+        };
+        Self { dims, ..self.clone() }
+    }
+
     /// Path of a layer.
     pub fn layer(&self, index: usize) -> String {
         format!("{}/layers_{index}", self.name)

@@ -7,15 +7,16 @@ use tch::{Kind, Tensor};
 use super::layer::{AttentionBlock, Layer, Load, Product, Stream};
 use super::spec::{KernelSpec, LayerDims, MAX_DISTANCE, StackSpec};
 use crate::nn::{
-    AttentionBias, AttentionDims, Block, Dropout, Heads, Joined, Params, Projection, Projections,
-    Runs, add_and_norm, attention, kind, relative_position_bias, rms_norm,
+    AttentionBias, AttentionDims, Block, Division, Dropout, Heads, Joined, Params, Projection,
+    Projections, Runs, add_and_norm, attention, kind, relative_position_bias, rms_norm,
 };
 
 /// A stack's weights in the compute dtype.
 #[derive(Debug)]
 pub struct Stack {
     spec: Arc<StackSpec>,
-    layers: Vec<Block<Layer<Projections>>>,
+    layers: Vec<Block<Layer<TrainedKernels>>>,
+    division: Arc<Division>,
     rel_embedding: Tensor,
     norm: Tensor,
 }
@@ -37,7 +38,8 @@ type Watch<'a> = &'a mut dyn FnMut(usize, &Joined);
 impl Stack {
     /// Reads the parameters of the stack.
     pub fn new(spec: &StackSpec, params: &Params) -> Self {
-        let (spec, kind) = (Arc::new(spec.clone()), kind(spec.dims.dtype));
+        let (division, kind) = (Arc::clone(params.division()), kind(spec.dims.dtype));
+        let spec = Arc::new(spec.part(division.model.size()));
         let layer = |index| {
             let (made, below) = (Arc::clone(&spec), params.under(&spec.layer(index)));
             Block::new(spec.dims.remat_policy, below, move |params| {
@@ -47,13 +49,15 @@ impl Stack {
         Self {
             layers: (0..spec.num_layers).map(layer).collect(),
             rel_embedding: params.cast(&spec.rel_embedding(), kind),
-            norm: params.cast(&spec.last_norm(), kind),
+            norm: division.of_stream(params.cast(&spec.last_norm(), kind)),
+            division,
             spec,
         }
     }
 
     /// Maps embedded tokens `[batch, length, embed]` to the same shape. `mask` allows pairs to
-    /// attend: bool `[batch, 1, length, length]`, with extents of 1 on CUDA where all are alike.
+    /// attend: bool `[batch, 1, length, length]`, with extents of 1 on CUDA where all are alike. The result is for work
+    /// that processes along the model axis divide.
     pub fn forward(
         &self,
         embedded: Tensor,
@@ -94,7 +98,9 @@ impl Stack {
             dims: attention_dims(&self.spec.dims),
         };
         let encoded = encoding.map(|encoding| &encoding.hidden);
-        let mut hidden = dropout.apply_along_length(embedded);
+        let model = &self.division.model;
+        let dropout = dropout.of_columns(model.index(), model.size());
+        let mut hidden = self.division.stream(dropout.apply_along_length(embedded));
         for (index, layer) in self.layers.iter().enumerate() {
             hidden = match layer {
                 Block::Kept(layer) => {
@@ -114,7 +120,7 @@ impl Stack {
                 }
             };
         }
-        let normal = rms_norm(&hidden, &self.norm);
+        let normal = self.division.entered(&rms_norm(&hidden, &self.norm));
         match self.spec.shares_last_dropout {
             true => dropout.apply_along_length(normal),
             false => dropout.apply(normal),
@@ -141,7 +147,7 @@ impl Biases {
     /// Runs a layer; `watch` receives the projections of its own positions.
     fn layer(
         &self,
-        layer: &Layer<Projections>,
+        layer: &Layer<TrainedKernels>,
         hidden: &Tensor,
         encoded: Option<&Tensor>,
         dropout: Dropout,
@@ -150,11 +156,11 @@ impl Biases {
         // A layer's own view: its gradients are summed before those of other layers are added to
         // them, in the same way as when the layer is recomputed.
         let encoded = encoded.map(|encoded| encoded.view_as(encoded));
-        let mut attend = |block: &AttentionBlock<Projections>, projected: Joined| {
+        let mut attend = |block: &AttentionBlock<TrainedKernels>, projected: Joined| {
             let (joined, bias) = match (&block.context, &encoded, &self.cross) {
                 (Some(context), Some(encoded), Some(cross)) => {
                     let mut wholes = projected.into_wholes();
-                    wholes.extend(context.forward(encoded).into_wholes());
+                    wholes.extend(context.projections.forward(encoded).into_wholes());
                     (Joined::new(wholes, 3), cross)
                 }
                 _ => {
@@ -185,33 +191,46 @@ struct ForTraining<'a> {
 }
 
 impl Load for ForTraining<'_> {
-    type Product = Projections;
+    type Product = TrainedKernels;
 
     fn scale(&self, path: &str) -> Tensor {
-        self.params.cast(path, self.kind)
+        self.params.division().of_stream(self.params.cast(path, self.kind))
     }
 
-    fn kernels(&self, specs: &[KernelSpec]) -> Projections {
+    fn kernels(&self, specs: &[KernelSpec]) -> TrainedKernels {
         let projection = |spec: &KernelSpec| {
             let projection = Projection::new(self.params, &spec.path, self.kind);
             // T5X's contrib/gpu divides the query's input, which gives the same result.
             spec.divisor.into_iter().fold(projection, Projection::over)
         };
-        Projections::new(specs.iter().map(projection).collect())
+        let projections = Projections::new(specs.iter().map(projection).collect());
+        TrainedKernels { projections, division: Arc::clone(self.params.division()) }
     }
 }
 
-impl Product for Projections {
+/// Kernels that multiply the same inputs; each process along the model axis has some columns of those that read the
+/// stream, and the same rows of those that add to it.
+#[derive(Debug)]
+struct TrainedKernels {
+    projections: Projections,
+    division: Arc<Division>,
+}
+
+impl Product for TrainedKernels {
     fn of_norm(&self, stream: &mut Stream, scale: &Tensor) -> Joined {
-        let Some(branch) = stream.branch.take() else {
-            return self.forward(&rms_norm(&stream.sum, scale));
+        let normal = match stream.branch.take() {
+            None => rms_norm(&stream.sum, scale),
+            Some(branch) => {
+                let (sum, normal) = add_and_norm(&stream.sum, &branch, scale, stream.dropout);
+                stream.sum = sum;
+                normal
+            }
         };
-        let (sum, normal) = add_and_norm(&stream.sum, &branch, scale, stream.dropout);
-        stream.sum = sum;
-        self.forward(&normal)
+        self.projections.forward(&self.division.entered(&normal))
     }
 
     fn add(&self, inputs: &Tensor, stream: &mut Stream) {
-        stream.branch = self.forward(inputs).into_wholes().pop();
+        let result = self.projections.forward(inputs).into_wholes().pop();
+        stream.branch = result.map(|result| self.division.left(result));
     }
 }

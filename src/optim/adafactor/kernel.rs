@@ -37,7 +37,7 @@ impl FactoredUpdate {
         grad: &Tensor,
         state: &ParamState,
     ) -> bool {
-        let is_dense = grad.is_contiguous() && param.is_contiguous();
+        let is_dense = grad.is_contiguous() && param.is_contiguous() && state.part.is_whole();
         if !is_dense || !kernels::suit(Kernel::Adafactor, grad, i64::MAX) {
             return false;
         }
@@ -88,6 +88,7 @@ impl FactoredUpdate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::optim::Part;
     use crate::optim::rule::Rule as _;
     use crate::optim::{Adafactor, ParamShape};
     use tch::{Device, Kind};
@@ -168,7 +169,7 @@ mod tests {
             let size: Vec<i64> = slot.shape.iter().map(|&extent| extent as i64).collect();
             random(&size).square()
         });
-        let mut state = ParamState { arrays: arrays.collect(), layout };
+        let mut state = ParamState { arrays: arrays.collect(), layout, part: Part::whole(shape) };
         let update = FactoredUpdate::new(spec, 0.1, 7).unwrap();
         let call = update.call(&state.layout, &size).expect("a kernel does it");
         let mut tensors = vec![grad.copy(), first.copy()];

@@ -117,6 +117,10 @@ impl Rule for Adafactor {
         self.global_norm_threshold().is_some()
     }
 
+    fn needs_whole_params(&self) -> bool {
+        true
+    }
+
     fn skips_nan_updates(&self) -> bool {
         self.skip_nan_updates
     }
@@ -125,17 +129,19 @@ impl Rule for Adafactor {
 /// Returns the arrays of a parameter.
 pub(super) fn slots(shape: &[usize], factored: Option<&Factored>, beta1: Option<f64>) -> Vec<Slot> {
     // Unused arrays are a single zero, so that every parameter has all four.
-    let (whole, unused) = (|| shape.to_vec(), || vec![1]);
-    let without = |dims: &[usize]| {
-        let kept = shape.iter().enumerate().filter(|(dim, _)| !dims.contains(dim));
-        kept.map(|(_, size)| *size).collect()
-    };
+    let (whole, unused) = (|| Some((0..shape.len()).collect()), || None);
+    let without =
+        |dims: &[usize]| Some((0..shape.len()).filter(|dim| !dims.contains(dim)).collect());
     let m = if beta1.is_some() { whole() } else { unused() };
     let (v, v_row, v_col) = match factored {
         Some(Factored { rows, columns }) => (unused(), without(columns), without(rows)),
         None => (whole(), unused(), unused()),
     };
-    let slot = |(name, shape)| Slot { name, shape, dtype: Dtype::Float32, initial: 0.0 };
+    let slot = |(name, dims): (&'static str, Option<Vec<usize>>)| {
+        let kept = |dims: &Vec<usize>| dims.iter().map(|&dim| shape[dim]).collect();
+        let shape = dims.as_ref().map_or_else(|| vec![1], kept);
+        Slot { name, shape, dims, dtype: Dtype::Float32, initial: 0.0 }
+    };
     [("m", m), ("v", v), ("v_col", v_col), ("v_row", v_row)].map(slot).to_vec()
 }
 

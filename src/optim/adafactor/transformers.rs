@@ -85,6 +85,10 @@ impl Rule for TransformersAdafactor {
         self.rate(0).map(drop)
     }
 
+    fn needs_whole_params(&self) -> bool {
+        true
+    }
+
     fn count_paths(&self) -> Vec<String> {
         vec!["count".to_string()]
     }

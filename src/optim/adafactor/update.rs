@@ -11,7 +11,8 @@ use super::spec::Adafactor;
 use super::transformers::TransformersAdafactor;
 use crate::optim::error::OptimError;
 use crate::optim::layout::Factored;
-use crate::optim::norms::{as_dims, root_mean_square};
+use crate::optim::norms::as_dims;
+use crate::optim::parts::Part;
 use crate::optim::update::{Clipping, Clock, ParamState, Prepare, Prepared, Updated, after_clips};
 
 /// Indices of the state's arrays, in the order of the layout's slots.
@@ -79,10 +80,10 @@ impl FactoredUpdate {
             let arrays: Vec<Tensor> = state.arrays.iter().map(Tensor::copy).collect();
             (param.copy(), arrays)
         });
-        let scale = self.param_scale(&param, &state.layout.averaged);
+        let scale = self.param_scale(&param, state);
         let update = self.precondition(grad, state);
         self.decay_weights(&mut param, &scale);
-        let scale = self.clipped(scale, &update, &state.layout.averaged);
+        let scale = self.clipped(scale, &update, state);
         self.subtract(&mut param, &update, &scale, state);
         if let Some((old_param, old_arrays)) = before {
             keep_where_nan(&mut param, &old_param);
@@ -93,12 +94,13 @@ impl FactoredUpdate {
     }
 
     /// Returns the learning rate times the parameter's scale, broadcastable to the parameter.
-    fn param_scale(&self, param: &Tensor, averaged: &[usize]) -> Tensor {
+    fn param_scale(&self, param: &Tensor, state: &ParamState) -> Tensor {
         if !self.spec.multiply_by_parameter_scale {
             return Tensor::full([1], self.learning_rate, (Kind::Float, param.device()))
                 .reshape(vec![1; param.dim()]);
         }
-        let mut scale = root_mean_square(param, averaged).clamp_min(self.spec.epsilon2);
+        let root = state.part.root_mean_square(param, &state.layout.averaged);
+        let mut scale = root.clamp_min(self.spec.epsilon2);
         if let Some(greatest) = self.spec.max_parameter_scale {
             scale = scale.clamp_max(greatest);
         }
@@ -115,12 +117,14 @@ impl FactoredUpdate {
                 grad.g_mul_(&second.rsqrt())
             }
             Some(factored) => {
-                let [rows, columns] = mean_squares(&grad, factored, self.spec.epsilon1);
+                let [rows, columns] =
+                    mean_squares(&grad, factored, self.spec.epsilon1, &state.part);
                 self.mix(&mut state.arrays[V_ROW], rows);
                 self.mix(&mut state.arrays[V_COL], columns);
                 let (rows, columns) = (&state.arrays[V_ROW], &state.arrays[V_COL]);
                 let row_dims = remaining(&factored.rows, &factored.columns);
-                let mean = rows.mean_dim(row_dims.as_slice(), true, Kind::Float);
+                let sum = rows.sum_dim_intlist(row_dims.as_slice(), true, Kind::Float);
+                let mean = state.part.sum(sum, &factored.rows) / state.part.extent(&factored.rows);
                 let row_factor = expand((rows / mean).rsqrt_(), &factored.columns);
                 let column_factor = expand(columns.rsqrt(), &factored.rows);
                 grad.g_mul_(&row_factor).g_mul_(&column_factor)
@@ -143,10 +147,11 @@ impl FactoredUpdate {
     }
 
     /// Lowers the scale if the update's root mean square exceeds the threshold.
-    fn clipped(&self, scale: Tensor, update: &Tensor, averaged: &[usize]) -> Tensor {
+    fn clipped(&self, scale: Tensor, update: &Tensor, state: &ParamState) -> Tensor {
         match self.spec.clipping_threshold {
             Some(threshold) => {
-                scale / (root_mean_square(update, averaged) / threshold).clamp_min(1.0)
+                let root = state.part.root_mean_square(update, &state.layout.averaged);
+                scale / (root / threshold).clamp_min(1.0)
             }
             None => scale,
         }
@@ -217,7 +222,7 @@ impl Prepared for FactoredUpdate {
 }
 
 /// Returns the mean of `grad^2 + epsilon` over the columns' dimensions, and over the rows'.
-fn mean_squares(grad: &Tensor, factored: &Factored, epsilon: f64) -> [Tensor; 2] {
+fn mean_squares(grad: &Tensor, factored: &Factored, epsilon: f64, part: &Part) -> [Tensor; 2] {
     /// 512 kB of squares stay in a core's cache between being made and being summed.
     const CPU_PIECE: i64 = 1 << 17;
     let rows = match grad.device() {
@@ -231,11 +236,10 @@ fn mean_squares(grad: &Tensor, factored: &Factored, epsilon: f64) -> [Tensor; 2]
             sum.add(&square);
         }
     }
-    let size = grad.size();
-    sums.map(|sum| {
-        let count: i64 = sum.dims.iter().map(|&dim| size[dim as usize]).product();
-        sum.total() / count as f64
-    })
+    let over = [&factored.columns, &factored.rows];
+    let [rows, columns] =
+        [0, 1].map(|which| part.sum(sums[which].total(), over[which]) / part.extent(over[which]));
+    [rows, columns]
 }
 
 /// Sums over some dimensions of a tensor that arrives in pieces along dimension 0.

@@ -10,7 +10,7 @@ use super::expr::{Binary, Expr, Node, Unary};
 use super::formula::{Changes, FusedNumbers};
 use crate::nn::bridge::{FusedAdamW, fused_adamw};
 use crate::optim::error::OptimError;
-use crate::optim::norms::norm;
+use crate::optim::parts::Part;
 use crate::optim::update::{Clock, ParamState, Prepare, Prepared, Updated};
 
 impl Prepare for OptaxRule {
@@ -103,10 +103,14 @@ impl Values<'_> {
             Node::Scaled(index, factor) => scaled(&self.state.arrays[*index], *factor),
             Node::Number(number) => Tensor::full([], *number, (Kind::Float, self.param.device())),
             Node::Normal(key) => {
-                let numbers = key.split(self.place).normal(self.param.numel());
-                Tensor::from_slice(&numbers).view_as(self.param).to_device(self.param.device())
+                let shard = self.state.part.shard();
+                let numbers = key.split(self.place).normal(shard.whole.iter().product());
+                let whole: Vec<i64> = shard.whole.iter().map(|&extent| extent as i64).collect();
+                shard
+                    .of(&Tensor::from_slice(&numbers).view(&whole[..]))
+                    .to_device(self.param.device())
             }
-            Node::Unary(operation, of) => unary(*operation, &self.of(of)),
+            Node::Unary(operation, of) => unary(*operation, &self.of(of), &self.state.part),
             Node::Binary(operation, left, right) => {
                 let left = self.of(left);
                 match &*right.0 {
@@ -128,12 +132,12 @@ fn scaled(array: &Tensor, factor: f64) -> Tensor {
     (array.to_kind(Kind::Float) * factor).to_kind(array.kind()).to_kind(Kind::Float)
 }
 
-fn unary(operation: Unary, of: &Tensor) -> Tensor {
+fn unary(operation: Unary, of: &Tensor, part: &Part) -> Tensor {
     match operation {
         Unary::Square => of.square(),
         Unary::Sqrt => of.sqrt(),
         Unary::Sign => of.sign(),
-        Unary::Norm => norm(of),
+        Unary::Norm => part.norm(of),
         Unary::AtLeast(least) => of.clamp_min(least),
     }
 }
@@ -169,7 +173,11 @@ mod tests {
         // As texts they are in the other order.
         let params = ["a/x", "a-b/x"].map(|name| (name, Tensor::zeros([2], tch::kind::FLOAT_CPU)));
         let layout = StateLayout { slots: Vec::new(), averaged: Vec::new(), factored: None };
-        let mut states = [(); 2].map(|()| ParamState { layout: layout.clone(), arrays: vec![] });
+        let mut states = [(); 2].map(|()| ParamState {
+            layout: layout.clone(),
+            arrays: vec![],
+            part: Part::whole(&[2]),
+        });
         let given = params.iter().zip(&mut states).rev();
         let updated = |((name, param), state): (&(&'static str, Tensor), _)| {
             let param = param.shallow_clone();

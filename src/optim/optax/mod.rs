@@ -92,9 +92,14 @@ impl OptaxRule {
 
 impl Rule for OptaxRule {
     fn layout(&self, param: ParamShape<'_>) -> Result<StateLayout, OptimError> {
-        let shape = || param.shape.to_vec();
-        let slot =
-            |OptaxSlot { name, dtype, initial }| Slot { name, shape: shape(), dtype, initial };
+        let (shape, dims) = (|| param.shape.to_vec(), || Some((0..param.shape.len()).collect()));
+        let slot = |OptaxSlot { name, dtype, initial }| Slot {
+            name,
+            shape: shape(),
+            dims: dims(),
+            dtype,
+            initial,
+        };
         let slots = self.spec().slots().into_iter().map(slot).collect();
         Ok(StateLayout { slots, averaged: Vec::new(), factored: None })
     }
@@ -116,5 +121,9 @@ impl Rule for OptaxRule {
 
     fn needs_all_gradients(&self) -> bool {
         self.spec().needs_all_params()
+    }
+
+    fn needs_whole_params(&self) -> bool {
+        matches!(self, Self::Fromage(_) | Self::Lamb(_) | Self::Lars(_))
     }
 }

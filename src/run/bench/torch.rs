@@ -57,7 +57,7 @@ pub(super) fn decode(args: &BenchArgs, color: bool) -> Result<(), Failure> {
 
 /// The mesh of this process alone, whose device has tried its kernels.
 fn mesh(train: &Train) -> Mesh {
-    let mesh = Mesh::new(&train.partitioner, Process::ALONE, LocalDevice::available());
+    let mesh = Mesh::of_replicas(&train.partitioner, Process::ALONE, LocalDevice::available());
     try_kernels(mesh.device());
     mesh
 }

@@ -49,13 +49,15 @@ pub fn run<C: Body>(command: &C, verbosity: Verbosity, color: bool) -> Result<()
         unless_asked(&interrupt)?;
         Err(failure)
     })?;
-    let (partitioner, place) = (configured.spec.partitioner(), processes.place());
+    let place = processes.place();
     if !processes.is_first() {
         set_verbosity(Verbosity::Quiet);
     }
-    let mesh = match place.count {
-        1 => Mesh::new(partitioner, place, device),
-        _ => Mesh::of_replicas(partitioner, place, device),
+    let mesh = configured.spec.mesh(place, device).map_err(Failure::usage);
+    let axes = |mesh: &Mesh| processes.axes(mesh).map_err(Failure::world);
+    let (mesh, axes) = match mesh.and_then(|mesh| Ok((axes(&mesh)?, mesh))) {
+        Ok((axes, mesh)) => (mesh, axes),
+        Err(failure) => return Err(end(processes, failure)),
     };
     telemetry::detail(&format!(
         "{}, process {} of {}, device {:?}, {} threads",
@@ -71,6 +73,7 @@ pub fn run<C: Body>(command: &C, verbosity: Verbosity, color: bool) -> Result<()
         tasks: &configured.tasks,
         config_text: &config_str(&configured.config, &registry()),
         mesh,
+        axes,
         processes: Arc::clone(&processes),
         verbosity,
         stop: interrupt.stop(),

@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::data::TaskProvider;
 use crate::eval::{Chosen, Evaluate, check, foresee, left_to_evaluate};
-use crate::partition::Partitioner;
+use crate::partition::{LocalDevice, Mesh, Process};
 use crate::run::failure::Failure;
 use crate::run::gin_flags::GinArgs;
 use crate::session::check::UnfitSpec;
@@ -46,12 +46,13 @@ impl Root for Evaluate {
         check(self)
     }
 
-    fn partitioner(&self) -> &Partitioner {
-        &self.partitioner
+    /// Each process holds the whole model.
+    fn mesh(&self, process: Process, device: LocalDevice) -> Result<Mesh, UnfitSpec> {
+        Ok(Mesh::of_replicas(&self.partitioner, process, device))
     }
 
     /// Looks at checkpoints and not at data.
-    fn dry_run(&self, tasks: &dyn TaskProvider) -> Result<String, Failure> {
+    fn dry_run(&self, tasks: &dyn TaskProvider, mesh: &Mesh) -> Result<String, Failure> {
         let mut out = String::new();
         let _ = writeln!(out, "output_dir   {}", self.output_dir);
         describe_model(&self.model, &mut out);
@@ -62,7 +63,7 @@ impl Root for Evaluate {
         describe_batches(&self.model, &self.dataset_cfg, &mut out);
         let parameters = bytes(4 * self.model.num_params());
         let _ = writeln!(out, "memory       {parameters} for parameters, and what a batch needs");
-        describe_devices(&self.partitioner, &mut out);
+        describe_devices(mesh, &mut out);
         Ok(out)
     }
 }

@@ -51,7 +51,7 @@ pub fn join(
         patience: flags.initialization_timeout.map_or(timeout, Duration::from_secs),
         timeout,
     };
-    Ok((Processes::join(&endpoint, device, stop).map_err(Failure::world)?, device))
+    Ok((Processes::join(&endpoint, stop).map_err(Failure::world)?, device))
 }
 
 fn timeout() -> Result<Duration, Failure> {

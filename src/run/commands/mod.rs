@@ -20,6 +20,7 @@ use clap::Subcommand;
 
 use crate::gin::{Configurable, Registry, Schema};
 use crate::launch::{DistributedArgs, World};
+use crate::partition::{LocalDevice, Process};
 
 use super::configure::configure;
 use super::failure::Failure;
@@ -41,14 +42,15 @@ macro_rules! commands {
         }
 
         impl ModelCommand {
-            /// Reports the user's mistakes before libtorch is loaded; a dry run ends the process.
+            /// Reports the user's mistakes before libtorch is loaded, for a run in so many processes; a dry run
+            /// ends the process.
             ///
             /// # Errors
             /// Every mistake in flags and gin files; with `--dry_run` those of the run before its
             /// first step.
-            pub fn check(&self, color: bool) -> Result<(), Failure> {
+            pub fn check(&self, color: bool, num_processes: usize) -> Result<(), Failure> {
                 match self {
-                    $(Self::$name(flags) => check(&**flags, color),)+
+                    $(Self::$name(flags) => check(&**flags, color, num_processes),)+
                 }
             }
 
@@ -94,11 +96,13 @@ commands! {
     Eval(EvalArgs),
 }
 
-fn check<C: RootCommand>(command: &C, color: bool) -> Result<(), Failure> {
+fn check<C: RootCommand>(command: &C, color: bool, num_processes: usize) -> Result<(), Failure> {
     let configured = configure::<C::Spec>(command.gin(), &Library, color)?;
+    let first = Process { rank: 0, count: num_processes };
+    let mesh = configured.spec.mesh(first, LocalDevice::Cpu).map_err(Failure::usage)?;
     if command.is_dry_run() {
         eprint!("{}", configured.warnings);
-        print!("{}", configured.spec.dry_run(&configured.tasks)?);
+        print!("{}", configured.spec.dry_run(&configured.tasks, &mesh)?);
         process::exit(0)
     }
     Ok(())

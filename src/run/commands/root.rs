@@ -3,7 +3,7 @@
 use crate::data::TaskProvider;
 use crate::gin::Configurable;
 use crate::launch::DistributedArgs;
-use crate::partition::Partitioner;
+use crate::partition::{LocalDevice, Mesh, Process};
 use crate::run::failure::Failure;
 use crate::run::gin_flags::GinArgs;
 use crate::session::check::UnfitSpec;
@@ -16,14 +16,17 @@ pub trait Root: Configurable {
     /// The mistake that was found.
     fn check(&self) -> Result<(), UnfitSpec>;
 
-    /// The division of the model over processes.
-    fn partitioner(&self) -> &Partitioner;
+    /// Returns the mesh of the processes that run it.
+    ///
+    /// # Errors
+    /// They cannot divide the work.
+    fn mesh(&self, process: Process, device: LocalDevice) -> Result<Mesh, UnfitSpec>;
 
-    /// Describes the run, for `--dry_run`.
+    /// Describes the run by the processes of a mesh, for `--dry_run`.
     ///
     /// # Errors
     /// The errors with which the run itself would end before its first step.
-    fn dry_run(&self, tasks: &dyn TaskProvider) -> Result<String, Failure>;
+    fn dry_run(&self, tasks: &dyn TaskProvider, mesh: &Mesh) -> Result<String, Failure>;
 }
 
 /// The flags of a command that runs a spec.

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::data::DatasetConfig;
 use crate::models::Model;
 use crate::models::memory::StepShape;
-use crate::partition::{LocalDevice, Mesh, Partitioner, Process};
+use crate::partition::Mesh;
 
 /// Counts the parameters.
 pub fn describe_model(model: &Model, out: &mut String) {
@@ -33,14 +33,20 @@ pub fn describe_batches(model: &Model, data: &DatasetConfig, out: &mut String) {
     let _ = writeln!(out, "rows         {packing}");
 }
 
-/// Describes the devices.
-pub fn describe_devices(partitioner: &Partitioner, out: &mut String) {
-    let mesh = Mesh::new(partitioner, Process::ALONE, LocalDevice::Cpu);
+/// Describes the mesh of devices.
+pub fn describe_devices(mesh: &Mesh, out: &mut String) {
     let (asked, used) = (mesh.asked(), mesh.model().size);
     let _ = writeln!(
         out,
         "partitions   {asked} asked for, {used} used (one process drives one device)"
     );
+    let (count, data) = (mesh.process().count, mesh.data().size);
+    if count > 1 {
+        let _ = writeln!(
+            out,
+            "mesh         {count} processes: {data} divide batches, {used} the model"
+        );
+    }
 }
 
 /// Formats `1234567` as `1,234,567`.

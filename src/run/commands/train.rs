@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::data::TaskProvider;
 use crate::launch::DistributedArgs;
-use crate::partition::Partitioner;
+use crate::partition::{LocalDevice, Mesh, Process};
 use crate::run::failure::Failure;
 use crate::run::gin_flags::GinArgs;
 use crate::session::check::UnfitSpec;
@@ -54,19 +54,19 @@ impl Root for Train {
         check(self)
     }
 
-    fn partitioner(&self) -> &Partitioner {
-        &self.partitioner
+    fn mesh(&self, process: Process, device: LocalDevice) -> Result<Mesh, UnfitSpec> {
+        Self::mesh(self, process, device)
     }
 
-    fn dry_run(&self, tasks: &dyn TaskProvider) -> Result<String, Failure> {
+    fn dry_run(&self, tasks: &dyn TaskProvider, mesh: &Mesh) -> Result<String, Failure> {
         let step = foresee(self, tasks)?;
         let mut out = String::new();
         let _ = writeln!(out, "model_dir    {}", self.model_dir);
         describe_model(&self.model, &mut out);
         describe_steps(self, step, &mut out);
         describe_batches(&self.model, &self.train_dataset_cfg, &mut out);
-        describe_memory(self, &mut out)?;
-        describe_devices(&self.partitioner, &mut out);
+        describe_memory(self, mesh, &mut out)?;
+        describe_devices(mesh, &mut out);
         Ok(out)
     }
 }
@@ -85,8 +85,8 @@ fn describe_steps(train: &Train, step: u64, out: &mut String) {
     let _ = writeln!(out, "checkpoints  {checkpoints}, evaluations {evaluations}");
 }
 
-fn describe_memory(train: &Train, out: &mut String) -> Result<(), Failure> {
-    let estimate = step_estimate(train, 1).map_err(Failure::usage)?;
+fn describe_memory(train: &Train, mesh: &Mesh, out: &mut String) -> Result<(), Failure> {
+    let estimate = step_estimate(train, mesh).map_err(Failure::usage)?;
     let parts = [
         ("parameters", estimate.parameters),
         ("gradients", estimate.gradients),

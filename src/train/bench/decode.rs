@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::models::decoding::{DecodeFn, Prediction};
 use crate::models::memory::StepShape;
 use crate::models::{Batch, feature};
-use crate::partition::Mesh;
+use crate::partition::{Axes, Mesh};
 use crate::session::error::SessionError;
 use crate::session::state::draw_params;
 use crate::telemetry::Laps;
@@ -50,7 +50,7 @@ pub fn bench_decode(spec: &Train, mesh: &Mesh, plan: Plan) -> Result<DecodeFigur
     let bound = decoding_shape(spec)?;
     let targets_length = num_tokens(&prediction, bound.targets_length)?;
     let seed = spec.random_seed.unwrap_or(0) as u64;
-    let stepper = Stepper::new(spec, seed, mesh, &Arc::default())?;
+    let stepper = Stepper::new(spec, seed, mesh, (&Axes::default(), &Arc::default()))?;
     let (params, batch) = stepper.guarded(0, || {
         let batch = batch(bound, spec.model.num_ids(), RowKind::Plain, seed);
         let params = draw_params(&spec.model.param_tree(), seed, mesh);

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use tch::Tensor;
 
+use super::autograd::{RawTensor, raw, taken};
+use super::bridge::Transport;
 use super::error::C10dError;
-use crate::nn::autograd::{RawTensor, raw, taken};
-use crate::nn::bridge::Transport;
 
 unsafe extern "C" {
     fn gimlet_store_connect(
@@ -58,12 +58,19 @@ unsafe extern "C" {
     fn gimlet_all_reduce(
         group: *mut c_void,
         tensor: RawTensor,
+        greatest: bool,
         work: *mut *mut c_void,
     ) -> *mut c_char;
     fn gimlet_all_gather(
         group: *mut c_void,
         part: RawTensor,
         whole: RawTensor,
+        work: *mut *mut c_void,
+    ) -> *mut c_char;
+    fn gimlet_reduce_scatter(
+        group: *mut c_void,
+        parts: RawTensor,
+        own: RawTensor,
         work: *mut *mut c_void,
     ) -> *mut c_char;
     fn gimlet_broadcast(
@@ -205,6 +212,15 @@ pub struct Membership {
     pub timeout: Duration,
 }
 
+/// The way in which members' tensors become one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reduce {
+    /// Elements are added up.
+    Sum,
+    /// The greatest elements remain.
+    Max,
+}
+
 /// A group of processes. All members make the same calls in the same order.
 #[derive(Debug)]
 pub struct ProcessGroup {
@@ -247,14 +263,26 @@ impl ProcessGroup {
         self.size
     }
 
-    /// Begins to replace a contiguous tensor by its sum over the members.
+    /// Begins to replace a contiguous tensor by its sum over the members, or by its greatest elements.
     ///
     /// # Errors
     /// A kind of tensor that the transport does not know.
-    pub fn all_reduce(&self, tensor: &Tensor) -> Result<Work, C10dError> {
+    pub fn all_reduce(&self, tensor: &Tensor, reduce: Reduce) -> Result<Work, C10dError> {
         self.begin(&[tensor], |work| {
             // SAFETY: the tensor lives as long as the operation.
-            unsafe { gimlet_all_reduce(self.raw, raw(tensor), work) }
+            unsafe { gimlet_all_reduce(self.raw, raw(tensor), reduce == Reduce::Max, work) }
+        })
+    }
+
+    /// Begins to fill `own` with this member's part of the sum of `parts`, whose first dimension is that of the
+    /// members; both are contiguous.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::all_reduce`].
+    pub fn reduce_scatter(&self, parts: &Tensor, own: &Tensor) -> Result<Work, C10dError> {
+        self.begin(&[parts, own], |work| {
+            // SAFETY: the tensors live as long as the operation.
+            unsafe { gimlet_reduce_scatter(self.raw, raw(parts), raw(own), work) }
         })
     }
 

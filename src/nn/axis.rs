@@ -1,0 +1,244 @@
+//! The processes along one axis of the mesh, and the operations in which they exchange tensors.
+//!
+//! Those with a graph come in pairs of which each is the other's backward pass (Shoeybi et al. 2019,
+//! arXiv:1909.08053; Korthikanti et al. 2022, arXiv:2205.05198). An operation that fails leaves its tensor as it is,
+//! and so do all later ones: a backward pass cannot return an error, so [`Axis::lost`] is asked after each step.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tch::Tensor;
+
+use super::autograd::custom_function;
+use super::c10d::{ProcessGroup, Reduce, Work};
+use super::error::C10dError;
+use super::shard::part_of;
+
+/// The processes along an axis; by default this one alone, with which nothing is sent.
+#[derive(Clone, Debug, Default)]
+pub struct Axis(Option<Arc<Members>>);
+
+#[derive(Debug)]
+struct Members {
+    index: usize,
+    group: Arc<ProcessGroup>,
+    lost: Mutex<Option<C10dError>>,
+}
+
+impl Axis {
+    /// The members of a group, of which this process is the one of that number.
+    pub fn new(index: usize, group: Arc<ProcessGroup>) -> Self {
+        Self(Some(Arc::new(Members { index, group, lost: Mutex::default() })))
+    }
+
+    /// Whether there is no other process.
+    pub fn is_alone(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Number of processes.
+    pub fn size(&self) -> usize {
+        self.0.as_ref().map_or(1, |members| members.group.size())
+    }
+
+    /// The number of this process.
+    pub fn index(&self) -> usize {
+        self.0.as_ref().map_or(0, |members| members.index)
+    }
+
+    /// The group of the processes; `None` for one alone.
+    pub fn group(&self) -> Option<Arc<ProcessGroup>> {
+        self.0.as_ref().map(|members| Arc::clone(&members.group))
+    }
+
+    /// The first failure of an operation, also one on a GPU, where nobody waits for it.
+    pub fn lost(&self) -> Option<C10dError> {
+        let members = self.0.as_ref()?;
+        members.lost().clone().or_else(|| members.group.check().err())
+    }
+
+    /// Replaces a contiguous tensor by its sum over the processes.
+    pub fn sum_in_place(&self, tensor: &Tensor) {
+        self.run(|group| group.all_reduce(tensor, Reduce::Sum));
+    }
+
+    /// Replaces a contiguous tensor by its greatest elements over the processes.
+    pub fn max_in_place(&self, tensor: &Tensor) {
+        self.run(|group| group.all_reduce(tensor, Reduce::Max));
+    }
+
+    /// Joins the processes' parts of tensors, all of one kind, in one operation.
+    pub fn gather_all(&self, parts: &[Portion]) -> Vec<Tensor> {
+        let count = self.size();
+        if self.is_alone() || parts.is_empty() {
+            return parts.iter().map(|part| part.tensor.shallow_clone()).collect();
+        }
+        let filled: Vec<Tensor> = parts.iter().map(|part| part.filled(count)).collect();
+        let own = Tensor::cat(&filled.iter().map(|part| part.view(-1)).collect::<Vec<_>>(), 0);
+        let all = Tensor::empty([(count * own.numel()) as i64], (own.kind(), own.device()));
+        self.run(|group| group.all_gather(&own, &all));
+        let all = all.view([count as i64, -1]);
+        let mut start = 0;
+        let one = |(part, filled): (&Portion, &Tensor)| {
+            let (length, dim) = (filled.numel() as i64, part.dim as i64);
+            let mut size = filled.size();
+            size.insert(0, count as i64);
+            let members = all.narrow(1, start, length).reshape(size);
+            start += length;
+            members.movedim_int(0, dim).flatten(dim, dim + 1).narrow(dim, 0, part.extent)
+        };
+        parts.iter().zip(&filled).map(one).collect()
+    }
+
+    /// Returns this process's part of the sum over the processes of each whole tensor, in one operation; the inverse
+    /// of [`Axis::gather_all`].
+    pub fn sum_parts(&self, wholes: &[Portion]) -> Vec<Tensor> {
+        let count = self.size();
+        if self.is_alone() || wholes.is_empty() {
+            return wholes.iter().map(|whole| whole.tensor.shallow_clone()).collect();
+        }
+        let by_member: Vec<Tensor> = wholes.iter().map(|whole| whole.by_member(count)).collect();
+        let flat: Vec<Tensor> = by_member.iter().map(|whole| whole.flatten(1, -1)).collect();
+        let parts = Tensor::cat(&flat, 1);
+        let own = Tensor::empty([parts.size()[1]], (parts.kind(), parts.device()));
+        self.run(|group| group.reduce_scatter(&parts.view(-1), &own));
+        let mut start = 0;
+        let one = |(whole, by_member): (&Portion, &Tensor)| {
+            let size = &by_member.size()[1..];
+            let length: i64 = size.iter().product();
+            let part = own.narrow(0, start, length).view(size);
+            start += length;
+            let range = part_of(whole.extent as usize, self.index(), count);
+            part.narrow(whole.dim as i64, 0, range.len() as i64)
+        };
+        wholes.iter().zip(&by_member).map(one).collect()
+    }
+
+    fn gather(&self, part: &Tensor, dim: usize, extent: i64) -> Tensor {
+        self.gather_all(&[Portion { tensor: part.shallow_clone(), dim, extent }]).remove(0)
+    }
+
+    fn sum_part(&self, whole: &Tensor, dim: usize) -> Tensor {
+        let extent = whole.size()[dim];
+        self.sum_parts(&[Portion { tensor: whole.shallow_clone(), dim, extent }]).remove(0)
+    }
+
+    /// Returns the sum over the processes; its gradient is that of each addend.
+    pub fn summed(&self, addend: Tensor) -> Tensor {
+        if self.is_alone() {
+            return addend;
+        }
+        let sum = tch::no_grad(|| addend.detach().copy().contiguous());
+        self.sum_in_place(&sum);
+        custom_function(&[&addend], vec![sum], |gradients| gradients).remove(0)
+    }
+
+    /// Returns what all processes hold alike, for work that they divide: its gradient is the sum of theirs.
+    pub fn shared(&self, whole: &Tensor) -> Tensor {
+        if self.is_alone() {
+            return whole.shallow_clone();
+        }
+        let axis = self.clone();
+        let sum = move |gradients: Vec<Tensor>| {
+            let gradient = gradients[0].contiguous();
+            axis.sum_in_place(&gradient);
+            vec![gradient]
+        };
+        custom_function(&[whole], vec![whole.data()], sum).remove(0)
+    }
+
+    /// Returns the whole of a dimension of which each process holds a part, for work that they divide.
+    pub fn gathered(&self, part: &Tensor, dim: usize, extent: i64) -> Tensor {
+        if self.is_alone() {
+            return part.shallow_clone();
+        }
+        let whole = tch::no_grad(|| self.gather(&part.detach(), dim, extent).contiguous().data());
+        let axis = self.clone();
+        let backward = move |gradients: Vec<Tensor>| vec![axis.sum_part(&gradients[0], dim)];
+        custom_function(&[part], vec![whole], backward).remove(0)
+    }
+
+    /// Returns this process's part, along a dimension, of the sum over the processes.
+    pub fn scattered(&self, addend: &Tensor, dim: usize) -> Tensor {
+        if self.is_alone() {
+            return addend.shallow_clone();
+        }
+        let part = tch::no_grad(|| self.sum_part(&addend.detach(), dim).contiguous().data());
+        self.with_gathered_gradient(addend, part, dim)
+    }
+
+    /// Returns this process's part, along a dimension, of what all processes hold alike.
+    pub fn split(&self, whole: &Tensor, dim: usize) -> Tensor {
+        if self.is_alone() {
+            return whole.shallow_clone();
+        }
+        let range = part_of(whole.size()[dim] as usize, self.index(), self.size());
+        let part = tch::no_grad(|| {
+            let own = whole.detach().narrow(dim as i64, range.start as i64, range.len() as i64);
+            own.copy()
+        });
+        self.with_gathered_gradient(whole, part, dim)
+    }
+
+    fn with_gathered_gradient(&self, whole: &Tensor, part: Tensor, dim: usize) -> Tensor {
+        let (axis, extent) = (self.clone(), whole.size()[dim]);
+        let backward = move |gradients: Vec<Tensor>| vec![axis.gather(&gradients[0], dim, extent)];
+        custom_function(&[whole], vec![part], backward).remove(0)
+    }
+
+    fn run(&self, begin: impl FnOnce(&ProcessGroup) -> Result<Work, C10dError>) {
+        let Some(members) = &self.0 else { return };
+        let mut lost = members.lost();
+        if lost.is_none() {
+            *lost = begin(&members.group).and_then(Work::wait).err();
+        }
+    }
+}
+
+impl Members {
+    fn lost(&self) -> std::sync::MutexGuard<'_, Option<C10dError>> {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A tensor, or this process's part of it along one dimension.
+#[derive(Debug)]
+pub struct Portion {
+    /// The tensor or its part.
+    pub tensor: Tensor,
+    /// The dimension that is divided.
+    pub dim: usize,
+    /// Its extent in the whole tensor.
+    pub extent: i64,
+}
+
+impl Portion {
+    /// The part of one of `count` members with the extent of the first one's, contiguous: zeros follow what is there.
+    fn filled(&self, count: usize) -> Tensor {
+        filled_up(&self.tensor, self.dim, self.each(count))
+    }
+
+    /// The whole as the equal parts of `count` members one after the other: `[count, ..]`.
+    fn by_member(&self, count: usize) -> Tensor {
+        let each = self.each(count);
+        let whole = filled_up(&self.tensor, self.dim, each * count as i64);
+        let mut size = whole.size();
+        size.splice(self.dim..=self.dim, [count as i64, each]);
+        whole.view(size.as_slice()).movedim_int(self.dim as i64, 0)
+    }
+
+    fn each(&self, count: usize) -> i64 {
+        self.extent.div_euclid(count as i64) + i64::from(self.extent % count as i64 != 0)
+    }
+}
+
+/// Returns a contiguous tensor of that extent along a dimension: zeros follow what is there.
+fn filled_up(tensor: &Tensor, dim: usize, extent: i64) -> Tensor {
+    let mut size = tensor.size();
+    let missing = extent - size[dim];
+    if missing == 0 {
+        return tensor.contiguous();
+    }
+    size[dim] = missing;
+    let zeros = Tensor::zeros(size, (tensor.kind(), tensor.device()));
+    Tensor::cat(&[tensor, &zeros], dim as i64)
+}

@@ -1,0 +1,115 @@
+//! Models that the processes of a mesh cannot divide.
+
+use super::mesh::Mesh;
+use crate::nn::{MeshDim, ParamSpec, Shard};
+
+/// A mesh that does not fit the processes or the model, and the remedy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Misfit(pub String);
+
+/// The logical axes that every process must have the same share of, in the words of a T5Config.
+const EVEN: [(&str, &str); 2] = [("heads", "num_heads"), ("mlp", "mlp_dim")];
+
+impl Mesh {
+    /// Ensures that each process has a share of every parameter that the mesh divides.
+    ///
+    /// # Errors
+    /// The first parameter that is too small, or not divisible where it must be.
+    pub fn check(&self, params: &[ParamSpec]) -> Result<(), Misfit> {
+        params.iter().try_for_each(|param| {
+            let part = self.state_shard(&param.axes, &param.shape);
+            (0..part.whole.len()).try_for_each(|dim| self.check_dim(param, &part, dim))
+        })
+    }
+
+    fn check_dim(&self, param: &ParamSpec, part: &Shard, dim: usize) -> Result<(), Misfit> {
+        let (extent, count) = (part.whole[dim], part.counts[dim]);
+        let even = EVEN.iter().find(|(axis, _)| *axis == param.axes[dim]);
+        let (is_model, name) = (part.axes[dim] == Some(MeshDim::Model), &param.name);
+        let remedy = match is_model {
+            true => "set PjitPartitioner.num_partitions to",
+            false => "start a number of processes whose data axis is",
+        };
+        if let Some((_, dimension)) = even.filter(|_| !extent.is_multiple_of(count)) {
+            let divisors = (1..=count).filter(|size| extent.is_multiple_of(*size));
+            let divisors: Vec<String> = divisors.map(|size| size.to_string()).collect();
+            return Err(Misfit(format!(
+                "{dimension} = {extent} cannot be divided among {count} processes: {remedy} one of {}",
+                divisors.join(", ")
+            )));
+        }
+        // The last of equal parts must not be empty.
+        if extent.div_ceil(count) * (count - 1) >= extent {
+            return Err(Misfit(format!(
+                "`{name}` has {extent} rows of `{}`, too few for {count} processes: {remedy} a smaller number",
+                param.axes[dim]
+            )));
+        }
+        Ok(())
+    }
+
+    /// Ensures that the processes along the model axis can divide sequences of these lengths, if they do.
+    ///
+    /// # Errors
+    /// A length that they cannot.
+    pub fn check_lengths(&self, lengths: &[usize]) -> Result<(), Misfit> {
+        let count = self.model().size;
+        let misfit = lengths.iter().find(|length| !length.is_multiple_of(count));
+        match misfit.filter(|_| self.splits_length()) {
+            None => Ok(()),
+            Some(length) => Err(Misfit(format!(
+                "activation_partitioning_dims = 2 divides sequences of {length} tokens among {count} processes: \
+                 use lengths that are multiples of {count}, or activation_partitioning_dims = 1"
+            ))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::mesh::{LocalDevice, Process};
+    use super::super::spec::{
+        LogicalAxisRules, Partitioner, PjitPartitioner, StandardLogicalAxisRules,
+    };
+    use super::*;
+    use crate::nn::{Dtype, Initializer};
+
+    fn error(count: usize, axes: [&'static str; 2], shape: [usize; 2]) -> String {
+        let rules = StandardLogicalAxisRules {
+            activation_partitioning_dims: 2,
+            parameter_partitioning_dims: 1,
+            additional_rules: None,
+        };
+        let partitioner = Partitioner::Pjit(PjitPartitioner {
+            num_partitions: Some(count),
+            model_parallel_submesh: None,
+            logical_axis_rules: Some(LogicalAxisRules::Standard(rules)),
+            reduce_dtype: Dtype::Float32,
+            spread_optimizer_state: false,
+        });
+        let mesh = Mesh::new(&partitioner, Process { rank: 0, count }, LocalDevice::Cpu);
+        let mesh = mesh.expect("it divides the processes");
+        let param = ParamSpec {
+            name: "x".to_string(),
+            shape: shape.to_vec(),
+            axes: axes.to_vec(),
+            initializer: Initializer::Ones,
+            dtype: Dtype::Float32,
+        };
+        let checked = mesh.check(&[param]).and_then(|()| mesh.check_lengths(&[64, 31]));
+        checked.expect_err("it does not fit").to_string()
+    }
+
+    #[test]
+    fn what_the_processes_cannot_divide_is_named_with_the_remedy() {
+        let heads = error(4, ["heads", "relpos_buckets"], [6, 32]);
+        let expected = "num_heads = 6 cannot be divided among 4 processes: set PjitPartitioner.num_partitions to one of \
+                        1, 2, 3";
+        assert_eq!(heads, expected);
+        let vocabulary = error(8, ["vocab", "embed"], [9, 4]);
+        assert!(vocabulary.contains("9 rows of `vocab`, too few for 8 processes"), "{vocabulary}");
+        let lengths = error(2, ["embed", "mlp"], [4, 8]);
+        assert!(lengths.contains("sequences of 31 tokens among 2 processes"), "{lengths}");
+    }
+}

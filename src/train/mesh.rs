@@ -1,0 +1,45 @@
+//! The mesh of a run, on which everything can be divided.
+
+use crate::models::memory::StepShape;
+use crate::partition::{LocalDevice, Mesh, Process};
+use crate::session::check::UnfitSpec;
+use crate::session::spec::TrainerClass;
+
+use super::inputs::training_shape;
+use super::spec::Train;
+
+impl Train {
+    /// Returns the mesh of the processes.
+    ///
+    /// # Errors
+    /// They cannot divide the model or a microbatch.
+    pub fn mesh(&self, process: Process, device: LocalDevice) -> Result<Mesh, UnfitSpec> {
+        let mesh = Mesh::new(&self.partitioner, process, device);
+        let mesh = mesh.map_err(|misfit| UnfitSpec(misfit.to_string()))?;
+        check_divides(self, &mesh).map(|()| mesh)
+    }
+}
+
+/// Ensures that the processes can divide the model and every microbatch.
+///
+/// # Errors
+/// They cannot.
+fn check_divides(spec: &Train, mesh: &Mesh) -> Result<(), UnfitSpec> {
+    let StepShape { inputs_length, targets_length, .. } = training_shape(spec)?;
+    let fits = mesh.check(&spec.model.param_tree());
+    fits.and_then(|()| mesh.check_lengths(&[inputs_length, targets_length]))
+        .map_err(|misfit| UnfitSpec(misfit.to_string()))?;
+    let TrainerClass::Trainer(trainer) = &spec.trainer_cls.0;
+    let (rows, parts) = (spec.train_dataset_cfg.batch_size, trainer.num_microbatches());
+    let count = mesh.data().size;
+    if rows.is_multiple_of(parts * count) {
+        return Ok(());
+    }
+    let parts_said = if parts > 1 { format!(" of {parts} microbatches") } else { String::new() };
+    let fits = (rows / (parts * count)).max(1) * parts * count;
+    Err(UnfitSpec(format!(
+        "a batch of {rows} rows{parts_said} cannot be divided among {count} processes: set BATCH_SIZE = {fits}, \
+         or another multiple of {}",
+        parts * count
+    )))
+}

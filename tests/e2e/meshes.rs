@@ -1,0 +1,123 @@
+//! The layout of processes changes no number of a run: several of them that divide the model, the optimizer's state or
+//! the parameters make the run of one, with dropout (float32, relative 1e-5). The vocabulary is one that they cannot
+//! divide evenly, and Adafactor keeps means of rows and columns.
+
+use std::path::PathBuf;
+
+use crate::command::Train;
+use crate::folder::Folder;
+use crate::processes::{STEPS, assert_same_run, launched};
+
+/// A layout: the sizes of both axes, and what is divided besides.
+#[derive(Clone, Copy, Debug)]
+struct Layout {
+    data: usize,
+    model: usize,
+    /// 1: the optimizer's state is spread over the data axis; 3: parameters too.
+    zero: usize,
+    /// 2: the stream between blocks is divided over the model axis.
+    activation_dims: usize,
+}
+
+const fn layout(data: usize, model: usize, zero: usize, activation_dims: usize) -> Layout {
+    Layout { data, model, zero, activation_dims }
+}
+
+/// A kind of model, and how it is trained.
+struct Case {
+    name: &'static str,
+    gin_file: &'static str,
+    bindings: &'static [(&'static str, &'static str)],
+}
+
+const GATED: Case = Case { name: "gated", gin_file: "pretrain_tiny.gin", bindings: &[] };
+const TIED: Case = Case {
+    name: "tied",
+    gin_file: "pretrain_tiny.gin",
+    bindings: &[
+        ("network.T5Config.logits_via_embedding", "True"),
+        ("network.T5Config.mlp_activations", "('relu',)"),
+    ],
+};
+const DECODER: Case = Case { name: "decoder", gin_file: "decoder_tiny.gin", bindings: &[] };
+
+const PACKED: &[(&str, &str)] = &[];
+const MICROBATCHES: &[(&str, &str)] = &[
+    ("trainer.Trainer.num_microbatches", "2"),
+    ("LOSS_NORMALIZING_FACTOR", "'NUM_REAL_TARGET_TOKENS'"),
+    ("LABEL_SMOOTHING", "0.1"),
+];
+
+impl Case {
+    fn config(&self) -> &'static str {
+        if self.gin_file == DECODER.gin_file { "TransformerConfig" } else { "T5Config" }
+    }
+
+    fn run(&self, folder: &Folder, variant: &[(&str, &str)], layout: Option<Layout>) -> PathBuf {
+        let model_dir = folder.path(&format!("{layout:?}"));
+        let config = format!("network.{}", self.config());
+        let mut train = folder
+            .train(self.gin_file)
+            .bind("TRAIN_STEPS", STEPS)
+            .bind_text("MODEL_DIR", &model_dir)
+            .bind("adafactor.Adafactor.min_dim_size_to_factor", 8)
+            .bind(&format!("{config}.num_heads"), 4)
+            .bind(&format!("{config}.vocab_size"), 385);
+        for (key, value) in self.bindings.iter().chain(variant) {
+            train = train.bind(&key.replace("CONFIG", &config), value);
+        }
+        match layout {
+            None => train.succeeds(),
+            Some(layout) => launched(layout.bound(train), layout.data * layout.model).succeeds(),
+        };
+        model_dir
+    }
+
+    fn check(&self, variant: &[(&str, &str)], layouts: &[Layout]) {
+        let folder = Folder::new();
+        let one = self.run(&folder, variant, None);
+        for &layout in layouts {
+            eprintln!("{}, {variant:?}: {layout:?}", self.name);
+            assert_same_run(&self.run(&folder, variant, Some(layout)), &one);
+        }
+    }
+}
+
+impl Layout {
+    fn bound(self, train: Train) -> Train {
+        let Self { model, zero, activation_dims, .. } = self;
+        let (partitioner, rules) =
+            ("partitioning.PjitPartitioner", "partitioning.standard_logical_axis_rules");
+        let spreads_state = if zero == 1 { "True" } else { "False" };
+        train
+            .bind(&format!("{partitioner}.num_partitions"), model)
+            .bind(&format!("{partitioner}.spread_optimizer_state"), spreads_state)
+            .bind(&format!("{partitioner}.logical_axis_rules"), format!("@{rules}()"))
+            .bind(&format!("{rules}.parameter_partitioning_dims"), if zero == 3 { 2 } else { 1 })
+            .bind(&format!("{rules}.activation_partitioning_dims"), activation_dims)
+    }
+}
+
+#[test]
+fn layouts_make_the_run_of_one_process() {
+    GATED.check(MICROBATCHES, &[layout(2, 1, 1, 1), layout(2, 2, 3, 2)]);
+    TIED.check(&[("CONFIG.remat_policy", "'minimal'")], &[layout(1, 2, 0, 1)]);
+}
+
+#[test]
+#[ignore = "takes half an hour: `make soak`"]
+fn every_layout_makes_the_run_of_one_process() {
+    let sizes = [1, 2, 4];
+    let zeros = |data| if data == 1 { &[0][..] } else { &[0, 1, 3] };
+    let mut layouts = Vec::new();
+    for (data, model) in sizes.into_iter().flat_map(|data| sizes.map(|model| (data, model))) {
+        for &zero in zeros(data).iter().filter(|_| data * model > 1) {
+            layouts.push(layout(data, model, zero, if model > 1 && zero != 1 { 2 } else { 1 }));
+        }
+    }
+    for case in [GATED, TIED, DECODER] {
+        for variant in [PACKED, MICROBATCHES, &[("CONFIG.remat_policy", "'full'")]] {
+            case.check(variant, &layouts);
+        }
+    }
+}
