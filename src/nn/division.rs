@@ -1,6 +1,7 @@
 //! The division of a model's parameters over processes, and what a forward pass exchanges because of it.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use tch::Tensor;
 
@@ -76,5 +77,30 @@ impl Division {
     /// Returns a whole parameter for work on the stream between blocks.
     pub fn of_stream(&self, parameter: Tensor) -> Tensor {
         if self.splits_length { self.model.shared(&parameter) } else { parameter }
+    }
+}
+
+impl Shard {
+    /// The part of a whole array, as a view.
+    pub fn of(&self, whole: &Tensor) -> Tensor {
+        let narrowed = |part: Tensor, (dim, range): (usize, &Range<usize>)| {
+            part.narrow(dim as i64, range.start as i64, range.len() as i64)
+        };
+        self.ranges.iter().enumerate().fold(whole.shallow_clone(), narrowed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tch::{Device, Kind};
+
+    #[test]
+    fn a_part_is_a_view_of_its_ranges() {
+        let whole = Tensor::arange(24, (Kind::Int64, Device::Cpu)).view([4, 6]);
+        let rows = Shard::whole(&[4, 6]).divided(0, MeshDim::Data, (0, 2));
+        let part = rows.divided(1, MeshDim::Model, (1, 2));
+        assert_eq!(part.of(&whole), Tensor::from_slice2(&[[3i64, 4, 5], [9, 10, 11]]));
+        assert_eq!(Shard::whole(&[4, 6]).of(&whole), whole);
     }
 }

@@ -83,17 +83,6 @@ pub fn part_of(extent: usize, index: usize, size: usize) -> Range<usize> {
     (part * index).min(extent)..(part * (index + 1)).min(extent)
 }
 
-#[cfg(feature = "torch")]
-impl Shard {
-    /// The part of a whole array, as a view.
-    pub fn of(&self, whole: &tch::Tensor) -> tch::Tensor {
-        let narrowed = |part: tch::Tensor, (dim, range): (usize, &Range<usize>)| {
-            part.narrow(dim as i64, range.start as i64, range.len() as i64)
-        };
-        self.ranges.iter().enumerate().fold(whole.shallow_clone(), narrowed)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,14 +104,5 @@ mod tests {
         assert_eq!((gathered.shape(), gathered.dim(MeshDim::Data)), (vec![4, 3], None));
         assert_eq!(gathered.dim(MeshDim::Model), Some(1));
         assert_eq!(halves().of_dims(&[1]).shape(), [3]);
-    }
-
-    #[cfg(feature = "torch")]
-    #[test]
-    fn a_part_is_a_view_of_its_ranges() {
-        use tch::{Device, Kind, Tensor};
-        let whole = Tensor::arange(24, (Kind::Int64, Device::Cpu)).view([4, 6]);
-        assert_eq!(halves().of(&whole), Tensor::from_slice2(&[[3i64, 4, 5], [9, 10, 11]]));
-        assert_eq!(Shard::whole(&[4, 6]).of(&whole), whole);
     }
 }

@@ -2,12 +2,12 @@
 
 use tch::{Kind, Tensor};
 
-use super::parts::Part;
+use super::parts::OwnPart;
 
 /// Scales all gradients so that their joint norm is at most `threshold`.
-pub(super) fn clip_global_norm(grads: &[(&Tensor, &Part)], threshold: f64) {
+pub(super) fn clip_global_norm(grads: &[(&Tensor, &OwnPart)], threshold: f64) {
     let Some((_, first)) = grads.first() else { return };
-    let own = |(grad, part): &(&Tensor, &Part)| square_sum(grad) / part.copies();
+    let own = |(grad, part): &(&Tensor, &OwnPart)| square_sum(grad) / part.copies();
     let squares: Vec<Tensor> = grads.iter().map(own).collect();
     let square = Tensor::stack(&squares, 0).sum(Kind::Float);
     first.peers().sum_in_place(&square);

@@ -7,7 +7,7 @@ use tch::{Device, Kind, Tensor};
 use super::OptimizerDef;
 use super::error::OptimError;
 use super::layout::{ParamShape, Slot};
-use super::parts::Part;
+use super::parts::OwnPart;
 use super::reduction::Reduction;
 use super::update::{Clock, ParamState, Prepared, Updated, apply};
 use super::watch::Watch;
@@ -44,7 +44,7 @@ impl Optimizer {
         params: &[ParamShape<'_>],
         device: Device,
     ) -> Result<Self, OptimError> {
-        let whole = |param: &ParamShape<'_>| Part::whole(param.shape);
+        let whole = |param: &ParamShape<'_>| OwnPart::whole(param.shape);
         Self::of_parts(def, params, &whole, device)
     }
 
@@ -55,7 +55,7 @@ impl Optimizer {
     pub fn of_parts(
         def: &OptimizerDef,
         params: &[ParamShape<'_>],
-        part: &dyn Fn(&ParamShape<'_>) -> Part,
+        part: &dyn Fn(&ParamShape<'_>) -> OwnPart,
         device: Device,
     ) -> Result<Self, OptimError> {
         let (mut states, mut places) = (BTreeMap::new(), BTreeMap::new());
@@ -196,7 +196,7 @@ pub(super) fn scratch(gradient: &Gradient<'_>) -> Tensor {
 }
 
 /// Returns the part of an array of the state that belongs to a part of its parameter.
-fn slot_shard(slot: &Slot, part: &Part) -> Shard {
+fn slot_shard(slot: &Slot, part: &OwnPart) -> Shard {
     match &slot.dims {
         None => Shard::whole(&slot.shape),
         Some(dims) => part.shard().of_dims(dims),

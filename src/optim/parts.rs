@@ -17,7 +17,7 @@ pub struct Peers {
 
 /// The part of a parameter that this process updates.
 #[derive(Clone, Debug)]
-pub struct Part {
+pub struct OwnPart {
     shard: Shard,
     /// The dimension that is divided over the data axis although each process there holds all of the parameter.
     spread: Option<usize>,
@@ -45,7 +45,7 @@ impl Peers {
     }
 }
 
-impl Part {
+impl OwnPart {
     /// The part `updated` of a parameter of which the part `held` is here.
     pub fn new(updated: Shard, held: &Shard, peers: &Arc<Peers>) -> Self {
         let spread = updated.dim(MeshDim::Data).filter(|_| held.dim(MeshDim::Data).is_none());

@@ -7,7 +7,7 @@ use tch::Tensor;
 use super::error::OptimError;
 use super::layout::StateLayout;
 use super::norms::clip_global_norm;
-use super::parts::Part;
+use super::parts::OwnPart;
 use crate::nn::profiler::{Activity, part};
 
 /// The update that is prepared.
@@ -56,7 +56,7 @@ pub struct ParamState {
     /// The arrays, in the order of the layout's slots.
     pub arrays: Vec<Tensor>,
     /// The part of the parameter that they belong to.
-    pub part: Part,
+    pub part: OwnPart,
 }
 
 /// Applies a prepared update, as a part of the step that the profiler measures.
@@ -92,7 +92,7 @@ impl Prepared for Clipped {
 }
 
 impl Clipping {
-    fn apply(self, grads: &[(&Tensor, &Part)]) {
+    fn apply(self, grads: &[(&Tensor, &OwnPart)]) {
         match self {
             Clipping::Elements(limit) => {
                 for (grad, _) in grads {

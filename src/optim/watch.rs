@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tch::{Kind, Tensor};
 
 use super::norms::square_sum;
-use super::parts::{Part, Peers};
+use super::parts::{OwnPart, Peers};
 
 /// The measures to take of an update.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Watch {
         name: &str,
         param: &Tensor,
         grad: &Tensor,
-        part: &Part,
+        part: &OwnPart,
     ) -> Option<Tensor> {
         self.peers = Arc::clone(part.peers());
         let flat = grad.flatten(0, -1);
@@ -58,7 +58,13 @@ impl Watch {
     }
 
     /// Measures the part of an updated parameter; `old` is its earlier value.
-    pub(super) fn after(&mut self, name: &str, param: &Tensor, old: Option<Tensor>, part: &Part) {
+    pub(super) fn after(
+        &mut self,
+        name: &str,
+        param: &Tensor,
+        old: Option<Tensor>,
+        part: &OwnPart,
+    ) {
         let Some(old) = old else { return };
         let (param, old) = (param.detach().to_kind(Kind::Float), old.to_kind(Kind::Float));
         let change = &param - &old;
@@ -68,7 +74,7 @@ impl Watch {
         self.mean("weight_update_divided_by_weight_rms", name, &(change / old), part);
     }
 
-    fn mean(&mut self, metric: &str, name: &str, of: &Tensor, part: &Part) {
+    fn mean(&mut self, metric: &str, name: &str, of: &Tensor, part: &OwnPart) {
         let squares = square_sum(of) / part.copies();
         self.means.push((format!("{metric}/{name}"), squares, part.numel()));
     }
@@ -147,11 +153,11 @@ mod tests {
             (Tensor::from_slice(&[1.0_f32, 2.0]), Tensor::from_slice(&[3.0_f32, -4.0]));
         let mut param = old.copy();
         let mut watch = Watch::new(Watched::Weights);
-        let before = watch.before("encoder/layers_0/kernel", &param, &grad, &Part::whole(&[2]));
+        let before = watch.before("encoder/layers_0/kernel", &param, &grad, &OwnPart::whole(&[2]));
         let _ = param.g_sub_(&Tensor::from_slice(&[0.5_f32, -2.0]));
-        watch.after("encoder/layers_0/kernel", &param, before, &Part::whole(&[2]));
+        watch.after("encoder/layers_0/kernel", &param, before, &OwnPart::whole(&[2]));
         let other = Tensor::from_slice(&[12.0_f32]);
-        let _ = watch.before("token_embedder/embedding", &other, &other, &Part::whole(&[1]));
+        let _ = watch.before("token_embedder/embedding", &other, &other, &OwnPart::whole(&[1]));
         let found = watch.read();
         let half: f64 = 0.5;
         for (tag, expected) in [
@@ -175,8 +181,8 @@ mod tests {
     fn the_norm_alone_is_measured_by_default() {
         let grad = Tensor::from_slice(&[3.0_f32, -4.0]);
         let mut watch = Watch::default();
-        assert!(watch.before("kernel", &grad, &grad, &Part::whole(&[2])).is_none());
-        watch.after("kernel", &grad, None, &Part::whole(&[2]));
+        assert!(watch.before("kernel", &grad, &grad, &OwnPart::whole(&[2])).is_none());
+        watch.after("kernel", &grad, None, &OwnPart::whole(&[2]));
         assert_eq!(watch.read(), BTreeMap::from([("weight_gradient_norm".to_string(), 5.0)]));
     }
 }

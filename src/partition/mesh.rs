@@ -47,9 +47,9 @@ pub struct Mesh {
     model: MeshAxis,
     /// The size of the model axis that the partitioner asks for.
     asked: usize,
-    /// What divides parameters.
+    /// The rules that divide parameters.
     rules: Rules,
-    /// What divides the optimizer's state.
+    /// The rules that divide the optimizer's state.
     state_rules: Rules,
     splits_length: bool,
     device: LocalDevice,

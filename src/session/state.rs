@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::models::Model;
 use crate::nn::{Axis, Division, MeshDim, ParamSpec, Params, draw};
-use crate::optim::{OptimError, Optimizer, ParamShape, Part, Peers};
+use crate::optim::{OptimError, Optimizer, OwnPart, ParamShape, Peers};
 use crate::partition::{Axes, Mesh};
 
 use super::seeds::{Purpose, derive};
@@ -37,7 +37,7 @@ impl TrainState {
         let peers = peers(&shapes, mesh, axes);
         let part = |param: &ParamShape<'_>| {
             let updated = mesh.state_shard(param.axes, param.shape);
-            Part::new(updated, &mesh.shard(param.axes, param.shape), &peers)
+            OwnPart::new(updated, &mesh.shard(param.axes, param.shape), &peers)
         };
         let def = model.optimizer_def();
         let optimizer = Optimizer::of_parts(def, &shapes, &part, mesh.device())?;

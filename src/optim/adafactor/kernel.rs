@@ -88,7 +88,7 @@ impl FactoredUpdate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::optim::Part;
+    use crate::optim::OwnPart;
     use crate::optim::rule::Rule as _;
     use crate::optim::{Adafactor, ParamShape};
     use tch::{Device, Kind};
@@ -169,7 +169,8 @@ mod tests {
             let size: Vec<i64> = slot.shape.iter().map(|&extent| extent as i64).collect();
             random(&size).square()
         });
-        let mut state = ParamState { arrays: arrays.collect(), layout, part: Part::whole(shape) };
+        let mut state =
+            ParamState { arrays: arrays.collect(), layout, part: OwnPart::whole(shape) };
         let update = FactoredUpdate::new(spec, 0.1, 7).unwrap();
         let call = update.call(&state.layout, &size).expect("a kernel does it");
         let mut tensors = vec![grad.copy(), first.copy()];

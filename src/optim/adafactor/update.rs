@@ -12,7 +12,7 @@ use super::transformers::TransformersAdafactor;
 use crate::optim::error::OptimError;
 use crate::optim::layout::Factored;
 use crate::optim::norms::as_dims;
-use crate::optim::parts::Part;
+use crate::optim::parts::OwnPart;
 use crate::optim::update::{Clipping, Clock, ParamState, Prepare, Prepared, Updated, after_clips};
 
 /// Indices of the state's arrays, in the order of the layout's slots.
@@ -222,7 +222,7 @@ impl Prepared for FactoredUpdate {
 }
 
 /// Returns the mean of `grad^2 + epsilon` over the columns' dimensions, and over the rows'.
-fn mean_squares(grad: &Tensor, factored: &Factored, epsilon: f64, part: &Part) -> [Tensor; 2] {
+fn mean_squares(grad: &Tensor, factored: &Factored, epsilon: f64, part: &OwnPart) -> [Tensor; 2] {
     /// 512 kB of squares stay in a core's cache between being made and being summed.
     const CPU_PIECE: i64 = 1 << 17;
     let rows = match grad.device() {

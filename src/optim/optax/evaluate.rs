@@ -10,7 +10,7 @@ use super::expr::{Binary, Expr, Node, Unary};
 use super::formula::{Changes, FusedNumbers};
 use crate::nn::bridge::{FusedAdamW, fused_adamw};
 use crate::optim::error::OptimError;
-use crate::optim::parts::Part;
+use crate::optim::parts::OwnPart;
 use crate::optim::update::{Clock, ParamState, Prepare, Prepared, Updated};
 
 impl Prepare for OptaxRule {
@@ -132,7 +132,7 @@ fn scaled(array: &Tensor, factor: f64) -> Tensor {
     (array.to_kind(Kind::Float) * factor).to_kind(array.kind()).to_kind(Kind::Float)
 }
 
-fn unary(operation: Unary, of: &Tensor, part: &Part) -> Tensor {
+fn unary(operation: Unary, of: &Tensor, part: &OwnPart) -> Tensor {
     match operation {
         Unary::Square => of.square(),
         Unary::Sqrt => of.sqrt(),
@@ -176,7 +176,7 @@ mod tests {
         let mut states = [(); 2].map(|()| ParamState {
             layout: layout.clone(),
             arrays: vec![],
-            part: Part::whole(&[2]),
+            part: OwnPart::whole(&[2]),
         });
         let given = params.iter().zip(&mut states).rev();
         let updated = |((name, param), state): (&(&'static str, Tensor), _)| {
