@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tch::{Device, Kind, Tensor};
 
 use super::autograd::custom_function;
+use super::axis::Axis;
 use super::fused::kernels::{self, Kernel};
 use super::profiler::{Activity, part};
 use super::spec::{Fp8Format, TransformerEngineConfig};
@@ -48,6 +49,8 @@ struct State {
     scales: Tensor,  // float32 [tensors]
     maxima: Tensor,  // float32 [tensors], the largest magnitude of each one's format
     step: i64,
+    /// The processes that work on the same batch, whose number must not change the scales.
+    axes: [Axis; 2],
 }
 
 impl Fp8Scaling {
@@ -70,6 +73,7 @@ impl Fp8Scaling {
             scales: zeros(&[tensors]),
             maxima: Tensor::from_slice(&maxima).to_device(device),
             step: 0,
+            axes: Default::default(),
         };
         Self { spec: spec.clone(), slots, state: Mutex::new(state) }
     }
@@ -79,23 +83,30 @@ impl Fp8Scaling {
         &self.spec
     }
 
-    /// Must be called before each forward pass of training: computes the scales of its tensors from
-    /// earlier magnitudes.
-    pub fn next_step(&self) {
+    /// Must be called before each forward pass of training, whose batch the processes along these axes share:
+    /// computes the scales of its tensors from earlier magnitudes.
+    pub fn next_step(&self, axes: [&Axis; 2]) {
         let mut state = self.state();
         let length = self.spec.amax_history_len as i64;
         state.step += 1;
+        state.axes = axes.map(Axis::clone);
         if length == 0 || state.step == 1 {
             return;
         }
         tch::no_grad(|| {
             // A magnitude that is not finite would leave its tensor without a scale until it is forgotten.
             let largest = state.largest.nan_to_num(0.0, 0.0, 0.0);
+            state.compare(&largest);
             state.history.get((state.step - 2) % length).copy_(&largest);
             let largest = state.history.amax([0i64].as_slice(), false);
             state.scales = scale(&state.maxima, &largest, self.spec.margin);
             let _ = state.largest.zero_();
         });
+    }
+
+    /// Must be called before a forward pass of an evaluation, for which each process has its own batches.
+    pub fn evaluate(&self) {
+        self.state().axes = Default::default();
     }
 
     /// Returns products with the kernel of that name.
@@ -107,6 +118,13 @@ impl Fp8Scaling {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Replaces magnitudes by the largest ones of the processes that work on the same batch.
+    fn compare(&self, magnitudes: &Tensor) {
+        self.axes.iter().for_each(|axis| axis.max_in_place(magnitudes));
     }
 }
 
@@ -211,6 +229,7 @@ impl Fp8Product {
             return cast_with(&matrix, format, &scale_, recorded.then_some(&mut largest));
         }
         let own = largest_magnitude(&matrix);
+        state.compare(&own);
         if delayed && recorded {
             largest.copy_(&largest.maximum(&own));
         }
@@ -274,6 +293,7 @@ fn multiply_wide([a, b]: [&Tensor; 2], unscale: [&Tensor; 2], kind: Kind) -> Ten
 
 #[cfg(test)]
 mod tests {
+    use super::super::params::Params;
     use super::*;
 
     fn random(size: [i64; 2]) -> Tensor {
@@ -325,7 +345,7 @@ mod tests {
         for history in [0, 4] {
             let scaling = scaling(history);
             for size in [[32, 48, 64], [32, 48, 64], [30, 48, 64], [7, 24, 10]] {
-                scaling.next_step();
+                scaling.next_step([&Axis::default(), &Axis::default()]);
                 check(&scaling, size);
             }
         }
@@ -363,12 +383,25 @@ mod tests {
         let kernel = Tensor::ones([16, 16], (Kind::Float, Device::Cpu));
         let mut seen = Vec::new();
         for largest in [4.0, 8.0, 2.0, 1.0, 1.0] {
-            scaling.next_step();
+            scaling.next_step([&Axis::default(), &Axis::default()]);
             let inputs = Tensor::full([16, 16], largest, (Kind::Float, Device::Cpu));
             let _ = product.matmul(&inputs.set_requires_grad(true), &kernel);
             seen.push(scaling.state().scales.double_value(&[ROLES as i64]));
         }
         // The first step scales by its own magnitude; later ones by the largest of the two before.
         assert_eq!(seen, [0.0, 112.0, 56.0, 56.0, 224.0]);
+    }
+
+    #[test]
+    fn only_passes_that_record_gradients_advance_the_scales() {
+        let kernel = Tensor::ones([16, 16], (Kind::Float, Device::Cpu));
+        let params = Params::from_tensors([("a/kernel".to_string(), kernel)]);
+        let spec = scaling(4).spec().clone();
+        let step = || {
+            params.begin_fp8(Some(&spec));
+            params.fp8_product("a/kernel").unwrap().scaling.state().step
+        };
+        let steps = [step(), tch::no_grad(step), step(), tch::no_grad(step)];
+        assert_eq!(steps, [1, 1, 2, 2]);
     }
 }

@@ -188,9 +188,11 @@ impl Params {
                 Arc::new(Fp8Scaling::new(spec, kernels.map(String::as_str), device))
             }
         };
-        // A leaf requires gradients even under `no_grad`, but a view of it does not.
-        if self.tensors.values().next().is_some_and(|leaf| leaf.view_as(leaf).requires_grad()) {
-            scaling.next_step();
+        // A leaf and its views require gradients even under `no_grad`, but results do not.
+        let records = |leaf: &Tensor| leaf.narrow(0, 0, 0).neg().requires_grad();
+        match self.tensors.values().next().is_some_and(records) {
+            true => scaling.next_step([&self.division.data, &self.division.model]),
+            false => scaling.evaluate(),
         }
         *held = Some(scaling);
     }
