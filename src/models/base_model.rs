@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use super::decoding::Prediction;
 use super::loss::LossSpec;
 use super::memory::{Estimate, Gradients, StepShape};
+use super::transformer::TransformerSpec;
 use crate::data::{ConverterClass, DataError, Lengths};
 use crate::nn::{Dtype, ParamSpec};
 use crate::optim::OptimizerDef;
@@ -69,9 +70,16 @@ pub trait BaseModel: Debug {
     /// Options for decoding sequences that end in `eos_id`, the output vocabulary's end token.
     fn prediction(&self, eos_id: i64) -> Prediction;
 
+    /// Description of the network.
+    fn transformer(&self) -> TransformerSpec;
+
     /// Estimates the memory of a training step with an optimizer whose state has that many bytes.
-    fn estimate(&self, optimizer: u64, gradients: Gradients, shape: StepShape) -> Estimate;
+    fn estimate(&self, optimizer: u64, gradients: Gradients, shape: StepShape) -> Estimate {
+        self.transformer().step_estimate(optimizer, gradients, shape)
+    }
 
     /// Operations of a training step over rows of that shape, padding included.
-    fn train_step_flops(&self, shape: StepShape) -> f64;
+    fn train_step_flops(&self, shape: StepShape) -> f64 {
+        self.transformer().train_step_flops(shape)
+    }
 }

@@ -3,7 +3,7 @@
 use super::base_model::BaseModel;
 use super::decoding::{DecodeFn, Prediction};
 use super::loss::{LossNormalizingFactor, LossSpec};
-use super::memory::{Estimate, Gradients, StepShape};
+use super::memory::StepShape;
 use super::spec::Module;
 use super::t5::T5Config;
 use crate::data::{
@@ -11,6 +11,7 @@ use crate::data::{
     feature_length,
 };
 use crate::gin::{Configurable, Ref};
+use crate::models::transformer::TransformerSpec;
 use crate::nn::{Dtype, ParamSpec};
 use crate::optim::OptimizerDef;
 use crate::vocab::VocabularySpec;
@@ -185,11 +186,7 @@ impl BaseModel for EncoderDecoderModel {
         }
     }
 
-    fn estimate(&self, optimizer: u64, gradients: Gradients, shape: StepShape) -> Estimate {
-        self.config().transformer().step_estimate(optimizer, gradients, shape)
-    }
-
-    fn train_step_flops(&self, shape: StepShape) -> f64 {
-        self.config().transformer().train_step_flops(shape)
+    fn transformer(&self) -> TransformerSpec {
+        self.config().transformer()
     }
 }

@@ -4,6 +4,7 @@
 //! arXiv:1909.08053; Korthikanti et al. 2022, arXiv:2205.05198). An operation that fails leaves its tensor as it is,
 //! and so do all later ones: a backward pass cannot return an error, so [`Axis::lost`] is asked after each step.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tch::Tensor;
@@ -21,13 +22,20 @@ pub struct Axis(Option<Arc<Members>>);
 struct Members {
     index: usize,
     group: Arc<ProcessGroup>,
+    /// Bytes that this process has sent, as [`Axis::sent`] counts.
+    sent: AtomicU64,
     lost: Mutex<Option<C10dError>>,
 }
 
 impl Axis {
     /// The members of a group, of which this process is the one of that number.
     pub fn new(index: usize, group: Arc<ProcessGroup>) -> Self {
-        Self(Some(Arc::new(Members { index, group, lost: Mutex::default() })))
+        Self(Some(Arc::new(Members {
+            index,
+            group,
+            sent: AtomicU64::new(0),
+            lost: Mutex::default(),
+        })))
     }
 
     /// Whether there is no other process.
@@ -56,6 +64,24 @@ impl Axis {
         members.lost().clone().or_else(|| members.group.check().err())
     }
 
+    /// Returns the bytes that this process has sent, if a sum of b bytes over n processes sends 2 b (n - 1) / n, as rings
+    /// do, and a gather or a scatter half of that. Sums in place, which are of few numbers, do not count.
+    pub fn sent(&self) -> u64 {
+        self.0.as_ref().map_or(0, |members| members.sent.load(Ordering::Relaxed))
+    }
+
+    /// Counts a sum of a tensor.
+    pub fn count_sum(&self, tensor: &Tensor) {
+        let others = self.size() as u64 - 1;
+        self.count(2 * bytes(tensor) * others / self.size() as u64);
+    }
+
+    fn count(&self, sent: u64) {
+        if let Some(members) = &self.0 {
+            members.sent.fetch_add(sent, Ordering::Relaxed);
+        }
+    }
+
     /// Replaces a contiguous tensor by its sum over the processes.
     pub fn sum_in_place(&self, tensor: &Tensor) {
         self.run(|group| group.all_reduce(tensor, Reduce::Sum));
@@ -76,6 +102,7 @@ impl Axis {
         let own = Tensor::cat(&filled.iter().map(|part| part.view(-1)).collect::<Vec<_>>(), 0);
         let all = Tensor::empty([(count * own.numel()) as i64], (own.kind(), own.device()));
         self.run(|group| group.all_gather(&own, &all));
+        self.count(bytes(&own) * (count as u64 - 1));
         let all = all.view([count as i64, -1]);
         let mut start = 0;
         let one = |(part, filled): (&Portion, &Tensor)| {
@@ -101,6 +128,7 @@ impl Axis {
         let parts = Tensor::cat(&flat, 1);
         let own = Tensor::empty([parts.size()[1]], (parts.kind(), parts.device()));
         self.run(|group| group.reduce_scatter(&parts.view(-1), &own));
+        self.count(bytes(&own) * (count as u64 - 1));
         let mut start = 0;
         let one = |(whole, by_member): (&Portion, &Tensor)| {
             let size = &by_member.size()[1..];
@@ -129,6 +157,7 @@ impl Axis {
         }
         let sum = tch::no_grad(|| addend.detach().copy().contiguous());
         self.sum_in_place(&sum);
+        self.count_sum(&sum);
         custom_function(&[&addend], vec![sum], |gradients| gradients).remove(0)
     }
 
@@ -141,6 +170,7 @@ impl Axis {
         let sum = move |gradients: Vec<Tensor>| {
             let gradient = gradients[0].contiguous();
             axis.sum_in_place(&gradient);
+            axis.count_sum(&gradient);
             vec![gradient]
         };
         custom_function(&[whole], vec![whole.data()], sum).remove(0)
@@ -229,6 +259,10 @@ impl Portion {
     fn each(&self, count: usize) -> i64 {
         self.extent.div_euclid(count as i64) + i64::from(self.extent % count as i64 != 0)
     }
+}
+
+fn bytes(tensor: &Tensor) -> u64 {
+    (tensor.numel() * tensor.kind().elt_size_in_bytes()) as u64
 }
 
 /// Returns a contiguous tensor of that extent along a dimension: zeros follow what is there.

@@ -2,12 +2,11 @@
 
 use std::collections::VecDeque;
 use std::mem;
-use std::sync::Arc;
 
 use tch::{Kind, Tensor};
 
-use crate::nn::C10dError;
-use crate::nn::c10d::{ProcessGroup, Reduce, Work};
+use crate::nn::c10d::{Reduce, Work};
+use crate::nn::{Axis, C10dError};
 
 /// Bytes of gradients that are summed together, as in PyTorch's DistributedDataParallel: each operation
 /// waits for the slowest network hop once.
@@ -17,7 +16,7 @@ const BUCKET_BYTES: usize = 25 << 20;
 #[derive(Clone, Debug)]
 pub struct Reduction {
     /// The processes.
-    pub group: Arc<ProcessGroup>,
+    pub axis: Axis,
     /// Float32, or bfloat16 for half of the bytes.
     pub kind: Kind,
 }
@@ -85,7 +84,10 @@ impl Buckets {
         let flat: Vec<Tensor> = members.iter().map(|one| one.grad.view(-1)).collect();
         let joined = if flat.len() == 1 { flat[0].shallow_clone() } else { Tensor::cat(&flat, 0) };
         let sum = joined.to_kind(self.reduction.kind);
-        let work = self.reduction.group.all_reduce(&sum, Reduce::Sum)?;
+        let axis = &self.reduction.axis;
+        let Some(group) = axis.group() else { unreachable!("one process alone reduces nothing") };
+        let work = group.all_reduce(&sum, Reduce::Sum)?;
+        axis.count_sum(&sum);
         self.under_way.push_back(UnderWay { work, sum, members });
         Ok(())
     }

@@ -30,6 +30,13 @@ const ROLL_CALL: Duration = Duration::from_secs(5);
 #[derive(Debug, Default)]
 pub struct Processes(Option<Joined>);
 
+impl Axes {
+    /// Returns the bytes that this process has sent along both.
+    pub fn sent(&self) -> u64 {
+        self.data.sent() + self.model.sent()
+    }
+}
+
 #[derive(Debug)]
 struct Joined {
     place: Process,

@@ -53,6 +53,8 @@ pub struct StepReport {
     pub learning_rate: f32,
     /// Measures of gradients and weights, by T5X's tags.
     pub weights: BTreeMap<String, f64>,
+    /// Bytes that this process has sent to others, but for sums of few numbers.
+    pub sent: u64,
 }
 
 impl Stepper {
@@ -76,7 +78,7 @@ impl Stepper {
             None => Watched::GradientNorm,
         };
         let Partitioner::Pjit(pjit) = &spec.partitioner;
-        let reduction = axes.data.group();
+        let axis = axes.data.clone();
         Ok(Self {
             forward,
             schedule,
@@ -86,7 +88,8 @@ impl Stepper {
             replicas: mesh.data(),
             axes: axes.clone(),
             processes: Arc::clone(processes),
-            reduction: reduction.map(|group| Reduction { group, kind: kind(pjit.reduce_dtype) }),
+            reduction: (!axis.is_alone())
+                .then(|| Reduction { axis, kind: kind(pjit.reduce_dtype) }),
         })
     }
 
@@ -103,6 +106,7 @@ impl Stepper {
     ) -> Result<StepReport, SessionError> {
         let learning_rate = self.schedule.at(i64::try_from(state.step).expect("steps fit"));
         let divisor = self.divisor(batch);
+        let sent = self.axes.sent();
         let (mut total, mut watch) = (None::<LossSums>, Watch::new(self.watched));
         for part in 0..self.num_microbatches {
             let own = self.own_rows(batch, part);
@@ -129,7 +133,7 @@ impl Stepper {
             // The rows of the first process along the model axis are the same.
             sums.each(&mut |sum| *sum = 0.0);
         }
-        Ok(StepReport { sums, learning_rate, weights })
+        Ok(StepReport { sums, learning_rate, weights, sent: self.axes.sent() - sent })
     }
 
     /// Ensures that all operations with other processes have succeeded.

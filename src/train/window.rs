@@ -8,6 +8,9 @@ use crate::telemetry::Status;
 
 use super::step::StepReport;
 
+/// The tag of the bytes that a process sends to others in a step.
+const SENT: &str = "bytes_sent_per_step";
+
 /// A window of training steps.
 #[derive(Debug)]
 pub struct Window {
@@ -20,6 +23,8 @@ pub struct Window {
     weights: BTreeMap<String, f64>,
     uptime: Option<f64>,
     num_devices: usize,
+    /// Bytes sent to other processes.
+    sent: u64,
 }
 
 impl Window {
@@ -27,6 +32,7 @@ impl Window {
     pub fn start(num_devices: usize) -> Self {
         Self {
             num_devices,
+            sent: 0,
             started: Instant::now(),
             duration: Duration::ZERO,
             waited: Duration::ZERO,
@@ -42,6 +48,7 @@ impl Window {
         self.metrics.add_step(&report.sums, Some(report.learning_rate));
         self.last_learning_rate = Some(report.learning_rate);
         self.waited += waited;
+        self.sent += report.sent;
         for (tag, value) in &report.weights {
             *self.weights.entry(tag.clone()).or_default() += value;
         }
@@ -65,7 +72,8 @@ impl Window {
         let window = crate::metrics::Window { seconds, num_devices, uptime };
         let steps = self.steps() as f64;
         let weights = self.weights.iter().map(|(tag, sum)| (tag.clone(), sum / steps));
-        self.metrics.summary(&window).into_iter().chain(weights).collect()
+        let sent = (num_devices > 1).then(|| (SENT.to_string(), self.sent as f64 / steps));
+        self.metrics.summary(&window).into_iter().chain(weights).chain(sent).collect()
     }
 
     /// Returns the seconds on the clock, running or stopped.

@@ -10,7 +10,8 @@ use crate::gin::{Configurable, Ref};
 use crate::models::BaseModel;
 use crate::models::decoding::{DecodeFn, Prediction, TemperatureSample};
 use crate::models::loss::{LossNormalizingFactor, LossSpec};
-use crate::models::memory::{Estimate, Gradients, StepShape};
+use crate::models::memory::StepShape;
+use crate::models::transformer::TransformerSpec;
 use crate::nn::{Dtype, ParamSpec};
 use crate::optim::OptimizerDef;
 use crate::vocab::VocabularySpec;
@@ -193,11 +194,7 @@ impl BaseModel for DecoderOnlyModel {
         }
     }
 
-    fn estimate(&self, optimizer: u64, gradients: Gradients, shape: StepShape) -> Estimate {
-        self.config().transformer().step_estimate(optimizer, gradients, shape)
-    }
-
-    fn train_step_flops(&self, shape: StepShape) -> f64 {
-        self.config().transformer().train_step_flops(shape)
+    fn transformer(&self) -> TransformerSpec {
+        self.config().transformer()
     }
 }

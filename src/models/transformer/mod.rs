@@ -9,6 +9,7 @@ mod flops;
 mod memory;
 mod params;
 mod spec;
+mod traffic;
 
 #[cfg(feature = "torch")]
 mod decoding;

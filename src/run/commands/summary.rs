@@ -50,7 +50,7 @@ pub fn describe_devices(mesh: &Mesh, out: &mut String) {
 }
 
 /// Formats `1234567` as `1,234,567`.
-fn grouped(number: u64) -> String {
+pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
     for (i, digit) in digits.chars().enumerate() {

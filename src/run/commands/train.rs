@@ -10,10 +10,10 @@ use crate::partition::{LocalDevice, Mesh, Process};
 use crate::run::failure::Failure;
 use crate::run::gin_flags::GinArgs;
 use crate::session::check::UnfitSpec;
-use crate::train::{Periods, Train, check, foresee, step_estimate};
+use crate::train::{Periods, Train, bytes_sent, check, foresee, step_estimate};
 
 use super::root::{Root, RootCommand};
-use super::summary::{bytes, describe_batches, describe_devices, describe_model};
+use super::summary::{bytes, describe_batches, describe_devices, describe_model, grouped};
 
 /// Flags of `gimlet train`.
 #[derive(Args, Debug)]
@@ -67,6 +67,11 @@ impl Root for Train {
         describe_batches(&self.model, &self.train_dataset_cfg, &mut out);
         describe_memory(self, mesh, &mut out)?;
         describe_devices(mesh, &mut out);
+        if mesh.process().count > 1 {
+            let sent = bytes_sent(self, mesh).map_err(Failure::usage)?;
+            let _ =
+                writeln!(out, "traffic      {} bytes sent by each process a step", grouped(sent));
+        }
         Ok(out)
     }
 }

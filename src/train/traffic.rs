@@ -1,0 +1,76 @@
+//! The bytes that a training step sends, by arithmetic alone. Sums of losses and of the optimizer's statistics, a few
+//! numbers each, do not count.
+
+use crate::models::memory::StepShape;
+use crate::nn::{Dtype, MeshDim, ParamSpec, Shard};
+use crate::partition::{Mesh, Partitioner};
+use crate::session::check::UnfitSpec;
+use crate::session::spec::TrainerClass;
+
+use super::inputs::training_shape;
+use super::spec::Train;
+
+/// Bytes of a number of a parameter.
+const NUMBER: f64 = 4.0;
+
+/// Returns the bytes that each process of a mesh sends in a step, if a sum of b bytes over n processes sends
+/// 2 b (n - 1) / n, as rings do, and a gather or a scatter half of that.
+///
+/// # Errors
+/// A length is not bound.
+pub fn bytes_sent(train: &Train, mesh: &Mesh) -> Result<u64, UnfitSpec> {
+    let TrainerClass::Trainer(trainer) = &train.trainer_cls.0;
+    let parts = trainer.num_microbatches();
+    let batch = training_shape(train)?;
+    let shape = StepShape { rows: batch.rows / (parts * mesh.data().size), ..batch };
+    let params = train.model.param_tree();
+    let are_spread = params.iter().any(|param| shard(mesh, param).dim(MeshDim::Data).is_some());
+    let summed = train.model.transformer().summed_bytes(shape, mesh.splits_length(), are_spread);
+    let of_stream = ring(mesh.model().size) * summed * parts as f64;
+    let of_params = params.iter().map(|param| of_param(train, mesh, param, parts as f64));
+    Ok((of_stream + of_params.sum::<f64>()).round() as u64)
+}
+
+/// Bytes that a sum of one byte sends.
+fn ring(count: usize) -> f64 {
+    2.0 * (count as f64 - 1.0) / count as f64
+}
+
+fn shard(mesh: &Mesh, param: &ParamSpec) -> Shard {
+    mesh.shard(&param.axes, &param.shape)
+}
+
+/// Returns the bytes of a parameter and its gradient along the data axis.
+fn of_param(train: &Train, mesh: &Mesh, param: &ParamSpec, num_microbatches: f64) -> f64 {
+    let Partitioner::Pjit(pjit) = &train.partitioner;
+    let (held, updated) = (shard(mesh, param), mesh.state_shard(&param.axes, &param.shape));
+    // Parts that are sent are as large as the first one.
+    let sent = |part: &Shard| -> f64 {
+        let extents = part.whole.iter().zip(part.ranges.iter().zip(&part.axes).zip(&part.counts));
+        let along = extents.map(|(whole, ((range, axis), count))| match axis {
+            Some(MeshDim::Data) => whole.div_ceil(*count),
+            _ => range.len(),
+        });
+        along.map(|extent| extent as f64).product::<f64>() * NUMBER
+    };
+    let others = mesh.data().size as f64 - 1.0;
+    match (held.dim(MeshDim::Data), updated.dim(MeshDim::Data)) {
+        (Some(_), _) => {
+            let is_of_layer = param.name.contains("/layers_");
+            let is_read_twice =
+                train.model.transformer().logits_via_embedding && param.axes.contains(&"vocab");
+            // A layer's parameters are gathered twice, and those beside layers at each use.
+            let times = match (is_of_layer, is_read_twice) {
+                (true, _) => 3.0,
+                (false, true) => 4.0,
+                (false, false) => 2.0,
+            };
+            times * others * sent(&held) * num_microbatches
+        }
+        (None, Some(_)) => 2.0 * others * sent(&updated),
+        (None, None) => {
+            let wire = if pjit.reduce_dtype == Dtype::Bfloat16 { 0.5 } else { 1.0 };
+            ring(mesh.data().size) * sent(&held) * wire
+        }
+    }
+}
