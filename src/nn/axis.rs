@@ -5,7 +5,7 @@
 //! and so do all later ones: a backward pass cannot return an error, so [`Axis::lost`] is asked after each step.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tch::Tensor;
 
@@ -24,18 +24,24 @@ struct Members {
     group: Arc<ProcessGroup>,
     /// Bytes that this process has sent, as [`Axis::sent`] counts.
     sent: AtomicU64,
-    lost: Mutex<Option<C10dError>>,
+    lost: Arc<Lost>,
+}
+
+/// The first failure of an operation with other processes, which all axes share: after one, none waits again.
+#[derive(Debug, Default)]
+pub struct Lost(Mutex<Option<C10dError>>);
+
+impl Lost {
+    fn first(&self) -> MutexGuard<'_, Option<C10dError>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Axis {
     /// The members of a group, of which this process is the one of that number.
-    pub fn new(index: usize, group: Arc<ProcessGroup>) -> Self {
-        Self(Some(Arc::new(Members {
-            index,
-            group,
-            sent: AtomicU64::new(0),
-            lost: Mutex::default(),
-        })))
+    pub fn new(index: usize, group: Arc<ProcessGroup>, lost: &Arc<Lost>) -> Self {
+        let (sent, lost) = (AtomicU64::new(0), Arc::clone(lost));
+        Self(Some(Arc::new(Members { index, group, sent, lost })))
     }
 
     /// Whether there is no other process.
@@ -61,7 +67,7 @@ impl Axis {
     /// The first failure of an operation, also one on a GPU, where nobody waits for it.
     pub fn lost(&self) -> Option<C10dError> {
         let members = self.0.as_ref()?;
-        members.lost().clone().or_else(|| members.group.check().err())
+        members.lost.first().clone().or_else(|| members.group.check().err())
     }
 
     /// Returns the bytes that this process has sent, if a sum of b bytes over n processes sends 2 b (n - 1) / n, as rings
@@ -70,8 +76,21 @@ impl Axis {
         self.0.as_ref().map_or(0, |members| members.sent.load(Ordering::Relaxed))
     }
 
+    /// Begins to replace a contiguous tensor by its sum over the processes.
+    ///
+    /// # Errors
+    /// This operation, or an earlier one, has failed.
+    pub fn begin_sum(&self, tensor: &Tensor) -> Result<Option<Work>, C10dError> {
+        let Some(members) = &self.0 else { return Ok(None) };
+        if let Some(error) = members.lost.first().clone() {
+            return Err(error);
+        }
+        self.count_sum(tensor);
+        members.group.all_reduce(tensor, Reduce::Sum).map(Some)
+    }
+
     /// Counts a sum of a tensor.
-    pub fn count_sum(&self, tensor: &Tensor) {
+    fn count_sum(&self, tensor: &Tensor) {
         let others = self.size() as u64 - 1;
         self.count(2 * bytes(tensor) * others / self.size() as u64);
     }
@@ -217,16 +236,10 @@ impl Axis {
 
     fn run(&self, begin: impl FnOnce(&ProcessGroup) -> Result<Work, C10dError>) {
         let Some(members) = &self.0 else { return };
-        let mut lost = members.lost();
+        let mut lost = members.lost.first();
         if lost.is_none() {
             *lost = begin(&members.group).and_then(Work::wait).err();
         }
-    }
-}
-
-impl Members {
-    fn lost(&self) -> std::sync::MutexGuard<'_, Option<C10dError>> {
-        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

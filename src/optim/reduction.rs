@@ -5,7 +5,7 @@ use std::mem;
 
 use tch::{Kind, Tensor};
 
-use crate::nn::c10d::{Reduce, Work};
+use crate::nn::c10d::Work;
 use crate::nn::{Axis, C10dError};
 
 /// Bytes of gradients that are summed together, as in PyTorch's DistributedDataParallel: each operation
@@ -39,8 +39,8 @@ pub(super) struct Buckets {
 
 #[derive(Debug)]
 struct UnderWay {
-    work: Work,
-    sum: Tensor, // the gradients one after the other
+    work: Option<Work>, // none with one process alone
+    sum: Tensor,        // the gradients one after the other
     members: Vec<Completed>,
 }
 
@@ -60,7 +60,7 @@ impl Buckets {
             self.send()?;
         }
         let mut summed = Vec::new();
-        while self.under_way.front().is_some_and(|first| first.work.is_done()) {
+        while self.under_way.front().is_some_and(UnderWay::is_done) {
             summed.extend(self.under_way.pop_front().map(UnderWay::finish).transpose()?);
         }
         Ok(summed.into_iter().flatten().collect())
@@ -84,18 +84,19 @@ impl Buckets {
         let flat: Vec<Tensor> = members.iter().map(|one| one.grad.view(-1)).collect();
         let joined = if flat.len() == 1 { flat[0].shallow_clone() } else { Tensor::cat(&flat, 0) };
         let sum = joined.to_kind(self.reduction.kind);
-        let axis = &self.reduction.axis;
-        let Some(group) = axis.group() else { unreachable!("one process alone reduces nothing") };
-        let work = group.all_reduce(&sum, Reduce::Sum)?;
-        axis.count_sum(&sum);
+        let work = self.reduction.axis.begin_sum(&sum)?;
         self.under_way.push_back(UnderWay { work, sum, members });
         Ok(())
     }
 }
 
 impl UnderWay {
+    fn is_done(&self) -> bool {
+        self.work.as_ref().is_none_or(Work::is_done)
+    }
+
     fn finish(self) -> Result<Vec<Completed>, C10dError> {
-        self.work.wait()?;
+        self.work.map_or(Ok(()), Work::wait)?;
         let sum = self.sum.to_kind(Kind::Float);
         let mut start = 0;
         let one = |member: Completed| {

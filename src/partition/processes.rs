@@ -95,20 +95,21 @@ impl Processes {
             LocalDevice::Cpu => Transport::Gloo,
             LocalDevice::Cuda(_) => Transport::Nccl,
         };
+        let lost = Arc::default();
         // The processes of an axis have the same place on the other one.
         let axis = |name: &str, along: MeshAxis, across: MeshAxis| {
             if along.size == 1 {
                 return Ok(Axis::default());
             }
             if across.size == 1 && transport == Transport::Gloo {
-                return Ok(Axis::new(along.index, Arc::clone(&joined.values)));
+                return Ok(Axis::new(along.index, Arc::clone(&joined.values), &lost));
             }
             let &Joined { timeout, is_local, .. } = joined;
             let MeshAxis { index: rank, size } = along;
             let member = Membership { rank, size, transport, is_local, timeout };
             let group =
                 ProcessGroup::join(&joined.store, &format!("{name}/{}", across.index), member);
-            Ok(Axis::new(rank, Arc::new(group.map_err(not_met)?)))
+            Ok(Axis::new(rank, Arc::new(group.map_err(not_met)?), &lost))
         };
         Ok(Axes {
             data: axis("data", mesh.data(), mesh.model())?,
