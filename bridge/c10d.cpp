@@ -47,9 +47,7 @@ class Waits {
   double seconds() {
     const std::lock_guard<std::mutex> lock(mutex_);
 #ifdef GIMLET_CUDA
-    for (; !on_gpu_.empty() && on_gpu_.front().second.query(); on_gpu_.pop_front()) {
-      seconds_ += on_gpu_.front().first.elapsed_time(on_gpu_.front().second) / 1000;
-    }
+    count_ended();
 #endif
     return seconds_;
   }
@@ -67,6 +65,14 @@ class Waits {
     ended.record();
     const std::lock_guard<std::mutex> lock(mutex_);
     on_gpu_.emplace_back(std::move(begun), std::move(ended));
+    count_ended();
+  }
+
+  // The caller holds the lock.
+  void count_ended() {
+    for (; !on_gpu_.empty() && on_gpu_.front().second.query(); on_gpu_.pop_front()) {
+      seconds_ += on_gpu_.front().first.elapsed_time(on_gpu_.front().second) / 1000;
+    }
   }
 
   std::deque<std::pair<at::cuda::CUDAEvent, at::cuda::CUDAEvent>> on_gpu_;

@@ -1,8 +1,9 @@
 //! The processes along one axis of the mesh, and the operations in which they exchange tensors.
 //!
 //! Those with a graph come in pairs of which each is the other's backward pass (Shoeybi et al. 2019,
-//! arXiv:1909.08053; Korthikanti et al. 2022, arXiv:2205.05198). An operation that fails leaves its tensor as it is,
-//! and so do all later ones: a backward pass cannot return an error, so [`Axis::lost`] is asked after each step.
+//! arXiv:1909.08053; Korthikanti et al. 2022, arXiv:2205.05198). An operation that fails leaves numbers without
+//! meaning, and later ones do nothing: a backward pass cannot return an error, so [`Axis::lost`] is asked after each step, and before
+//! anything is saved or evaluated.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -86,7 +87,22 @@ impl Axis {
             return Err(error);
         }
         self.count_sum(tensor);
-        members.group.all_reduce(tensor, Reduce::Sum).map(Some)
+        self.noted(members.group.all_reduce(tensor, Reduce::Sum)).map(Some)
+    }
+
+    /// Waits for the end of [`Axis::begin_sum`].
+    ///
+    /// # Errors
+    /// It has failed.
+    pub fn finish_sum(&self, work: Option<Work>) -> Result<(), C10dError> {
+        self.noted(work.map_or(Ok(()), Work::wait))
+    }
+
+    fn noted<T>(&self, result: Result<T, C10dError>) -> Result<T, C10dError> {
+        if let (Err(error), Some(members)) = (&result, &self.0) {
+            members.lost.first().get_or_insert(error.clone());
+        }
+        result
     }
 
     /// Counts a sum of a tensor.
@@ -180,7 +196,8 @@ impl Axis {
         custom_function(&[&addend], vec![sum], |gradients| gradients).remove(0)
     }
 
-    /// Returns what all processes hold alike, for work that they divide: its gradient is the sum of theirs.
+    /// Returns what all processes hold alike, for work that they divide: its gradient is the sum of theirs. The
+    /// gradient that arrives must be of this use alone, since the sum takes its memory.
     pub fn shared(&self, whole: &Tensor) -> Tensor {
         if self.is_alone() {
             return whole.shallow_clone();

@@ -117,35 +117,34 @@ impl Params {
         self.division.portion(name, tensor, MeshDim::Data)
     }
 
-    /// Returns the parameters as leaves that are whole along the data axis; if they are anyway, these here.
+    /// Returns the parameters as leaves that are whole along the data axis, gathered in one operation; if they are
+    /// anyway, these here.
     pub fn gathered(&self) -> Self {
-        match self.are_spread() {
-            true => self.joined(MeshDim::Data, Arc::new(self.division.along_model())),
-            false => self.clone(),
-        }
-    }
-
-    /// Returns the parameters as whole leaves, for work that needs no other process.
-    pub fn whole(&self) -> Self {
-        match self.division.model.is_alone() {
-            true => self.gathered(),
-            false => self.gathered().joined(MeshDim::Model, Arc::default()),
-        }
-    }
-
-    fn joined(&self, axis: MeshDim, division: Arc<Division>) -> Self {
-        let portions = self.iter().filter_map(|(name, part)| {
-            Some((name, self.division.portion(name, &part.detach(), axis)?))
-        });
+        let portions =
+            self.iter().filter_map(|(name, part)| Some((name, self.spread(name, &part.detach())?)));
         let (names, portions): (Vec<&str>, Vec<Portion>) = portions.unzip();
-        let wholes = tch::no_grad(|| self.division.axis(axis).gather_all(&portions));
+        if names.is_empty() {
+            return self.clone();
+        }
+        let wholes = tch::no_grad(|| self.division.data.gather_all(&portions));
         let mut wholes: BTreeMap<&str, Tensor> = names.into_iter().zip(wholes).collect();
         let leaf = |(name, tensor): (&str, &Tensor)| {
             let whole = wholes.remove(name).unwrap_or_else(|| tensor.shallow_clone());
             (name.to_string(), whole.contiguous().detach().set_requires_grad(true))
         };
-        let tensors = self.iter().map(leaf).collect();
-        self.with(tensors, division)
+        self.with(self.iter().map(leaf).collect(), Arc::new(self.division.along_model()))
+    }
+
+    /// Returns the parameters as whole leaves, gathered one by one, for work that needs no other process.
+    pub fn whole(&self) -> Self {
+        if self.division.model.is_alone() && !self.are_spread() {
+            return self.clone();
+        }
+        let leaf = |(name, part): (&str, &Tensor)| {
+            let whole = tch::no_grad(|| self.division.whole(part, &self.shard(name)).contiguous());
+            (name.to_string(), whole.detach().set_requires_grad(true))
+        };
+        self.with(self.iter().map(leaf).collect(), Arc::default())
     }
 
     /// Returns this process's parts of the sums of the gradients of [`Params::gathered`], in the order of

@@ -84,6 +84,8 @@ impl Optimizer {
         learning_rate: f32,
         step: i64,
     ) -> Result<(), OptimError> {
+        let are_divided = self.states.values().any(|state| !state.part.peers().are_none());
+        assert!(!are_divided, "parts of parameters are updated by `update`");
         if let Some(unknown) = gradients.iter().find(|g| !self.states.contains_key(g.name)) {
             return Err(OptimError::UnknownParam { name: unknown.name.to_string() });
         }
@@ -121,9 +123,8 @@ impl Optimizer {
         backward: impl FnOnce(),
     ) -> Result<(), OptimError> {
         let update = self.prepare(learning_rate, step)?;
-        // Sums over processes are formed in one order everywhere, which buckets do not arrive in.
         let are_divided = self.states.values().any(|state| !state.part.peers().are_none());
-        let waits = self.def.needs_all_gradients() || are_divided && self.def.needs_whole_params();
+        let waits = self.def.waits_for_all(are_divided);
         let applied = self.apply_in(backward, params, (update, waits), watch, reduction);
         applied.map_err(OptimError::Lost)?;
         self.count += 1;

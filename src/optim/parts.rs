@@ -75,22 +75,22 @@ impl OwnPart {
     }
 
     /// Whether no other process has another part of it.
-    pub(super) fn is_whole(&self) -> bool {
+    pub fn is_whole(&self) -> bool {
         self.dividing(&self.all_dims()).next().is_none()
     }
 
     /// Number of elements of the whole parameter along some dimensions.
-    pub(super) fn extent(&self, dims: &[usize]) -> f64 {
+    pub fn extent(&self, dims: &[usize]) -> f64 {
         dims.iter().map(|&dim| self.shard.whole[dim] as f64).product()
     }
 
     /// Number of elements of the whole parameter.
-    pub(super) fn numel(&self) -> f64 {
+    pub fn numel(&self) -> f64 {
         self.extent(&self.all_dims())
     }
 
     /// Returns the sum over the whole parameter of a sum over this part along some dimensions.
-    pub(super) fn sum(&self, own: Tensor, dims: &[usize]) -> Tensor {
+    pub fn sum(&self, own: Tensor, dims: &[usize]) -> Tensor {
         let mut axes = self.dividing(dims).peekable();
         if axes.peek().is_none() {
             return own;
@@ -145,7 +145,7 @@ impl OwnPart {
     }
 
     /// Returns the root of the mean square of the whole parameter's elements along `dims`, which stay with size 1.
-    pub(super) fn root_mean_square(&self, own: &Tensor, dims: &[usize]) -> Tensor {
+    pub fn root_mean_square(&self, own: &Tensor, dims: &[usize]) -> Tensor {
         let root = super::norms::root_mean_square(own, dims);
         if self.dividing(dims).next().is_none() {
             return root;
@@ -155,7 +155,7 @@ impl OwnPart {
     }
 
     /// Returns the root of the sum of squares of the whole parameter's elements, a scalar.
-    pub(super) fn norm(&self, own: &Tensor) -> Tensor {
+    pub fn norm(&self, own: &Tensor) -> Tensor {
         let square = super::norms::norm(own).square();
         self.sum(square, &self.all_dims()).sqrt().to_kind(Kind::Float)
     }

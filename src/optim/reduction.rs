@@ -61,7 +61,8 @@ impl Buckets {
         }
         let mut summed = Vec::new();
         while self.under_way.front().is_some_and(UnderWay::is_done) {
-            summed.extend(self.under_way.pop_front().map(UnderWay::finish).transpose()?);
+            let first = self.under_way.pop_front();
+            summed.extend(first.map(|first| first.finish(&self.reduction.axis)).transpose()?);
         }
         Ok(summed.into_iter().flatten().collect())
     }
@@ -72,7 +73,9 @@ impl Buckets {
     /// Another process is lost.
     pub fn finish(&mut self) -> Result<Vec<Completed>, C10dError> {
         self.send()?;
-        let summed: Result<Vec<_>, _> = self.under_way.drain(..).map(UnderWay::finish).collect();
+        let axis = &self.reduction.axis;
+        let summed: Result<Vec<_>, _> =
+            self.under_way.drain(..).map(|one| one.finish(axis)).collect();
         Ok(summed?.into_iter().flatten().collect())
     }
 
@@ -95,8 +98,8 @@ impl UnderWay {
         self.work.as_ref().is_none_or(Work::is_done)
     }
 
-    fn finish(self) -> Result<Vec<Completed>, C10dError> {
-        self.work.map_or(Ok(()), Work::wait)?;
+    fn finish(self, axis: &Axis) -> Result<Vec<Completed>, C10dError> {
+        axis.finish_sum(self.work)?;
         let sum = self.sum.to_kind(Kind::Float);
         let mut start = 0;
         let one = |member: Completed| {

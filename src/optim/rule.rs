@@ -41,7 +41,8 @@ pub trait Rule: Prepare + AnySpec {
         false
     }
 
-    /// Whether an update depends on sums over its whole parameter, such as norms.
+    /// Whether an update depends on sums over its whole parameter, such as norms. Then it must form them by
+    /// [`super::OwnPart`] of the state, since processes may have parts of the parameter.
     fn needs_whole_params(&self) -> bool {
         false
     }

@@ -30,13 +30,6 @@ const ROLL_CALL: Duration = Duration::from_secs(5);
 #[derive(Debug, Default)]
 pub struct Processes(Option<Joined>);
 
-impl Axes {
-    /// Returns the bytes that this process has sent along both.
-    pub fn sent(&self) -> u64 {
-        self.data.sent() + self.model.sent()
-    }
-}
-
 #[derive(Debug)]
 struct Joined {
     place: Process,
@@ -55,6 +48,13 @@ pub struct Axes {
     pub data: Axis,
     /// Those that divide the model.
     pub model: Axis,
+}
+
+impl Axes {
+    /// Returns the bytes that this process has sent along both.
+    pub fn sent(&self) -> u64 {
+        self.data.sent() + self.model.sent()
+    }
 }
 
 impl Processes {

@@ -1,6 +1,6 @@
 //! The training state as arrays under T5X's names, copied to and from checkpoints.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tch::{Device, Kind, Tensor};
 
@@ -21,16 +21,28 @@ pub fn shapes(state: &TrainState) -> Shapes {
     arrays(state).map(|(name, _, shard)| (name, shard.whole)).chain(counts).collect()
 }
 
-/// Copies the parts of the state that are here to the host.
-pub fn copy(state: &TrainState, mesh: &Mesh, snapshot: &mut Snapshot) {
+/// Gathers on the host the arrays of which a checkpoint cannot hold parts: short ones, which lie in one file, and those
+/// whose parts are not of one size. All processes call it.
+pub fn gather(state: &TrainState) -> BTreeMap<String, Tensor> {
+    let division = state.params.division();
+    let gathered = arrays(state).filter_map(|(name, tensor, part)| {
+        let is_divided = part.axes.iter().any(Option::is_some);
+        let is_gathered = is_divided && (part.whole.len() < 2 || !part.is_even());
+        is_gathered.then(|| (name, division.whole(tensor, &part).to_device(Device::Cpu)))
+    });
+    gathered.collect()
+}
+
+/// Copies the parts of the state that are here to the host, and what was gathered.
+pub fn copy(
+    state: &TrainState,
+    mesh: &Mesh,
+    gathered: &BTreeMap<String, Tensor>,
+    snapshot: &mut Snapshot,
+) {
     for (name, tensor, part) in arrays(state) {
+        let tensor = gathered.get(&name).unwrap_or(tensor);
         let holders = mesh.holders(&part);
-        if part.whole.len() < 2 || !part.is_even() {
-            // Short arrays lie in one file, and parts of the others are of one size.
-            let whole = state.params.division().whole(tensor, &part);
-            with_view(&whole, |array| snapshot.array(&name, array));
-            continue;
-        }
         let start = part.ranges.iter().map(|range| range.start).collect();
         let shape = part.whole;
         with_view(tensor, |array| match array.shape == shape {

@@ -1,9 +1,11 @@
 //! Saving and restoring: the training state in T5X's layout, and the record that lets a resumed run
 //! continue unchanged: its seed, first step, histories of actions and place in the data.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use serde::{Deserialize, Serialize};
+use tch::Tensor;
 
 use crate::checkpoint::{
     Best, CheckpointConfig, CheckpointError, DType, Procedure, RUN_FILE, Retention,
@@ -58,6 +60,8 @@ pub struct Beside {
     pub best: Option<Best>,
     /// Logs that must be in the store before the checkpoint is visible there.
     pub logs: Vec<Unsent>,
+    /// Arrays that other processes hold parts of, gathered for this save.
+    pub gathered: BTreeMap<String, Tensor>,
 }
 
 /// The checkpoints of one run.
@@ -173,7 +177,7 @@ impl<'a> Checkpoints<'a> {
         let is_first = self.share.as_ref().is_none_or(|share| share.rank == 0);
         let Some(saver) = &mut self.saver else { return Ok(()) };
         Ok(saver.save(state.step, beside.best, |snapshot| {
-            copy(state, self.mesh, snapshot);
+            copy(state, self.mesh, &beside.gathered, snapshot);
             snapshot.extra(RUN_FILE, to_json(record));
             if is_first {
                 snapshot.extra(DATA_FILE, to_json(data));

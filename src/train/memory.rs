@@ -14,7 +14,7 @@ use super::inputs::training_shape;
 use super::spec::Train;
 
 /// Estimates the memory of a training step on the device of one process of a mesh. Activations count as if all of
-/// them were divided over the model axis.
+/// them were divided over the model axis, and layers that are gathered for their passes do not count: the estimate is low then.
 ///
 /// # Errors
 /// A length is not bound, or the optimizer's rules do not cover a parameter.
@@ -25,11 +25,14 @@ pub fn step_estimate(train: &Train, mesh: &Mesh) -> Result<Estimate, UnfitSpec> 
     let shape = StepShape { rows: batch.rows / parts, ..batch };
     let slots = state_variables(&train.model).map_err(|error| UnfitSpec(error.to_string()))?;
     let numbers: usize = slots.iter().map(|slot| slot.shape.iter().product::<usize>()).sum();
-    let together =
-        trainer.num_microbatches() > 1 || train.model.optimizer_def().needs_all_gradients();
+    let params = train.model.param_tree();
+    let is_divided = |param: &ParamSpec| {
+        mesh.state_shard(&param.axes, &param.shape).axes.iter().any(Option::is_some)
+    };
+    let waits = train.model.optimizer_def().waits_for_all(params.iter().any(is_divided));
+    let together = trainer.num_microbatches() > 1 || waits;
     let gradients = if together { Gradients::Together } else { Gradients::OneByOne };
     let whole = train.model.estimate(4 * numbers as u64, gradients, shape);
-    let params = train.model.param_tree();
     let share = |part: &dyn Fn(&ParamSpec) -> Shard| {
         let own: usize =
             params.iter().map(|param| part(param).shape().iter().product::<usize>()).sum();

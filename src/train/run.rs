@@ -18,6 +18,7 @@ use crate::session::inference_evaluation::InferenceEvaluation;
 use crate::session::occupied::Occupied;
 use crate::session::rank_log;
 use crate::session::state::TrainState;
+use crate::session::state_arrays::gather;
 use crate::session::training_evaluation::TrainingEvaluation;
 use crate::session::unfinished::Unfinished;
 use crate::session::vocabularies::check_vocabularies;
@@ -395,7 +396,7 @@ impl Run<'_> {
 
     fn measure(&mut self) -> Result<LastEvaluation, Unfinished> {
         let TrainState { step, params, .. } = &self.state;
-        let params = params.whole();
+        let params = self.stepper.forward.guarded(*step, || params.whole())?;
         self.stepper.check_axes().map_err(SessionError::from)?;
         let model = EvalContext {
             forward: &self.stepper.forward,
@@ -433,7 +434,9 @@ impl Run<'_> {
         let logged = logged
             .chain(self.inference_evaluation.iter().flat_map(InferenceEvaluation::unsent))
             .collect();
-        let beside = Beside { best: self.monitor.best(), logs: logged };
+        let gathered = self.stepper.guarded(self.state.step, || gather(&self.state))?;
+        self.stepper.check_axes()?;
+        let beside = Beside { best: self.monitor.best(), logs: logged, gathered };
         self.checkpoints.save(&self.state, &self.record, &self.batches.state(), beside)?;
         self.saved = Some(self.state.step);
         Ok(())
