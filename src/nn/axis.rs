@@ -13,7 +13,7 @@ use tch::Tensor;
 use super::autograd::custom_function;
 use super::c10d::{ProcessGroup, Reduce, Work};
 use super::error::C10dError;
-use super::shard::part_of;
+use super::shard::{MeshDim, part_of};
 
 /// The processes along an axis; by default this one alone, with which nothing is sent.
 #[derive(Clone, Debug, Default)]
@@ -260,6 +260,47 @@ impl Axis {
     }
 }
 
+/// The processes along both axes of a mesh; by default this one alone.
+#[derive(Clone, Debug, Default)]
+pub struct Axes {
+    /// Those that divide batches, and parameters too if those are spread over them.
+    pub data: Axis,
+    /// Those that divide heads, feed-forward blocks and the vocabulary.
+    pub model: Axis,
+}
+
+impl Axes {
+    /// The axes with their names, in the order of all operations on both.
+    pub fn named(&self) -> [(MeshDim, &Axis); 2] {
+        [(MeshDim::Data, &self.data), (MeshDim::Model, &self.model)]
+    }
+
+    /// Whether there is no other process.
+    pub fn are_alone(&self) -> bool {
+        self.named().iter().all(|(_, axis)| axis.is_alone())
+    }
+
+    /// The first failure of an operation: see [`Axis::lost`].
+    pub fn lost(&self) -> Option<C10dError> {
+        self.data.lost().or_else(|| self.model.lost())
+    }
+
+    /// Returns the bytes that this process has sent along both: see [`Axis::sent`].
+    pub fn sent(&self) -> u64 {
+        self.data.sent() + self.model.sent()
+    }
+
+    /// Replaces a contiguous tensor by its sum over all processes.
+    pub fn sum_in_place(&self, tensor: &Tensor) {
+        self.named().iter().for_each(|(_, axis)| axis.sum_in_place(tensor));
+    }
+
+    /// Replaces a contiguous tensor by its greatest elements over all processes.
+    pub fn max_in_place(&self, tensor: &Tensor) {
+        self.named().iter().for_each(|(_, axis)| axis.max_in_place(tensor));
+    }
+}
+
 /// A tensor, or this process's part of it along one dimension.
 #[derive(Debug)]
 pub struct Portion {
@@ -287,7 +328,7 @@ impl Portion {
     }
 
     fn each(&self, count: usize) -> i64 {
-        self.extent.div_euclid(count as i64) + i64::from(self.extent % count as i64 != 0)
+        part_of(self.extent as usize, 0, count).len() as i64
     }
 }
 

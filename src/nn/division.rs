@@ -5,16 +5,14 @@ use std::ops::Range;
 
 use tch::Tensor;
 
-use super::axis::{Axis, Portion};
+use super::axis::{Axes, Axis, Portion};
 use super::shard::{MeshDim, Shard};
 
 /// The division of a model's parameters; by default each is whole.
 #[derive(Clone, Debug, Default)]
 pub struct Division {
-    /// The processes that divide heads, feed-forward blocks and the vocabulary.
-    pub model: Axis,
-    /// The processes that divide batches, and parameters too if those are spread over them.
-    pub data: Axis,
+    /// The processes.
+    pub axes: Axes,
     /// Whether the processes along the model axis divide the residual stream along its length.
     pub splits_length: bool,
     /// The part of each parameter by name.
@@ -26,61 +24,65 @@ impl Division {
     pub fn along_model(&self) -> Self {
         let shards = self.shards.iter();
         let shards = shards.map(|(name, part)| (name.clone(), part.clone().without(MeshDim::Data)));
-        Self { data: Axis::default(), shards: shards.collect(), ..self.clone() }
+        let axes = Axes { data: Axis::default(), model: self.axes.model.clone() };
+        Self { axes, splits_length: self.splits_length, shards: shards.collect() }
     }
 
-    /// The processes along an axis.
-    pub fn axis(&self, axis: MeshDim) -> &Axis {
-        match axis {
-            MeshDim::Data => &self.data,
-            MeshDim::Model => &self.model,
-        }
-    }
-
-    /// The portion of a parameter, or of its gradient, along an axis; `None` if it is whole there.
-    pub fn portion(&self, name: &str, tensor: &Tensor, axis: MeshDim) -> Option<Portion> {
-        let shard = self.shards.get(name).filter(|_| !self.axis(axis).is_alone())?;
-        let dim = shard.dim(axis)?;
-        Some(Portion { tensor: tensor.shallow_clone(), dim, extent: shard.whole[dim] as i64 })
+    /// The portion of a parameter, or of its gradient, that is spread over the data axis; `None` if it is whole there.
+    pub fn spread(&self, name: &str, tensor: &Tensor) -> Option<Portion> {
+        let shard = self.shards.get(name).filter(|_| !self.axes.data.is_alone())?;
+        shard.portion(tensor, MeshDim::Data)
     }
 
     /// Returns the whole array of which this is a part.
     pub fn whole(&self, part: &Tensor, shard: &Shard) -> Tensor {
-        [MeshDim::Data, MeshDim::Model].into_iter().fold(part.detach(), |tensor, name| {
-            let Some(dim) = shard.dim(name) else { return tensor };
-            let extent = shard.whole[dim] as i64;
-            self.axis(name).gather_all(&[Portion { tensor, dim, extent }]).remove(0)
+        self.axes.named().into_iter().fold(part.detach(), |tensor, (name, axis)| {
+            match shard.portion(&tensor, name) {
+                Some(portion) => axis.gather_all(&[portion]).remove(0),
+                None => tensor,
+            }
         })
     }
 
     /// Returns the stream `[batch, length, embed]` as this process keeps it between blocks.
     pub fn stream(&self, whole: Tensor) -> Tensor {
-        if self.splits_length { self.model.split(&whole, 1) } else { whole }
+        if self.splits_length { self.axes.model.split(&whole, 1) } else { whole }
     }
 
     /// Returns the stream `[batch, length, embed]` for work of which each process along the model axis does a part.
     pub fn entered(&self, stream: &Tensor) -> Tensor {
         match self.splits_length {
-            true => self.model.gathered(stream, 1, stream.size()[1] * self.model.size() as i64),
-            false => self.model.shared(stream),
+            true => self.axes.model.gathered(
+                stream,
+                1,
+                stream.size()[1] * self.axes.model.size() as i64,
+            ),
+            false => self.axes.model.shared(stream),
         }
     }
 
     /// Returns the sum of the results `[batch, length, embed]` of that work, as this process keeps the stream.
     pub fn left(&self, result: Tensor) -> Tensor {
         match self.splits_length {
-            true => self.model.scattered(&result, 1),
-            false => self.model.summed(result),
+            true => self.axes.model.scattered(&result, 1),
+            false => self.axes.model.summed(result),
         }
     }
 
     /// Returns a whole parameter for work on the stream between blocks.
     pub fn of_stream(&self, parameter: Tensor) -> Tensor {
-        if self.splits_length { self.model.shared(&parameter) } else { parameter }
+        if self.splits_length { self.axes.model.shared(&parameter) } else { parameter }
     }
 }
 
 impl Shard {
+    /// A tensor of which an axis of the mesh divides a dimension; `None` if it divides none.
+    pub fn portion(&self, tensor: &Tensor, axis: MeshDim) -> Option<Portion> {
+        let dim = self.dim(axis)?;
+        let extent = self.whole[dim] as i64;
+        Some(Portion { tensor: tensor.shallow_clone(), dim, extent })
+    }
+
     /// The part of a whole array, as a view.
     pub fn of(&self, whole: &Tensor) -> Tensor {
         let narrowed = |part: Tensor, (dim, range): (usize, &Range<usize>)| {

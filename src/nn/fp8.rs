@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tch::{Device, Kind, Tensor};
 
 use super::autograd::custom_function;
-use super::axis::Axis;
+use super::axis::Axes;
 use super::fused::kernels::{self, Kernel};
 use super::profiler::{Activity, part};
 use super::spec::{Fp8Format, TransformerEngineConfig};
@@ -50,7 +50,7 @@ struct State {
     maxima: Tensor,  // float32 [tensors], the largest magnitude of each one's format
     step: i64,
     /// The processes that work on the same batch, whose number must not change the scales.
-    axes: [Axis; 2],
+    axes: Axes,
 }
 
 impl Fp8Scaling {
@@ -73,7 +73,7 @@ impl Fp8Scaling {
             scales: zeros(&[tensors]),
             maxima: Tensor::from_slice(&maxima).to_device(device),
             step: 0,
-            axes: Default::default(),
+            axes: Axes::default(),
         };
         Self { spec: spec.clone(), slots, state: Mutex::new(state) }
     }
@@ -85,18 +85,18 @@ impl Fp8Scaling {
 
     /// Must be called before each forward pass of training, whose batch the processes along these axes share:
     /// computes the scales of its tensors from earlier magnitudes.
-    pub fn next_step(&self, axes: [&Axis; 2]) {
+    pub fn next_step(&self, axes: &Axes) {
         let mut state = self.state();
         let length = self.spec.amax_history_len as i64;
         state.step += 1;
-        state.axes = axes.map(Axis::clone);
+        state.axes = axes.clone();
         if length == 0 || state.step == 1 {
             return;
         }
         tch::no_grad(|| {
             // A magnitude that is not finite would leave its tensor without a scale until it is forgotten.
             let largest = state.largest.nan_to_num(0.0, 0.0, 0.0);
-            state.compare(&largest);
+            state.axes.max_in_place(&largest);
             state.history.get((state.step - 2) % length).copy_(&largest);
             let largest = state.history.amax([0i64].as_slice(), false);
             state.scales = scale(&state.maxima, &largest, self.spec.margin);
@@ -106,7 +106,7 @@ impl Fp8Scaling {
 
     /// Must be called before a forward pass of an evaluation, for which each process has its own batches.
     pub fn evaluate(&self) {
-        self.state().axes = Default::default();
+        self.state().axes = Axes::default();
     }
 
     /// Returns products with the kernel of that name.
@@ -118,13 +118,6 @@ impl Fp8Scaling {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl State {
-    /// Replaces magnitudes by the largest ones of the processes that work on the same batch.
-    fn compare(&self, magnitudes: &Tensor) {
-        self.axes.iter().for_each(|axis| axis.max_in_place(magnitudes));
     }
 }
 
@@ -229,7 +222,7 @@ impl Fp8Product {
             return cast_with(&matrix, format, &scale_, recorded.then_some(&mut largest));
         }
         let own = largest_magnitude(&matrix);
-        state.compare(&own);
+        state.axes.max_in_place(&own);
         if delayed && recorded {
             largest.copy_(&largest.maximum(&own));
         }
@@ -345,7 +338,7 @@ mod tests {
         for history in [0, 4] {
             let scaling = scaling(history);
             for size in [[32, 48, 64], [32, 48, 64], [30, 48, 64], [7, 24, 10]] {
-                scaling.next_step([&Axis::default(), &Axis::default()]);
+                scaling.next_step(&Axes::default());
                 check(&scaling, size);
             }
         }
@@ -383,7 +376,7 @@ mod tests {
         let kernel = Tensor::ones([16, 16], (Kind::Float, Device::Cpu));
         let mut seen = Vec::new();
         for largest in [4.0, 8.0, 2.0, 1.0, 1.0] {
-            scaling.next_step([&Axis::default(), &Axis::default()]);
+            scaling.next_step(&Axes::default());
             let inputs = Tensor::full([16, 16], largest, (Kind::Float, Device::Cpu));
             let _ = product.matmul(&inputs.set_requires_grad(true), &kernel);
             seen.push(scaling.state().scales.double_value(&[ROLES as i64]));

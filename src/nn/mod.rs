@@ -69,7 +69,7 @@ pub use spec::{
 #[cfg(feature = "torch")]
 pub use attention::{AttentionDims, Heads, attention};
 #[cfg(feature = "torch")]
-pub use axis::{Axis, Lost, Portion};
+pub use axis::{Axes, Axis, Lost, Portion};
 #[cfg(feature = "torch")]
 pub use division::Division;
 #[cfg(feature = "torch")]

@@ -9,7 +9,7 @@ use super::axis::Portion;
 use super::division::Division;
 use super::fp8::{Fp8Product, Fp8Scaling};
 use super::init::draw;
-use super::shard::{MeshDim, Shard};
+use super::shard::Shard;
 use super::spec::{ParamSpec, TransformerEngineConfig};
 
 /// Parameters by name, in the order of flax (sorted).
@@ -114,7 +114,7 @@ impl Params {
     }
 
     fn spread(&self, name: &str, tensor: &Tensor) -> Option<Portion> {
-        self.division.portion(name, tensor, MeshDim::Data)
+        self.division.spread(name, tensor)
     }
 
     /// Returns the parameters as leaves that are whole along the data axis, gathered in one operation; if they are
@@ -126,7 +126,7 @@ impl Params {
         if names.is_empty() {
             return self.clone();
         }
-        let wholes = tch::no_grad(|| self.division.data.gather_all(&portions));
+        let wholes = tch::no_grad(|| self.division.axes.data.gather_all(&portions));
         let mut wholes: BTreeMap<&str, Tensor> = names.into_iter().zip(wholes).collect();
         let leaf = |(name, tensor): (&str, &Tensor)| {
             let whole = wholes.remove(name).unwrap_or_else(|| tensor.shallow_clone());
@@ -137,7 +137,7 @@ impl Params {
 
     /// Returns the parameters as whole leaves, gathered one by one, for work that needs no other process.
     pub fn whole(&self) -> Self {
-        if self.division.model.is_alone() && !self.are_spread() {
+        if self.division.axes.model.is_alone() && !self.are_spread() {
             return self.clone();
         }
         let leaf = |(name, part): (&str, &Tensor)| {
@@ -155,7 +155,7 @@ impl Params {
                 Some((place, self.spread(name, of).filter(|_| of.defined())?))
             });
         let (places, portions): (Vec<usize>, Vec<Portion>) = places.unzip();
-        let parts = tch::no_grad(|| self.division.data.sum_parts(&portions));
+        let parts = tch::no_grad(|| self.division.axes.data.sum_parts(&portions));
         for (place, part) in places.into_iter().zip(parts) {
             gradients[place] = part;
         }
@@ -166,7 +166,9 @@ impl Params {
     pub fn read(&self, name: &str) -> Tensor {
         let tensor = self.get(name);
         match self.spread(name, tensor) {
-            Some(Portion { dim, extent, .. }) => self.division.data.gathered(tensor, dim, extent),
+            Some(Portion { dim, extent, .. }) => {
+                self.division.axes.data.gathered(tensor, dim, extent)
+            }
             None => tensor.shallow_clone(),
         }
     }
@@ -190,7 +192,7 @@ impl Params {
         // A leaf and its views require gradients even under `no_grad`, but results do not.
         let records = |leaf: &Tensor| leaf.narrow(0, 0, 0).neg().requires_grad();
         match self.tensors.values().next().is_some_and(records) {
-            true => scaling.next_step([&self.division.data, &self.division.model]),
+            true => scaling.next_step(&self.division.axes),
             false => scaling.evaluate(),
         }
         *held = Some(scaling);

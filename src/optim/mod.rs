@@ -43,7 +43,7 @@ pub use optax::*;
 #[cfg(feature = "torch")]
 pub use optimizer::{Gradient, Optimizer};
 #[cfg(feature = "torch")]
-pub use parts::{OwnPart, Peers};
+pub use parts::OwnPart;
 #[cfg(feature = "torch")]
 pub use reduction::Reduction;
 pub use refused::{Amos, Dpsgd, Refused};

@@ -84,7 +84,7 @@ impl Optimizer {
         learning_rate: f32,
         step: i64,
     ) -> Result<(), OptimError> {
-        let are_divided = self.states.values().any(|state| !state.part.peers().are_none());
+        let are_divided = self.states.values().any(|state| !state.part.peers().are_alone());
         assert!(!are_divided, "parts of parameters are updated by `update`");
         if let Some(unknown) = gradients.iter().find(|g| !self.states.contains_key(g.name)) {
             return Err(OptimError::UnknownParam { name: unknown.name.to_string() });
@@ -123,7 +123,7 @@ impl Optimizer {
         backward: impl FnOnce(),
     ) -> Result<(), OptimError> {
         let update = self.prepare(learning_rate, step)?;
-        let are_divided = self.states.values().any(|state| !state.part.peers().are_none());
+        let are_divided = self.states.values().any(|state| !state.part.peers().are_alone());
         let waits = self.def.waits_for_all(are_divided);
         let applied = self.apply_in(backward, params, (update, waits), watch, reduction);
         applied.map_err(OptimError::Lost)?;

@@ -1,19 +1,8 @@
 //! Parameters of which each process updates a part: sums over a whole parameter are sums over processes.
 
-use std::sync::Arc;
-
 use tch::{Kind, Tensor};
 
-use crate::nn::{Axis, MeshDim, Portion, Shard};
-
-/// The processes that update other parts of parameters. An axis along which all update the same is left out.
-#[derive(Debug, Default)]
-pub struct Peers {
-    /// Those along the data axis.
-    pub data: Axis,
-    /// Those along the model axis.
-    pub model: Axis,
-}
+use crate::nn::{Axes, Axis, MeshDim, Portion, Shard};
 
 /// The part of a parameter that this process updates.
 #[derive(Clone, Debug)]
@@ -21,40 +10,20 @@ pub struct OwnPart {
     shard: Shard,
     /// The dimension that is divided over the data axis although each process there holds all of the parameter.
     spread: Option<usize>,
-    peers: Arc<Peers>,
-}
-
-impl Peers {
-    fn axes(&self) -> [(MeshDim, &Axis); 2] {
-        [(MeshDim::Data, &self.data), (MeshDim::Model, &self.model)]
-    }
-
-    /// Whether each process updates everything.
-    pub fn are_none(&self) -> bool {
-        self.axes().iter().all(|(_, axis)| axis.is_alone())
-    }
-
-    /// Replaces a contiguous tensor by its sum over all of them.
-    pub(super) fn sum_in_place(&self, tensor: &Tensor) {
-        self.axes().iter().for_each(|(_, axis)| axis.sum_in_place(tensor));
-    }
-
-    /// Replaces a contiguous tensor by its greatest elements over all of them.
-    pub(super) fn max_in_place(&self, tensor: &Tensor) {
-        self.axes().iter().for_each(|(_, axis)| axis.max_in_place(tensor));
-    }
+    /// The processes that update other parts of parameters. An axis along which all update the same is left out.
+    peers: Axes,
 }
 
 impl OwnPart {
     /// The part `updated` of a parameter of which the part `held` is here.
-    pub fn new(updated: Shard, held: &Shard, peers: &Arc<Peers>) -> Self {
+    pub fn new(updated: Shard, held: &Shard, peers: &Axes) -> Self {
         let spread = updated.dim(MeshDim::Data).filter(|_| held.dim(MeshDim::Data).is_none());
-        Self { shard: updated, spread, peers: Arc::clone(peers) }
+        Self { shard: updated, spread, peers: peers.clone() }
     }
 
     /// All of a parameter.
     pub fn whole(shape: &[usize]) -> Self {
-        Self { shard: Shard::whole(shape), spread: None, peers: Arc::default() }
+        Self { shard: Shard::whole(shape), spread: None, peers: Axes::default() }
     }
 
     /// The ranges in the whole parameter.
@@ -63,14 +32,14 @@ impl OwnPart {
     }
 
     /// The processes with the other parts.
-    pub(super) fn peers(&self) -> &Arc<Peers> {
+    pub(super) fn peers(&self) -> &Axes {
         &self.peers
     }
 
     /// The number of processes among the peers that update the same part.
     pub(super) fn copies(&self) -> f64 {
         let alike =
-            self.peers.axes().into_iter().filter(|(name, _)| self.shard.dim(*name).is_none());
+            self.peers.named().into_iter().filter(|(name, _)| self.shard.dim(*name).is_none());
         alike.map(|(_, axis)| axis.size() as f64).product()
     }
 
@@ -102,7 +71,7 @@ impl OwnPart {
 
     fn dividing<'a>(&'a self, dims: &'a [usize]) -> impl Iterator<Item = &'a Axis> {
         let divides = |name: MeshDim| self.shard.dim(name).is_some_and(|dim| dims.contains(&dim));
-        let axes = self.peers.axes().into_iter();
+        let axes = self.peers.named().into_iter();
         axes.filter(move |(name, axis)| divides(*name) && !axis.is_alone()).map(|(_, axis)| axis)
     }
 

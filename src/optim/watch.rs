@@ -2,12 +2,12 @@
 //! `WeightMetricsComputer`). They stay on the device until the update is made.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use tch::{Kind, Tensor};
 
 use super::norms::square_sum;
-use super::parts::{OwnPart, Peers};
+use super::parts::OwnPart;
+use crate::nn::Axes;
 
 /// The measures to take of an update.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct Watch {
     /// Greatest elements by metric.
     greatest: Vec<(String, Tensor)>,
     /// The processes with other parts of parameters.
-    peers: Arc<Peers>,
+    peers: Axes,
 }
 
 impl Watch {
@@ -47,7 +47,7 @@ impl Watch {
         grad: &Tensor,
         part: &OwnPart,
     ) -> Option<Tensor> {
-        self.peers = Arc::clone(part.peers());
+        self.peers = part.peers().clone();
         let flat = grad.flatten(0, -1);
         self.squares.push((name.to_string(), flat.dot(&flat) / part.copies()));
         if self.watched == Watched::GradientNorm {

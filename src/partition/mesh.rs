@@ -176,7 +176,6 @@ impl Mesh {
 mod tests {
     use super::super::spec::{LogicalAxisRules, PjitPartitioner, StandardLogicalAxisRules};
     use super::*;
-    use crate::nn::Dtype;
 
     fn mesh(partitions: usize, parameter_dims: usize, rank: usize, count: usize) -> Mesh {
         new(partitions, parameter_dims, rank, count).expect("it fits")
@@ -189,16 +188,14 @@ mod tests {
         count: usize,
     ) -> Result<Mesh, Misfit> {
         let rules = StandardLogicalAxisRules {
-            activation_partitioning_dims: 1,
             parameter_partitioning_dims: parameter_dims,
-            additional_rules: None,
+            ..Default::default()
         };
         let partitioner = Partitioner::Pjit(PjitPartitioner {
             num_partitions: Some(partitions),
-            model_parallel_submesh: None,
             logical_axis_rules: Some(LogicalAxisRules::Standard(rules)),
-            reduce_dtype: Dtype::Float32,
             spread_optimizer_state: true,
+            ..Default::default()
         });
         Mesh::new(&partitioner, Process { rank, count }, LocalDevice::Cpu)
     }

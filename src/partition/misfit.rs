@@ -1,7 +1,7 @@
 //! Models that the processes of a mesh cannot divide.
 
 use super::mesh::Mesh;
-use crate::nn::{MeshDim, ParamSpec, Shard};
+use crate::nn::{MeshDim, ParamSpec, Shard, part_of};
 
 /// A mesh that does not fit the processes or the model, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -39,8 +39,7 @@ impl Mesh {
                 divisors.join(", ")
             )));
         }
-        // The last of equal parts must not be empty.
-        if extent.div_ceil(count) * (count - 1) >= extent {
+        if part_of(extent, count - 1, count).is_empty() {
             return Err(Misfit(format!(
                 "`{name}` has {extent} rows of `{}`, too few for {count} processes: {remedy} a smaller number",
                 param.axes[dim]
@@ -76,17 +75,12 @@ mod tests {
     use crate::nn::{Dtype, Initializer};
 
     fn error(count: usize, axes: [&'static str; 2], shape: [usize; 2]) -> String {
-        let rules = StandardLogicalAxisRules {
-            activation_partitioning_dims: 2,
-            parameter_partitioning_dims: 1,
-            additional_rules: None,
-        };
+        let rules =
+            StandardLogicalAxisRules { activation_partitioning_dims: 2, ..Default::default() };
         let partitioner = Partitioner::Pjit(PjitPartitioner {
             num_partitions: Some(count),
-            model_parallel_submesh: None,
             logical_axis_rules: Some(LogicalAxisRules::Standard(rules)),
-            reduce_dtype: Dtype::Float32,
-            spread_optimizer_state: false,
+            ..Default::default()
         });
         let mesh = Mesh::new(&partitioner, Process { rank: 0, count }, LocalDevice::Cpu);
         let mesh = mesh.expect("it divides the processes");

@@ -25,4 +25,4 @@ pub use spec::{LogicalAxisRules, Partitioner, PjitPartitioner, StandardLogicalAx
 #[cfg(feature = "torch")]
 pub use joining::Endpoint;
 #[cfg(feature = "torch")]
-pub use processes::{Axes, Processes};
+pub use processes::Processes;

@@ -11,7 +11,7 @@ use super::joining::{Endpoint, meet};
 use super::mesh::{LocalDevice, Mesh, MeshAxis, Process};
 use crate::nn::bridge::Transport;
 use crate::nn::c10d::{Membership, ProcessGroup, Reduce, Store};
-use crate::nn::{Axis, C10dError};
+use crate::nn::{Axes, Axis, C10dError};
 
 /// The key of the message with which the first process failed.
 const FAILURE: &str = "failure";
@@ -39,22 +39,6 @@ struct Joined {
     store: Store,
     /// For values of the host.
     values: Arc<ProcessGroup>,
-}
-
-/// The processes along the axes of a mesh, on which tensors travel.
-#[derive(Clone, Debug, Default)]
-pub struct Axes {
-    /// Those that divide batches.
-    pub data: Axis,
-    /// Those that divide the model.
-    pub model: Axis,
-}
-
-impl Axes {
-    /// Returns the bytes that this process has sent along both.
-    pub fn sent(&self) -> u64 {
-        self.data.sent() + self.model.sent()
-    }
 }
 
 impl Processes {

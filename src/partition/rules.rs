@@ -56,11 +56,7 @@ impl PjitPartitioner {
     fn standard(&self) -> StandardLogicalAxisRules {
         match &self.logical_axis_rules {
             Some(LogicalAxisRules::Standard(standard)) => standard.clone(),
-            None => StandardLogicalAxisRules {
-                activation_partitioning_dims: 1,
-                parameter_partitioning_dims: 1,
-                additional_rules: None,
-            },
+            None => StandardLogicalAxisRules::default(),
         }
     }
 }
@@ -84,11 +80,7 @@ mod tests {
     use super::*;
 
     fn split(parameter_partitioning_dims: usize, axes: &[&str]) -> Vec<Option<String>> {
-        let rules = StandardLogicalAxisRules {
-            activation_partitioning_dims: 1,
-            parameter_partitioning_dims,
-            additional_rules: None,
-        };
+        let rules = StandardLogicalAxisRules { parameter_partitioning_dims, ..Default::default() };
         mesh_axes(axes, &rules.rules())
     }
 

@@ -44,6 +44,18 @@ pub struct PjitPartitioner {
     pub spread_optimizer_state: bool,
 }
 
+impl Default for PjitPartitioner {
+    fn default() -> Self {
+        Self {
+            num_partitions: None,
+            model_parallel_submesh: None,
+            logical_axis_rules: None,
+            reduce_dtype: Dtype::Float32,
+            spread_optimizer_state: false,
+        }
+    }
+}
+
 impl PjitPartitioner {
     /// Returns the requested size of the model axis; `None` if neither parameter is set.
     pub fn requested_partitions(&self) -> Option<usize> {
@@ -73,4 +85,14 @@ pub struct StandardLogicalAxisRules {
     /// Pairs (logical axis, mesh axis or None) tried after the standard ones.
     #[gin(default = None)]
     pub additional_rules: Option<Vec<(String, Option<String>)>>,
+}
+
+impl Default for StandardLogicalAxisRules {
+    fn default() -> Self {
+        Self {
+            activation_partitioning_dims: 1,
+            parameter_partitioning_dims: 1,
+            additional_rules: None,
+        }
+    }
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::data::TaskProvider;
-use crate::partition::{Axes, Mesh, Processes};
+use crate::nn::Axes;
+use crate::partition::{Mesh, Processes};
 use crate::telemetry::{self, Verbosity};
 
 /// The environment of a run, beside its spec.

@@ -71,10 +71,8 @@ mod tests {
     fn lines_look_like_those_of_t5x() {
         let partitioner = PjitPartitioner {
             num_partitions: Some(1),
-            model_parallel_submesh: None,
             logical_axis_rules: None,
-            reduce_dtype: crate::nn::Dtype::Float32,
-            spread_optimizer_state: false,
+            ..Default::default()
         };
         let kernel = Variable {
             name: "encoder/layers_0/mlp/wi_0/kernel".to_string(),

@@ -1,11 +1,9 @@
 //! The training state, which a step changes: parameters, optimizer state and the step count.
 
-use std::sync::Arc;
-
 use crate::models::Model;
-use crate::nn::{Axis, Division, MeshDim, ParamSpec, Params, draw};
-use crate::optim::{OptimError, Optimizer, OwnPart, ParamShape, Peers};
-use crate::partition::{Axes, Mesh};
+use crate::nn::{Axes, Axis, Division, MeshDim, ParamSpec, Params, draw};
+use crate::optim::{OptimError, Optimizer, OwnPart, ParamShape};
+use crate::partition::Mesh;
 
 use super::seeds::{Purpose, derive};
 use super::state_layout::param_shape;
@@ -43,8 +41,7 @@ impl TrainState {
         let optimizer = Optimizer::of_parts(def, &shapes, &part, mesh.device())?;
         let shard = |param: &ParamSpec| mesh.shard(&param.axes, &param.shape);
         let division = Division {
-            data: axes.data.clone(),
-            model: axes.model.clone(),
+            axes: axes.clone(),
             splits_length: mesh.splits_length(),
             shards: specs.iter().map(|param| (param.name.clone(), shard(param))).collect(),
         };
@@ -54,16 +51,13 @@ impl TrainState {
 }
 
 /// Returns the processes with which sums over parameters are shared: along an axis that divides some of them.
-fn peers(params: &[ParamShape<'_>], mesh: &Mesh, axes: &Axes) -> Arc<Peers> {
+fn peers(params: &[ParamShape<'_>], mesh: &Mesh, axes: &Axes) -> Axes {
     let along = |name: MeshDim, axis: &Axis| {
         let divides = |param: &ParamShape<'_>| mesh.state_shard(param.axes, param.shape).dim(name);
         let divides = params.iter().any(|param| divides(param).is_some());
         if divides { axis.clone() } else { Axis::default() }
     };
-    Arc::new(Peers {
-        data: along(MeshDim::Data, &axes.data),
-        model: along(MeshDim::Model, &axes.model),
-    })
+    Axes { data: along(MeshDim::Data, &axes.data), model: along(MeshDim::Model, &axes.model) }
 }
 
 /// Draws this process's parts of new parameters. Their values are those of whole parameters, whatever

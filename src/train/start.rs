@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use crate::checkpoint::{Share, list_steps};
 use crate::data::DatasetState;
+use crate::nn::Axes;
 use crate::nn::bridge::cuda_devices;
-use crate::partition::{Axes, LocalDevice, Mesh, Process, ProcessError, Processes};
+use crate::partition::{LocalDevice, Mesh, Process, ProcessError, Processes};
 use crate::session::agreement::of_all;
 use crate::session::context::Context;
 use crate::session::describe::CONFIG_FILE;

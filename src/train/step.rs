@@ -8,9 +8,10 @@ use tch::Tensor;
 use crate::metrics::LossSums;
 use crate::models::Batch;
 use crate::models::loss::{LossOutput, LossSpec, normalize};
+use crate::nn::Axes;
 use crate::nn::kind;
 use crate::optim::{OptimError, Reduction, Watch, Watched};
-use crate::partition::{Axes, Mesh, MeshAxis, Partitioner, ProcessError, Processes};
+use crate::partition::{Mesh, MeshAxis, Partitioner, ProcessError, Processes};
 use crate::schedule::LearningRateSchedule;
 use crate::session::error::SessionError;
 use crate::session::forward::Forward;
@@ -141,8 +142,7 @@ impl Stepper {
     /// # Errors
     /// Another process is lost.
     pub fn check_axes(&self) -> Result<(), ProcessError> {
-        let lost = self.axes.data.lost().or_else(|| self.axes.model.lost());
-        self.processes.told(lost.map_or(Ok(()), Err))
+        self.processes.told(self.axes.lost().map_or(Ok(()), Err))
     }
 
     /// Returns the seconds for which this process has waited for others, since the run began.

@@ -13,7 +13,7 @@ impl TransformerSpec {
     pub fn embed(&self, params: &Params, tokens: &Tensor) -> Tensor {
         let kind = kind(self.decoder.dims.dtype);
         let (table, rows) = (params.read(&self.table()), self.vocabulary(params));
-        let model = &params.division().model;
+        let model = &params.division().axes.model;
         if model.is_alone() {
             return embed(&table, tokens, kind);
         }
@@ -30,7 +30,7 @@ impl TransformerSpec {
             hidden: self.head_inputs(hidden).view([-1, self.decoder.dims.emb_dim as i64]),
             kernel: self.head_kernel(params),
             vocabulary: Vocabulary {
-                axis: params.division().model.clone(),
+                axis: params.division().axes.model.clone(),
                 first: self.vocabulary(params).start as i64,
                 size: self.vocab_size as i64,
             },

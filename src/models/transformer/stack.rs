@@ -39,7 +39,7 @@ impl Stack {
     /// Reads the parameters of the stack.
     pub fn new(spec: &StackSpec, params: &Params) -> Self {
         let (division, kind) = (Arc::clone(params.division()), kind(spec.dims.dtype));
-        let spec = Arc::new(spec.part(division.model.size()));
+        let spec = Arc::new(spec.part(division.axes.model.size()));
         let layer = |index| {
             let (made, below) = (Arc::clone(&spec), params.under(&spec.layer(index)));
             Block::new(spec.dims.remat_policy, below, move |params| {
@@ -98,7 +98,7 @@ impl Stack {
             dims: attention_dims(&self.spec.dims),
         };
         let encoded = encoding.map(|encoding| &encoding.hidden);
-        let model = &self.division.model;
+        let model = &self.division.axes.model;
         let dropout = dropout.of_columns(model.index(), model.size());
         let mut hidden = self.division.stream(dropout.apply_along_length(embedded));
         for (index, layer) in self.layers.iter().enumerate() {
