@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::{Arc, OnceLock};
 
 use tch::Tensor;
 
@@ -17,15 +18,24 @@ pub struct Division {
     pub splits_length: bool,
     /// The part of each parameter by name.
     pub shards: BTreeMap<String, Shard>,
+    /// The result of [`Division::along_model`], which each pass through a layer asks for.
+    along_model: OnceLock<Arc<Self>>,
 }
 
 impl Division {
-    /// Returns the same division, but for parameters that are whole along the data axis.
-    pub fn along_model(&self) -> Self {
-        let shards = self.shards.iter();
-        let shards = shards.map(|(name, part)| (name.clone(), part.clone().without(MeshDim::Data)));
-        let axes = Axes { data: Axis::default(), model: self.axes.model.clone() };
-        Self { axes, splits_length: self.splits_length, shards: shards.collect() }
+    /// Creates a division over these processes.
+    pub fn new(axes: Axes, splits_length: bool, shards: BTreeMap<String, Shard>) -> Self {
+        Self { axes, splits_length, shards, along_model: OnceLock::new() }
+    }
+
+    /// The same division, but for parameters that are whole along the data axis.
+    pub fn along_model(&self) -> &Arc<Self> {
+        self.along_model.get_or_init(|| {
+            let whole = |part: &Shard| part.clone().without(MeshDim::Data);
+            let shards = self.shards.iter().map(|(name, part)| (name.clone(), whole(part)));
+            let axes = Axes { data: Axis::default(), model: self.axes.model.clone() };
+            Arc::new(Self::new(axes, self.splits_length, shards.collect()))
+        })
     }
 
     /// The portion of a parameter, or of its gradient, that is spread over the data axis; `None` if it is whole there.

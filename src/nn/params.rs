@@ -132,7 +132,7 @@ impl Params {
             let whole = wholes.remove(name).unwrap_or_else(|| tensor.shallow_clone());
             (name.to_string(), whole.contiguous().detach().set_requires_grad(true))
         };
-        self.with(self.iter().map(leaf).collect(), Arc::new(self.division.along_model()))
+        self.with(self.iter().map(leaf).collect(), Arc::clone(self.division.along_model()))
     }
 
     /// Returns the parameters as whole leaves, gathered one by one, for work that needs no other process.

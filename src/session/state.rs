@@ -40,11 +40,8 @@ impl TrainState {
         let def = model.optimizer_def();
         let optimizer = Optimizer::of_parts(def, &shapes, &part, mesh.device())?;
         let shard = |param: &ParamSpec| mesh.shard(&param.axes, &param.shape);
-        let division = Division {
-            axes: axes.clone(),
-            splits_length: mesh.splits_length(),
-            shards: specs.iter().map(|param| (param.name.clone(), shard(param))).collect(),
-        };
+        let shards = specs.iter().map(|param| (param.name.clone(), shard(param))).collect();
+        let division = Division::new(axes.clone(), mesh.splits_length(), shards);
         let params = draw_params(&specs, seed, mesh).divided(division);
         Ok(Self { step: 0, params, optimizer })
     }
