@@ -1,7 +1,6 @@
 //! Mistakes that are visible in the spec of an evaluation alone, found before anything is built.
 
-use crate::checkpoint::RestoreCheckpointConfig;
-use crate::session::check::{UnfitSpec, check_partitions, check_path, unfit};
+use crate::session::check::{UnfitSpec, check_partitions, check_path, check_restore, unfit};
 
 use super::spec::{Evaluate, TrainEvalDatasets};
 
@@ -14,7 +13,7 @@ pub fn check(spec: &Evaluate) -> Result<(), UnfitSpec> {
     spec.model.check().map_err(UnfitSpec)?;
     check_examples(spec)?;
     check_evaluators(spec)?;
-    check_restore(&spec.restore_checkpoint_cfg, spec.fallback_init_rng)?;
+    check_restore(&spec.restore_checkpoint_cfg, spec.fallback_init_rng, "evaluate")?;
     check_partitions(&spec.partitioner)
 }
 
@@ -51,26 +50,5 @@ fn check_evaluators(spec: &Evaluate) -> Result<(), UnfitSpec> {
                 .to_string(),
         ),
         Some(_) => Ok(()),
-    }
-}
-
-fn check_restore(config: &RestoreCheckpointConfig, seed: Option<i64>) -> Result<(), UnfitSpec> {
-    if config.path.0.is_empty() {
-        return unfit(
-            "utils.RestoreCheckpointConfig.path is [], expected a checkpoint, a folder of them or a \
-             list: bind CHECKPOINT_PATH"
-                .to_string(),
-        );
-    }
-    for path in &config.path.0 {
-        check_path("utils.RestoreCheckpointConfig.path (CHECKPOINT_PATH)", path)?;
-    }
-    match config.fallback_to_scratch && seed.is_none() {
-        true => unfit(
-            "utils.RestoreCheckpointConfig.fallback_to_scratch initializes parameters, which needs a \
-             seed: bind evaluate.fallback_init_rng = 0"
-                .to_string(),
-        ),
-        false => Ok(()),
     }
 }

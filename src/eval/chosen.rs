@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use crate::checkpoint::{CheckpointError, RestoreCheckpointConfig, RestoreMode, every, latest};
+use crate::session::wanted::Wanted;
 use crate::storage::{Path, StorageError};
 
 use super::done::{DoneCheckpoints, step_in};
 use super::spec::Evaluate;
-use super::wanted::Wanted;
 
 /// The checkpoints to evaluate.
 #[derive(Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub fn choose(
 /// Those of the choice.
 pub fn left_to_evaluate(spec: &Evaluate) -> Result<Chosen, CheckpointError> {
     let done = DoneCheckpoints::of(spec)?;
-    choose(spec, &done, &Wanted::new(spec))
+    choose(spec, &done, &Wanted::new(&spec.model, &spec.restore_checkpoint_cfg))
 }
 
 /// Returns the checkpoints that the mode selects: 'specific' the given paths; 'latest' the newest

@@ -9,12 +9,9 @@ mod chosen;
 mod done;
 mod foresee;
 mod spec;
-mod wanted;
 
 #[cfg(feature = "torch")]
 mod run;
-#[cfg(feature = "torch")]
-mod weights;
 
 pub use check::check;
 pub use chosen::{Chosen, left_to_evaluate};

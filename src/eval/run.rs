@@ -24,6 +24,8 @@ use crate::session::rank_log;
 use crate::session::state_layout::step_variable;
 use crate::session::training_evaluation::{TRAINING_EVAL, TrainingEvaluation};
 use crate::session::unfinished::Unfinished;
+use crate::session::wanted::Wanted;
+use crate::session::weights::{Restored, Weights};
 use crate::storage::{Path, Takeover};
 use crate::telemetry;
 
@@ -32,8 +34,6 @@ use super::chosen::{Chosen, choose};
 use super::done::DoneCheckpoints;
 use super::foresee::nothing_to_evaluate;
 use super::spec::{Evaluate, TrainEvalDatasets};
-use super::wanted::Wanted;
-use super::weights::{Restored, Weights};
 
 /// The greatest number of reasons that a message quotes.
 const MAX_REASONS: usize = 4;
@@ -66,7 +66,8 @@ pub fn evaluate(
     let output_dir = Path::parse(&spec.output_dir)?;
     // Two runs that write into one folder would lose each other's results.
     let held = if processes.is_first() { occupy(&output_dir, takeover)? } else { None };
-    let (done, wanted) = (DoneCheckpoints::of(spec)?, Wanted::new(spec));
+    let (done, wanted) =
+        (DoneCheckpoints::of(spec)?, Wanted::new(&spec.model, &spec.restore_checkpoint_cfg));
     let paths = chosen_by_first(spec, processes, &done, &wanted)?;
     if paths.is_empty() {
         return Ok(Evaluations::default());
@@ -74,7 +75,7 @@ pub fn evaluate(
     refuse_shortage(spec, context)?;
     say_partitions(&context.mesh);
     let mut evaluation = Evaluation {
-        weights: Weights::new(spec, wanted, context.mesh.clone()),
+        weights: Weights::new(&spec.model, wanted, spec.fallback_init_rng, context.mesh.clone()),
         forward: Forward::new(&spec.model, None, &context.mesh),
         training_evaluation: training_evaluation(spec, context, &output_dir)?,
         inference_evaluation: inference_evaluation(spec, context, &output_dir)?,

@@ -1,5 +1,6 @@
 //! Mistakes in a root spec, and the checks that every root spec makes.
 
+use crate::checkpoint::RestoreCheckpointConfig;
 use crate::partition::Partitioner;
 use crate::storage::Path;
 
@@ -40,5 +41,34 @@ pub fn check_partitions(partitioner: &Partitioner) -> Result<(), UnfitSpec> {
     match pjit.requested_partitions() {
         Some(0) => unfit(format!("the {name} is 0, expected at least 1")),
         _ => Ok(()),
+    }
+}
+
+/// Checks that there is a checkpoint to read, and a seed where a checkpoint need not have everything. `command`
+/// is the configurable with the parameter `fallback_init_rng`.
+///
+/// # Errors
+/// The first mistake.
+pub fn check_restore(
+    config: &RestoreCheckpointConfig,
+    seed: Option<i64>,
+    command: &str,
+) -> Result<(), UnfitSpec> {
+    if config.path.0.is_empty() {
+        return unfit(
+            "utils.RestoreCheckpointConfig.path is [], expected a checkpoint, a folder of them or a \
+             list: bind CHECKPOINT_PATH"
+                .to_string(),
+        );
+    }
+    for path in &config.path.0 {
+        check_path("utils.RestoreCheckpointConfig.path (CHECKPOINT_PATH)", path)?;
+    }
+    match config.fallback_to_scratch && seed.is_none() {
+        true => unfit(format!(
+            "utils.RestoreCheckpointConfig.fallback_to_scratch initializes parameters, which needs a \
+             seed: bind {command}.fallback_init_rng = 0"
+        )),
+        false => Ok(()),
     }
 }

@@ -13,6 +13,7 @@ pub mod seeds;
 pub mod spec;
 pub mod state_layout;
 pub mod vocabularies;
+pub mod wanted;
 
 #[cfg(feature = "torch")]
 pub mod agreement;
@@ -48,3 +49,5 @@ pub mod text_predictor;
 pub mod training_evaluation;
 #[cfg(feature = "torch")]
 pub mod unfinished;
+#[cfg(feature = "torch")]
+pub mod weights;

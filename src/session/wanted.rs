@@ -1,13 +1,13 @@
-//! The part of a checkpoint that an evaluation needs: the parameters, without the optimizer's
+//! The part of a checkpoint that commands without training need: the parameters, without the optimizer's
 //! state.
 
 use crate::checkpoint::{
     CheckpointError, Mismatch, Plan, RestoreCheckpointConfig, Shapes, Stored, open,
 };
-use crate::session::state_layout::{TARGET, state_variables};
+use crate::models::Model;
 use crate::storage::Path;
 
-use super::spec::Evaluate;
+use super::state_layout::{TARGET, state_variables};
 
 /// The parameters of a model, as they are named in checkpoints.
 pub struct Wanted {
@@ -19,20 +19,17 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Returns the parameters of the evaluated model.
-    pub fn new(spec: &Evaluate) -> Self {
-        let params = spec.model.param_tree().into_iter();
+    /// Returns the parameters of a model. `config.strict` has no effect.
+    pub fn new(model: &Model, config: &RestoreCheckpointConfig) -> Self {
+        let params = model.param_tree().into_iter();
         let needs = params.map(|param| (target(&param.name), param.shape));
         // Here it does not matter if the optimizer's rules do not cover the model.
-        let rest = state_variables(&spec.model).unwrap_or_default();
+        let rest = state_variables(model).unwrap_or_default();
         Self {
             needs: needs.collect(),
             rest: rest.into_iter().map(|variable| format!("state/{}", variable.name)).collect(),
             // The optimizer's state is not read, in TensorFlow's format too (T5X `eval.py`).
-            config: RestoreCheckpointConfig {
-                strict: false,
-                ..spec.restore_checkpoint_cfg.clone()
-            },
+            config: RestoreCheckpointConfig { strict: false, ..config.clone() },
         }
     }
 
@@ -60,7 +57,7 @@ impl Wanted {
     }
 }
 
-/// Removes the state of an optimizer, which an evaluation does not need.
+/// Removes the state of an optimizer.
 fn parameters(mut names: Vec<String>) -> Vec<String> {
     names.retain(|name| name.starts_with(TARGET));
     names

@@ -3,16 +3,16 @@
 use tch::Tensor;
 
 use crate::checkpoint::{DType, Plan, open};
+use crate::models::Model;
 use crate::nn::{ParamSpec, Params, kind};
 use crate::partition::Mesh;
-use crate::session::error::SessionError;
-use crate::session::guard::{TorchFailure, guarded};
-use crate::session::state::draw_params;
-use crate::session::state_arrays::fill_params;
 use crate::storage::Path;
 use crate::telemetry;
 
-use super::spec::Evaluate;
+use super::error::SessionError;
+use super::guard::{TorchFailure, guarded};
+use super::state::draw_params;
+use super::state_arrays::fill_params;
 use super::wanted::{Wanted, target};
 
 /// Reads the parameters of checkpoints.
@@ -33,10 +33,9 @@ pub struct Restored {
 }
 
 impl Weights {
-    /// Creates a reader for the evaluated model.
-    pub fn new(spec: &Evaluate, wanted: Wanted, mesh: Mesh) -> Self {
-        let seed = spec.fallback_init_rng.unwrap_or(0) as u64;
-        Self { wanted, params: spec.model.param_tree(), seed, mesh }
+    /// Creates a reader for a model. `seed` is that of parameters that a checkpoint does not have.
+    pub fn new(model: &Model, wanted: Wanted, seed: Option<i64>, mesh: Mesh) -> Self {
+        Self { wanted, params: model.param_tree(), seed: seed.unwrap_or(0) as u64, mesh }
     }
 
     /// Reads the parameters of a checkpoint.
