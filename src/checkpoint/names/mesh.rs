@@ -1,5 +1,5 @@
 //! Translates the names of Mesh TensorFlow's T5, optimizer included, in both directions. Source:
-//! `checkpoint_importer.py` of T5X.
+//! `checkpoint_importer.py` of T5X, except that it does not exchange the slots of square matrices.
 //!
 //! `encoder/block_003/layer_000/SelfAttention/q` is `encoder/layers_3/attention/query/kernel`. No matrix
 //! is transposed. A relative position bias in the first block alone is used by the whole stack.
@@ -14,6 +14,17 @@ use crate::stored::STEP;
 /// Optimizer state of a variable: the suffix of its name here and in T5X.
 const SLOTS: [(&str, &str); 4] =
     [("_slot_vr", "v_row"), ("_slot_vc", "v_col"), ("_slot_v", "v"), ("_slot_m", "m")];
+
+/// Returns the slot in T5X for a slot here, or the reverse, if the matrix is square. Adafactor's `_slot_vr` and
+/// `v_row` are means over the larger dimension. Of two equal ones Mesh TensorFlow takes the first
+/// (`_factored_dims` in `optimize.py`), and T5X the second (`adafactor.py`).
+fn slot_of(slot: &'static str, shape: Option<&[usize]>) -> &'static str {
+    match (slot, shape) {
+        ("v_row", Some([rows, columns])) if rows == columns => "v_col",
+        ("v_col", Some([rows, columns])) if rows == columns => "v_row",
+        _ => slot,
+    }
+}
 
 /// The number of updates.
 pub(crate) const GLOBAL_STEP: &str = "global_step";
@@ -105,7 +116,10 @@ pub(crate) fn entries(tensors: &RawInfos) -> BTreeMap<String, T5xArray> {
         let name = to_t5x(variable, per_layer).unwrap_or_else(|| variable.to_string());
         let name = match slot {
             None => format!("target/{name}"),
-            Some(slot) => format!("state/param_states/{name}/{slot}"),
+            Some(slot) => {
+                let shape = tensors.get(variable).map(|info| &info.shape[..]);
+                format!("state/param_states/{name}/{}", slot_of(slot, shape))
+            }
         };
         let origin = Origin::Tensor(raw.clone(), Axes::Same);
         entries.insert(name, T5xArray { origin, dtype: info.dtype, shape: info.shape.clone() });
@@ -174,12 +188,18 @@ fn to_t5x(variable: &str, per_layer: bool) -> Option<String> {
 }
 
 /// Returns the variable for a T5X array, given its full name below `target/` or
-/// `state/param_states/`; `None` when Mesh TensorFlow's T5 has no such variable.
-pub(crate) fn from_t5x(name: &str, has_encoder: bool) -> Option<String> {
+/// `state/param_states/`, and the shapes of all arrays by name; `None` when Mesh TensorFlow's T5 has no such variable.
+pub(crate) fn from_t5x(
+    name: &str,
+    has_encoder: bool,
+    shapes: &BTreeMap<&str, &[usize]>,
+) -> Option<String> {
     if let Some(param) = name.strip_prefix("target/") {
         return variable(param, has_encoder);
     }
     let (param, slot) = name.strip_prefix("state/param_states/")?.rsplit_once('/')?;
+    let (_, slot) = SLOTS.iter().find(|(_, known)| *known == slot)?;
+    let slot = slot_of(slot, shapes.get(&format!("target/{param}")[..]).copied());
     let (end, _) = SLOTS.iter().find(|(_, known)| *known == slot)?;
     Some(format!("{}{end}", variable(param, has_encoder)?))
 }
@@ -243,7 +263,13 @@ mod tests {
                 let name = to_t5x(variable, per_layer).unwrap_or_else(|| panic!("{variable}"));
                 assert_eq!(self::variable(&name, has_encoder).as_deref(), Some(variable), "{name}");
                 let slot = format!("state/param_states/{name}/v_row");
-                assert_eq!(from_t5x(&slot, has_encoder), Some(format!("{variable}_slot_vr")));
+                let target = format!("target/{name}");
+                let check_slot = |shape: &[usize], end: &str| {
+                    let found = from_t5x(&slot, has_encoder, &[(&target[..], shape)].into());
+                    assert_eq!(found, Some(format!("{variable}{end}")));
+                };
+                check_slot(&[4, 6], "_slot_vr");
+                check_slot(&[4, 4], "_slot_vc");
             };
             check("shared/embedding", false);
             for rest in ["embedding", NORM, LOGITS.0] {
@@ -275,7 +301,7 @@ mod tests {
             "state/param_states/0/mu/token_embedder/embedding",
             "state/param_states/token_embedder/embedding/loss_scale",
         ] {
-            assert_eq!(from_t5x(name, true), None, "{name}");
+            assert_eq!(from_t5x(name, true, &BTreeMap::new()), None, "{name}");
         }
     }
 }

@@ -63,7 +63,7 @@ pub(super) fn of(
     let is_written = |leaf: &&ArrayInfo<'_>| leaf.name != STEP && !is_placeholder(leaf, &shapes);
     let mut variables = Variables::new();
     for leaf in leaves.iter().filter(is_written) {
-        if let Some(name) = from_t5x(leaf.name, has_encoder) {
+        if let Some(name) = from_t5x(leaf.name, has_encoder, &shapes) {
             variables.insert(name.clone(), Variable::Array(tensor(name, *leaf, dtype)));
         }
     }

@@ -40,6 +40,24 @@ fn variables_and_slots_are_those_of_t5x() {
 }
 
 #[test]
+fn slots_of_a_square_matrix_are_those_of_t5x_after_the_same_steps() {
+    let stored = opened("mesh/square.ckpt-2");
+    let expected = fixture("other/mesh/square.json").read().unwrap();
+    let expected: BTreeMap<String, Vec<f32>> = serde_json::from_slice(&expected).unwrap();
+    assert_eq!(expected.len(), 3);
+    for (name, expected) in expected {
+        let found = stored.read(&name).unwrap().to_f32().unwrap();
+        assert_eq!(found.len(), expected.len(), "{name}");
+        for (found, expected) in found.into_iter().zip(expected) {
+            assert!(
+                (found - expected).abs() <= 1e-6 * expected.abs(),
+                "{name}: {found}, {expected}"
+            );
+        }
+    }
+}
+
+#[test]
 fn variables_in_slices_are_put_together() {
     let stored = opened("sliced/model.ckpt");
     let found: Vec<_> = stored.shapes().into_iter().collect();

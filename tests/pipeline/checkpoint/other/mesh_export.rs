@@ -48,7 +48,8 @@ fn zeros(shape: &[usize]) -> Array {
 #[test]
 fn parameters_slots_and_step_go_there_and_back() {
     everywhere(|dir| {
-        for (at, name) in ["mesh/model.ckpt-700", "mesh/own_bias.ckpt-8"].into_iter().enumerate() {
+        let originals = ["mesh/model.ckpt-700", "mesh/own_bias.ckpt-8", "mesh/square.ckpt-2"];
+        for (at, name) in originals.into_iter().enumerate() {
             let original = opened(name);
             let step = original.step().unwrap();
             let t5x =

@@ -1,4 +1,4 @@
-//! Checkpoints made by other programs (`hugging_face.py`, `mesh.py`). `logits.py`, which is run by
+//! Checkpoints made by other programs (`hugging_face.py`, `mesh.py`, `mesh_square.py`). `logits.py`, which is run by
 //! hand, shows that transformers computes the same with Gimlet's files as with its own.
 
 mod export;
