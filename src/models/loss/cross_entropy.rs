@@ -164,9 +164,12 @@ impl<'a> Slice<'a> {
         let places = &self.tokens - *first;
         let own = places.ge(0).logical_and(&places.lt(logits.size()[1]));
         let places = places * &own;
-        let is_predicted =
-            predicted.eq_tensor(&places).logical_and(&own_largest.eq_tensor(&largest));
-        let correct = is_predicted.logical_and(&own).to_kind(Kind::Float);
+        let is_largest = own_largest.eq_tensor(&largest);
+        let is_predicted = predicted.eq_tensor(&places).logical_and(&own);
+        // Of equal logits the first counts, also where another process has it: there the sum is not positive.
+        let is_preceded = (&predicted + *first).lt_tensor(&self.tokens);
+        let correct = is_predicted.to_kind(Kind::Float) - is_preceded.to_kind(Kind::Float);
+        let correct = correct * is_largest;
         let _ = logits.g_sub_(&largest);
         let target_logit = logits.gather(-1, &places, false) * &own;
         let logit_sum = (smoothing.low > 0.0).then(|| row_sums(&logits));
@@ -176,6 +179,7 @@ impl<'a> Slice<'a> {
         let sums = Tensor::stack(&sums.into_iter().flatten().collect::<Vec<_>>(), 0);
         axis.sum_in_place(&sums);
         let [correct, target_logit, normalizer] = [0, 1, 2].map(|place| sums.get(place));
+        let correct = correct.clamp_min(0.0);
         let logit_sum = (smoothing.low > 0.0).then(|| sums.get(3));
         let log_normalizer = normalizer.log();
         let log_z = &log_normalizer + &largest;
