@@ -9,7 +9,7 @@ use super::zarr::{self, choose_chunks};
 pub(super) const BLOCK_BYTES: usize = 64 << 20;
 
 /// The ranges of a part of an array, one for each dimension.
-pub(super) type Region = Vec<Range<usize>>;
+pub type Region = Vec<Range<usize>>;
 
 /// Parts that cover an array: the chunks into which T5X would cut it, unless these are tiny.
 pub(super) fn blocks(array: ArrayInfo<'_>) -> Vec<Region> {

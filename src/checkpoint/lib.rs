@@ -56,6 +56,7 @@ mod zarr;
 pub use array::{Array, ArrayInfo, ArrayView, DType, Shapes};
 pub use assignment::{Assigned, Plan, Rule, assign, plan_resume};
 pub use best::Best;
+pub use blocks::Region;
 pub use checkpointers::{
     CheckpointManagerClass, Checkpointer, CheckpointerClass, KeepBest, MetricMode,
     OrbaxCheckpointManager, SaveBestCheckpointer,
@@ -72,7 +73,7 @@ pub use format::{Format, Without};
 pub use listing::{Condition, Listed, file_sizes, list};
 pub use marks::{DATASET_PREFIX, bundle_prefix, checkpoint_dir, step_of, step_of_bundle};
 pub use mismatch::Mismatch;
-pub use native::{Procedure, Reader, Shard, Share, Writer};
+pub use native::{Procedure, Reader, Shard, Share, Writer, lies_in_tree, writes};
 pub use open::open;
 pub use read_ahead::Visit;
 pub use retention::{Retention, remove_stale};

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-use super::array::{Array, ArrayInfo, num_bytes};
+use super::array::Array;
 use super::error::CheckpointError;
 
 /// Maximum bytes of arrays that were read and not yet requested.
@@ -13,32 +13,30 @@ const BUDGET_BYTES: usize = 512 << 20;
 /// The function that is called for each array, with its name.
 pub type Visit<'a> = dyn FnMut(&str, Array) -> Result<(), CheckpointError> + 'a;
 
-type ReadArray<'a> = dyn Fn(&str) -> Result<Array, CheckpointError> + Sync + 'a;
+/// Reads the array of that index.
+type ReadArray<'a> = dyn Fn(usize) -> Result<Array, CheckpointError> + Sync + 'a;
 
-/// Reads the arrays with these names in order and passes each to `visit`, on the calling thread.
+/// Reads arrays, given as names and numbers of bytes, in order and passes each to `visit`, on the calling thread.
 pub(super) fn read_ahead(
     num_threads: usize,
-    leaves: &[ArrayInfo<'_>],
-    names: &[&str],
+    arrays: &[(&str, usize)],
     read: &ReadArray<'_>,
     visit: &mut Visit<'_>,
 ) -> Result<(), CheckpointError> {
-    let size = |leaf: &ArrayInfo<'_>| num_bytes(leaf.shape, leaf.dtype).unwrap_or(usize::MAX);
-    let sizes: BTreeMap<&str, usize> = leaves.iter().map(|leaf| (leaf.name, size(leaf))).collect();
-    let sizes = names.iter().map(|name| sizes.get(name).copied().unwrap_or(0)).collect();
+    let sizes = arrays.iter().map(|(_, bytes)| *bytes).collect();
     let queue = Queue { sizes, state: Mutex::default(), changed: Condvar::new() };
     std::thread::scope(|scope| {
         // Stops the readers, however this function ends.
         let _end = EndOnDrop(&queue);
-        for _ in 0..num_threads.min(names.len()) {
+        for _ in 0..num_threads.min(arrays.len()) {
             scope.spawn(|| {
                 let _end = EndOnPanic(&queue);
                 while let Some(at) = queue.claim() {
-                    queue.put(at, read(names[at]));
+                    queue.put(at, read(at));
                 }
             });
         }
-        names.iter().enumerate().try_for_each(|(at, name)| visit(name, queue.take(at)?))
+        arrays.iter().enumerate().try_for_each(|(at, (name, _))| visit(name, queue.take(at)?))
     })
 }
 
@@ -125,21 +123,16 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::array::DType;
 
     #[test]
     fn arrays_come_in_order_and_little_is_held() {
-        let names: Vec<String> = (0..50).map(|i| format!("a{i}")).collect();
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
         // The claimed size: two such arrays fit into the budget.
-        let shape = [BUDGET_BYTES / 8];
-        let leaf = |name| ArrayInfo { name, dtype: DType::F32, shape: &shape };
-        let leaves: Vec<_> = names.iter().map(|name| leaf(*name)).collect();
+        let arrays = [("a", BUDGET_BYTES / 2); 50];
         let (begun, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let read = |name: &str| {
+        let read = |at: usize| {
             let now = begun.fetch_add(1, Ordering::SeqCst) + 1;
             most.fetch_max(now, Ordering::SeqCst);
-            Ok(Array::scalar_i32(name[1..].parse().expect("a number")))
+            Ok(Array::scalar_i32(at as i32))
         };
         let mut seen = Vec::new();
         let mut visit = |_: &str, array: Array| {
@@ -147,7 +140,7 @@ mod tests {
             seen.push(array.to_int().expect("an integer"));
             Ok(())
         };
-        read_ahead(4, &leaves, &names, &read, &mut visit).unwrap();
+        read_ahead(4, &arrays, &read, &mut visit).unwrap();
         assert_eq!(seen, (0..50).collect::<Vec<_>>());
         // Two arrays in the queue, and one that was taken and is being visited.
         assert!(most.into_inner() <= 3);
@@ -156,18 +149,18 @@ mod tests {
     #[test]
     #[should_panic(expected = "no reader panics")]
     fn a_panic_of_a_reader_ends_the_call_and_not_the_process() {
-        let read = |_: &str| panic!("a defect");
-        let _ = read_ahead(2, &[], &["a", "b"], &read, &mut |_, _| Ok(()));
+        let read = |_| panic!("a defect");
+        let _ = read_ahead(2, &[("a", 0), ("b", 0)], &read, &mut |_, _| Ok(()));
     }
 
     #[test]
     fn the_first_error_in_order_ends_the_reading() {
-        let names = ["a", "b", "c", "d"];
-        let read = |name: &str| match name {
+        let arrays = ["a", "b", "c", "d"].map(|name| (name, 0));
+        let read = |at: usize| match arrays[at].0 {
             "a" => Ok(Array::scalar_i32(0)),
-            _ => Err(CheckpointError::Assignment(name.to_string())),
+            name => Err(CheckpointError::Assignment(name.to_string())),
         };
-        let error = read_ahead(4, &[], &names, &read, &mut |_, _| Ok(())).unwrap_err();
+        let error = read_ahead(4, &arrays, &read, &mut |_, _| Ok(())).unwrap_err();
         assert_eq!(error.to_string(), "assignment_map: b");
     }
 }

@@ -26,6 +26,7 @@ struct Copied {
 #[derive(Debug)]
 struct ShardPosition {
     shape: Vec<usize>,
+    part: Vec<usize>,
     start: Vec<usize>,
     holders: Vec<usize>,
 }
@@ -35,10 +36,13 @@ impl Copied {
         let array = self.array.view();
         let shard = match &self.part {
             None => Shard::whole(array, writer.ranks()),
-            Some(ShardPosition { shape, start, holders }) => {
-                let (shape, start) = (shape.clone(), start.clone());
-                Shard { shape, start, holders: holders.clone(), array }
-            }
+            Some(ShardPosition { shape, part, start, holders }) => Shard {
+                shape: shape.clone(),
+                part: part.clone(),
+                start: start.clone(),
+                holders: holders.clone(),
+                array,
+            },
         };
         (&self.name, shard)
     }
@@ -61,16 +65,18 @@ impl Snapshot {
         self.copy(name, array, None);
     }
 
-    /// Copies the part of an array that this process holds.
+    /// Copies the part of an array that this process holds, with its elements if it writes them: see
+    /// [`writes`](crate::writes).
     pub fn shard(&mut self, name: &str, shard: Shard<'_>) {
-        let Shard { shape, start, holders, array } = shard;
-        self.copy(name, array, Some(ShardPosition { shape, start, holders }));
+        let Shard { shape, part, start, holders, array } = shard;
+        self.copy(name, array, Some(ShardPosition { shape, part, start, holders }));
     }
 
     fn copy(&mut self, name: &str, array: ArrayView<'_>, part: Option<ShardPosition>) {
         let is_same = |old: &Copied| {
-            let Copied { name: old_name, array: Array { dtype, shape, .. }, .. } = old;
-            old_name == name && (*dtype, &shape[..]) == (array.dtype, array.shape)
+            let Copied { name: old_name, array: Array { dtype, shape, data }, .. } = old;
+            old_name == name
+                && (*dtype, &shape[..], data.len()) == (array.dtype, array.shape, array.data.len())
         };
         match self.arrays.get_mut(self.num_arrays) {
             Some(old) if is_same(old) => {

@@ -1,11 +1,11 @@
 //! The interface for reading a checkpoint of any format.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 
 use super::array::{Array, ArrayInfo, Shapes, num_bytes};
-use super::blocks::blocks;
+use super::blocks::{Region, blocks};
 use super::error::CheckpointError;
 use super::format::Format;
 use super::parallel;
@@ -74,11 +74,37 @@ pub trait Stored: fmt::Debug + Send + Sync {
     /// Reads arrays in the given order, ahead of `visit` in several threads. Besides the array
     /// being visited, at most half a gigabyte is in memory, or a single larger array.
     fn read_each(&self, names: &[&str], visit: &mut Visit<'_>) -> Result<(), CheckpointError> {
+        let shapes = self.shapes();
+        let whole = |name: &&str| shapes.get(*name).map(|shape| whole(shape)).unwrap_or_default();
+        let parts: Vec<(&str, Region)> = names.iter().map(|name| (*name, whole(name))).collect();
+        self.read_parts(&parts, visit)
+    }
+
+    /// Like [`Stored::read_each`], for a part of each array: its ranges in all dimensions.
+    fn read_parts(
+        &self,
+        parts: &[(&str, Region)],
+        visit: &mut Visit<'_>,
+    ) -> Result<(), CheckpointError> {
         let num_threads = parallel::num_threads(self.path());
         let leaves = self.leaves();
-        let wait = Wait::new(&format!("reading {}", self.path()), Some(sum_of(&leaves, names)));
-        let read = |name: &str| self.read(name).inspect(|array| wait.add(array.data.len() as u64));
-        read_ahead(num_threads, &leaves, names, &read, visit)
+        let leaves: BTreeMap<&str, ArrayInfo<'_>> =
+            leaves.iter().map(|leaf| (leaf.name, *leaf)).collect();
+        let bytes = |(name, part): &(&'_ str, Region)| {
+            let shape: Vec<usize> = part.iter().map(Range::len).collect();
+            leaves.get(name).map_or(0, |leaf| num_bytes(&shape, leaf.dtype).unwrap_or(usize::MAX))
+        };
+        let arrays: Vec<(&str, usize)> = parts.iter().map(|part| (part.0, bytes(part))).collect();
+        let total = arrays.iter().fold(0, |sum: usize, (_, bytes)| sum.saturating_add(*bytes));
+        let wait = Wait::new(&format!("reading {}", self.path()), Some(total as u64));
+        let read = |at: usize| {
+            let (name, part) = &parts[at];
+            let array = leaves.get(name).ok_or_else(|| self.no_array(name))?;
+            let read = read_block(self, *array, part)?;
+            wait.add(read.data.len() as u64);
+            Ok(read)
+        };
+        read_ahead(num_threads, &arrays, &read, visit)
     }
 
     /// Returns every damage at which [`Stored::verify`] would stop; none for an undamaged
@@ -139,11 +165,9 @@ pub(super) fn read_block<S: Stored + ?Sized>(
     }
 }
 
-/// Total bytes of the arrays with these names.
-fn sum_of(leaves: &[ArrayInfo<'_>], names: &[&str]) -> u64 {
-    let names: BTreeSet<&str> = names.iter().copied().collect();
-    let bytes = |leaf: &ArrayInfo<'_>| num_bytes(leaf.shape, leaf.dtype).unwrap_or(0) as u64;
-    leaves.iter().filter(|leaf| names.contains(leaf.name)).map(bytes).sum()
+/// The ranges of a whole array.
+fn whole(shape: &[usize]) -> Region {
+    shape.iter().map(|&size| 0..size).collect()
 }
 
 /// Returns the leaves for which `of` returns a value, by name.

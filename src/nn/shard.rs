@@ -37,10 +37,10 @@ impl Shard {
         self.ranges.iter().map(ExactSizeIterator::len).collect()
     }
 
-    /// Whether all parts of the array have the same shape.
-    pub fn is_even(&self) -> bool {
+    /// Extents of the array's first part, than which none is larger.
+    pub fn largest(&self) -> Vec<usize> {
         let extents = self.whole.iter().zip(&self.counts);
-        extents.into_iter().all(|(extent, count)| extent.is_multiple_of(*count))
+        extents.map(|(extent, count)| part_of(*extent, 0, *count).len()).collect()
     }
 
     /// The dimension that an axis of the mesh divides.

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tch::{Device, Kind, Tensor};
 
-use crate::checkpoint::{self, Array, ArrayView, DType, Plan, Shapes, Snapshot, Stored};
+use crate::checkpoint::{
+    self, Array, ArrayView, DType, Plan, Shapes, Snapshot, Stored, lies_in_tree,
+};
 use crate::nn::{Params, Shard};
 use crate::partition::Mesh;
 
@@ -21,46 +23,67 @@ pub fn shapes(state: &TrainState) -> Shapes {
     arrays(state).map(|(name, _, shard)| (name, shard.whole)).chain(counts).collect()
 }
 
-/// Gathers on the host the arrays of which a checkpoint cannot hold parts: short ones, which lie in one file, and those
-/// whose parts are not of one size. All processes call it.
+/// Gathers on the host the arrays of which a checkpoint cannot hold parts: Adafactor's factored statistics, which are
+/// short. All processes call it.
 pub fn gather(state: &TrainState) -> BTreeMap<String, Tensor> {
     let division = state.params.division();
     let gathered = arrays(state).filter_map(|(name, tensor, part)| {
         let is_divided = part.axes.iter().any(Option::is_some);
-        let is_gathered = is_divided && (part.whole.len() < 2 || !part.is_even());
+        let is_gathered = is_divided && lies_in_tree(&name, &part.whole);
         is_gathered.then(|| (name, division.whole(tensor, &part).to_device(Device::Cpu)))
     });
     gathered.collect()
 }
 
-/// Copies the parts of the state that are here to the host, and what was gathered.
+/// Copies to the host the parts of the state that this process writes, and what was gathered.
 pub fn copy(
     state: &TrainState,
     mesh: &Mesh,
     gathered: &BTreeMap<String, Tensor>,
     snapshot: &mut Snapshot,
 ) {
-    for (name, tensor, part) in arrays(state) {
-        let tensor = gathered.get(&name).unwrap_or(tensor);
-        let holders = mesh.holders(&part);
-        let start = part.ranges.iter().map(|range| range.start).collect();
-        let shape = part.whole;
-        with_view(tensor, |array| match array.shape == shape {
-            true => snapshot.array(&name, array),
-            false => snapshot.shard(&name, checkpoint::Shard { shape, start, holders, array }),
-        });
+    let parts: Vec<(String, &Tensor, Shard)> = arrays(state)
+        .map(|(name, tensor, part)| match gathered.get(&name) {
+            Some(whole) => (name, whole, Shard::whole(&part.whole)),
+            None => (name, tensor, part),
+        })
+        .collect();
+    let count = |count| i32::try_from(count).expect("T5X counts steps in 32 bits");
+    let counts = counts(state).into_iter();
+    let counts: Vec<(String, Array)> =
+        counts.map(|(name, value)| (name, Array::scalar_i32(count(value)))).collect();
+    let extents: Vec<Vec<usize>> = parts.iter().map(|(_, _, part)| part.shape()).collect();
+    let without_elements = parts.iter().zip(&extents).map(|((name, tensor, part), extents)| {
+        let array = ArrayView { dtype: saved_dtype(tensor), shape: extents, data: &[] };
+        (&name[..], shard(part, mesh.holders(part), array))
+    });
+    let ranks: Vec<usize> = (0..mesh.process().count).collect();
+    let counted = counts
+        .iter()
+        .map(|(name, array)| (&name[..], checkpoint::Shard::whole(array.view(), ranks.clone())));
+    let shards: Vec<(&str, checkpoint::Shard<'_>)> = without_elements.chain(counted).collect();
+    let writes = checkpoint::writes(mesh.process().rank, &shards);
+    let tensors = parts.iter().map(|(_, tensor, _)| Some(tensor)).chain(std::iter::repeat(None));
+    for (((name, shard), tensor), writes) in shards.into_iter().zip(tensors).zip(writes) {
+        match tensor.filter(|_| writes) {
+            Some(tensor) => with_view(tensor, |array| {
+                snapshot.shard(name, checkpoint::Shard { array, ..shard });
+            }),
+            None => snapshot.shard(name, shard),
+        }
     }
     for path in state.optimizer.nones() {
         snapshot.none(&format!("state/param_states/{path}"));
     }
-    for (name, count) in counts(state) {
-        let count = i32::try_from(count).expect("T5X counts steps in 32 bits");
-        snapshot.array(&name, Array::scalar_i32(count).view());
-    }
 }
 
-/// Copies the arrays in the plan into the state, each array while the next ones are read.
-/// Parameters are rounded to `dtype` in the process.
+fn shard<'a>(part: &Shard, holders: Vec<usize>, array: ArrayView<'a>) -> checkpoint::Shard<'a> {
+    let start = part.ranges.iter().map(|range| range.start).collect();
+    checkpoint::Shard { shape: part.whole.clone(), part: part.largest(), start, holders, array }
+}
+
+/// Copies this process's parts of the arrays in the plan into the state, each while the next ones are read; no more is
+/// read of an array than necessary. Parameters are rounded to `dtype` in the process.
 ///
 /// # Errors
 /// The checkpoint is damaged, or an array does not hold floats.
@@ -71,10 +94,7 @@ pub fn fill(
     dtype: Option<DType>,
 ) -> Result<(), SessionError> {
     let counted: BTreeSet<String> = counts(state).into_iter().map(|(name, _)| name).collect();
-    let sources = plan.sources.iter();
-    let sources = sources.filter(|(name, _)| *name != STEP && !counted.contains(*name));
-    let rounded = dtype.and_then(kind);
-    read_floats(stored, sources, &mut |name, tensor| put(state, name, tensor, rounded))?;
+    read_floats(stored, plan, arrays(state), dtype)?;
     if plan.sources.contains_key(STEP) {
         state.step = stored.step()?;
     }
@@ -95,27 +115,33 @@ pub fn fill_params(
     plan: &Plan,
     dtype: Option<DType>,
 ) -> Result<(), SessionError> {
-    let rounded = dtype.and_then(kind);
-    read_floats(stored, &plan.sources, &mut |name, tensor| {
-        if let Some(parameter) = name.strip_prefix(TARGET) {
-            put_param(params, parameter, tensor, rounded);
-        }
-    })
+    read_floats(stored, plan, parameters(params), dtype)
 }
 
-/// Reads arrays of floats, given as name in the model and name in the checkpoint.
+/// Reads the arrays in the plan among these arrays of floats, of each the part that is here. They are cast and moved to
+/// the device; parameters are rounded.
 fn read_floats<'a>(
     stored: &dyn Stored,
-    sources: impl IntoIterator<Item = (&'a String, &'a String)>,
-    visit: &mut dyn FnMut(&str, &Tensor),
+    plan: &Plan,
+    arrays: impl Iterator<Item = (String, &'a Tensor, Shard)>,
+    dtype: Option<DType>,
 ) -> Result<(), SessionError> {
-    let sources = sources.into_iter().map(|(name, source)| (&name[..], &source[..]));
-    let (names, sources): (Vec<&str>, Vec<&str>) = sources.unzip();
-    check_floats(stored, &sources)?;
-    let mut names = names.into_iter();
-    stored.read_each(&sources, &mut |_, array| {
-        let name = names.next().expect("arrays come in the order asked for");
-        with_tensor(&array, |tensor| visit(name, tensor));
+    let rounded = dtype.and_then(kind);
+    let (mut places, mut parts) = (Vec::new(), Vec::new());
+    for (name, tensor, shard) in arrays {
+        if let Some(source) = plan.sources.get(&name).filter(|_| tensor.numel() > 0) {
+            places.push((tensor.shallow_clone(), rounded.filter(|_| name.starts_with(TARGET))));
+            parts.push((&source[..], shard.ranges));
+        }
+    }
+    check_floats(stored, &parts.iter().map(|(source, _)| *source).collect())?;
+    let mut places = places.into_iter();
+    stored.read_parts(&parts, &mut |_, array| {
+        let (mut place, rounded) = places.next().expect("arrays come in the order asked for");
+        with_tensor(&array, |tensor| match rounded {
+            Some(kind) => tch::no_grad(|| place.copy_(&tensor.to_kind(kind))),
+            None => tch::no_grad(|| place.copy_(tensor)),
+        });
         Ok(())
     })?;
     Ok(())
@@ -139,8 +165,7 @@ fn fill_count(
     Ok(())
 }
 
-fn check_floats(stored: &dyn Stored, sources: &[&str]) -> Result<(), SessionError> {
-    let wanted: BTreeSet<&str> = sources.iter().copied().collect();
+fn check_floats(stored: &dyn Stored, wanted: &BTreeSet<&str>) -> Result<(), SessionError> {
     let leaves = stored.leaves();
     let mut leaves = leaves.iter().filter(|leaf| wanted.contains(leaf.name));
     match leaves.find(|leaf| !leaf.dtype.is_float()) {
@@ -154,25 +179,6 @@ fn check_floats(stored: &dyn Stored, sources: &[&str]) -> Result<(), SessionErro
     }
 }
 
-/// Copies one array to its place, where it is cast and moved to the device.
-fn put(state: &mut TrainState, name: &str, tensor: &Tensor, rounded: Option<Kind>) {
-    if let Some(parameter) = name.strip_prefix(TARGET) {
-        put_param(&state.params, parameter, tensor, rounded);
-    } else if let Some(slot) = name.strip_prefix("state/param_states/") {
-        let restored = state.optimizer.restore(slot, tensor);
-        restored.expect("the plan names arrays of this state, in their shapes");
-    }
-}
-
-fn put_param(params: &Params, name: &str, tensor: &Tensor, rounded: Option<Kind>) {
-    let mut parameter = params.get(name).shallow_clone();
-    let tensor = &params.shard(name).of(tensor);
-    match rounded {
-        Some(kind) => tch::no_grad(|| parameter.copy_(&tensor.to_kind(kind))),
-        None => tch::no_grad(|| parameter.copy_(tensor)),
-    }
-}
-
 /// Returns every count of updates in T5X's tree: the step, and optax's own counts.
 fn counts(state: &TrainState) -> Vec<(String, i64)> {
     let (count, paths) = state.optimizer.counts();
@@ -183,13 +189,15 @@ fn counts(state: &TrainState) -> Vec<(String, i64)> {
 
 /// Returns every float array of the state under T5X's name, and the part of it that is here.
 fn arrays(state: &TrainState) -> impl Iterator<Item = (String, &Tensor, Shard)> {
-    let params = state.params.iter();
-    let params =
-        params.map(|(name, tensor)| (format!("{TARGET}{name}"), tensor, state.params.shard(name)));
     let slots = state.optimizer.parts();
-    params.chain(
+    parameters(&state.params).chain(
         slots.map(|(name, tensor, shard)| (format!("state/param_states/{name}"), tensor, shard)),
     )
+}
+
+fn parameters(params: &Params) -> impl Iterator<Item = (String, &Tensor, Shard)> {
+    let params = params.iter().map(|(name, tensor)| (name, tensor, params.shard(name)));
+    params.map(|(name, tensor, shard)| (format!("{TARGET}{name}"), tensor, shard))
 }
 
 /// Passes an array of floats to `read` as a tensor; its bytes are not copied.
@@ -220,10 +228,14 @@ fn kind(dtype: DType) -> Option<Kind> {
     })
 }
 
-/// Passes a tensor to `read` as bytes on the host, bfloat16 unchanged and others as float32; one on
-/// the CPU is not copied.
+/// Returns the type in which a tensor is saved: bfloat16 unchanged and others as float32.
+fn saved_dtype(tensor: &Tensor) -> DType {
+    if tensor.kind() == Kind::BFloat16 { DType::Bf16 } else { DType::F32 }
+}
+
+/// Passes a tensor to `read` as bytes on the host; one on the CPU is not copied.
 fn with_view<R>(tensor: &Tensor, read: impl FnOnce(ArrayView<'_>) -> R) -> R {
-    let dtype = if tensor.kind() == Kind::BFloat16 { DType::Bf16 } else { DType::F32 };
+    let dtype = saved_dtype(tensor);
     let kind = kind(dtype).expect("both are floats");
     let tensor = tensor.detach().to_device(Device::Cpu).to_kind(kind).contiguous();
     let shape: Vec<usize> = tensor.size().iter().map(|&extent| extent as usize).collect();

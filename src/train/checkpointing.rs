@@ -9,10 +9,12 @@ use tch::Tensor;
 
 use crate::checkpoint::{
     Best, CheckpointConfig, CheckpointError, DType, Procedure, RUN_FILE, Retention,
-    SaveCheckpointConfig, Saver, Saving, Share, Stored, plan_resume, remove_stale, restore_newest,
+    SaveCheckpointConfig, Saver, Saving, Share, Stored, list_steps, plan_resume, remove_stale,
+    restore_newest,
 };
 use crate::data::DatasetState;
-use crate::partition::Mesh;
+use crate::partition::{Mesh, ProcessError, Processes};
+use crate::session::agreement::of_all;
 use crate::session::error::SessionError;
 use crate::session::state::TrainState;
 use crate::session::state_arrays::{copy, fill, shapes};
@@ -104,9 +106,13 @@ impl<'a> Checkpoints<'a> {
     /// Without either, returns `None` and leaves `state` unchanged.
     ///
     /// # Errors
-    /// No whole checkpoint is left, the configured one is missing, or it holds another model.
-    pub fn restore(&self, state: &mut TrainState) -> Result<Option<Restored>, SessionError> {
-        if let Some(restored) = self.resume(state)? {
+    /// No whole checkpoint is left, the configured one is missing, or it holds another model. Another process is lost.
+    pub fn restore(
+        &self,
+        state: &mut TrainState,
+        processes: &Processes,
+    ) -> Result<Option<Restored>, SessionError> {
+        if let Some(restored) = self.resume(state, processes)? {
             if restored.data.is_none() {
                 let path = &restored.path;
                 telemetry::warn(&format!("{path}: no data position: the data starts over"));
@@ -128,13 +134,20 @@ impl<'a> Checkpoints<'a> {
     }
 
     /// Restores the newest whole checkpoint of MODEL_DIR. Arrays are checked while they are read:
-    /// after damage, reading starts over with the checkpoint before, which replaces every array.
-    fn resume(&self, state: &mut TrainState) -> Result<Option<Restored>, SessionError> {
+    /// after damage, reading starts over with the checkpoint before, which replaces every array. Each process reads
+    /// its parts only, so that all start over with the process that finds damage.
+    fn resume(
+        &self,
+        state: &mut TrainState,
+        processes: &Processes,
+    ) -> Result<Option<Restored>, SessionError> {
+        check_same_steps(processes, &self.model_dir)?;
         let config = self.config.restore.as_ref();
         let reads_data = config.and_then(|config| config.restore_dataset) != Some(false);
         let restore = |stored: Box<dyn Stored>| {
             let plan = plan_resume(stored.as_ref(), &shapes(state))?;
-            fill(state, stored.as_ref(), &plan, None)?;
+            let filled = fill(state, stored.as_ref(), &plan, None);
+            whole_everywhere(processes, stored.path(), filled)?;
             let record = read_json(stored.as_ref(), RUN_FILE)?;
             let data = match reads_data {
                 true => read_json(stored.as_ref(), DATA_FILE)?,
@@ -223,6 +236,42 @@ impl<'a> Checkpoints<'a> {
                 stored.path()
             ))
         })
+    }
+}
+
+/// Ensures that all processes see the same checkpoints, of which they try one after the other together.
+fn check_same_steps(processes: &Processes, model_dir: &Path) -> Result<(), SessionError> {
+    if processes.is_alone() {
+        return Ok(());
+    }
+    let steps = of_all(processes, &list_steps(model_dir)?)?;
+    match steps.iter().position(|other| *other != steps[0]) {
+        None => Ok(()),
+        Some(rank) => Err(ProcessError::Differ(format!(
+            "{} sees the checkpoints of steps {:?} in {model_dir} and process 0 of {:?}: MODEL_DIR must be in a \
+             folder that all hosts share, or in a bucket",
+            processes.name(rank),
+            steps[rank],
+            steps[0]
+        ))
+        .into()),
+    }
+}
+
+/// Returns the result of reading a checkpoint, or the damage that another process has found in it.
+fn whole_everywhere(
+    processes: &Processes,
+    path: &Path,
+    own: Result<(), SessionError>,
+) -> Result<(), SessionError> {
+    let found = match own {
+        Ok(()) => None,
+        Err(SessionError::Checkpoint(CheckpointError::Damaged { reason, .. })) => Some(reason),
+        Err(error) => return Err(error),
+    };
+    match of_all(processes, &found)?.into_iter().flatten().next() {
+        None => Ok(()),
+        Some(reason) => Err(CheckpointError::Damaged { path: path.to_string(), reason }.into()),
     }
 }
 

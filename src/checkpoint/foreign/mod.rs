@@ -107,23 +107,30 @@ impl Foreign {
         Ok(Array { dtype: info.dtype, shape: vec![rows.len(), columns.len()], data })
     }
 
+    /// Reads a part of an array as it is stored; of rows that are not read whole, some at a time.
     fn read_straight(&self, raw: &str, part: &[Range<usize>]) -> Result<Array, CheckpointError> {
         let info = &self.raw.tensors()[raw];
-        let rows = part.first().cloned().unwrap_or(0..1);
-        let data = self.raw.read_rows(raw, rows.clone())?;
-        let mut shape = info.shape.clone();
-        let Some(first) = shape.first_mut() else {
+        let shape: Vec<usize> = part.iter().map(Range::len).collect();
+        let [rows, columns @ ..] = part else {
+            let data = self.raw.read_rows(raw, 0..1)?;
             return Ok(Array { dtype: info.dtype, shape, data });
         };
-        *first = rows.len();
-        let read = Array { dtype: info.dtype, shape, data };
-        let is_whole = part[1..].iter().zip(&info.shape[1..]).all(|(r, n)| *r == (0..*n));
-        if is_whole {
-            return Ok(read);
+        if columns.iter().zip(&info.shape[1..]).all(|(range, size)| *range == (0..*size)) {
+            let data = self.raw.read_rows(raw, rows.clone())?;
+            return Ok(Array { dtype: info.dtype, shape, data });
         }
-        let within: Vec<_> =
-            std::iter::once(0..rows.len()).chain(part[1..].iter().cloned()).collect();
-        Ok(read.part(&within))
+        let step = (BLOCK_BYTES / info.row_bytes().max(1)).max(1);
+        let mut data = Vec::new();
+        for from in rows.clone().step_by(step) {
+            let block = from..(from + step).min(rows.end);
+            let shape: Vec<usize> =
+                std::iter::once(block.len()).chain(info.shape[1..].iter().copied()).collect();
+            let within: Vec<_> =
+                std::iter::once(0..block.len()).chain(columns.iter().cloned()).collect();
+            let bytes = self.raw.read_rows(raw, block)?;
+            data.extend(Array { dtype: info.dtype, shape, data: bytes }.part(&within).data);
+        }
+        Ok(Array { dtype: info.dtype, shape, data })
     }
 }
 

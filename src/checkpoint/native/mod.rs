@@ -21,4 +21,4 @@ pub(super) use publication::create_temporary;
 pub use reader::Reader;
 pub use shard::Shard;
 pub use share::Share;
-pub use writer::Writer;
+pub use writer::{Writer, lies_in_tree, writes};

@@ -1,19 +1,21 @@
 //! Arrays that are divided among processes.
 
-use crate::array::ArrayView;
+use crate::array::{ArrayView, num_elements};
 
-/// The part of an array that a process holds. All parts of an array have the same shape and lie
-/// side by side, like XLA's shards.
+/// The part of an array that a process holds. Parts lie side by side, like XLA's shards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shard<'a> {
-    /// The dimensions of the whole array, multiples of the part's dimensions.
+    /// The dimensions of the whole array.
     pub shape: Vec<usize>,
-    /// Start of the part in each dimension, a multiple of the part's size in that dimension.
+    /// The dimensions of its parts; those at the end of the array may be smaller, or empty.
+    pub part: Vec<usize>,
+    /// Start of this part in each dimension, a multiple of the size of parts in that dimension.
     pub start: Vec<usize>,
     /// The processes that hold this same part, ascending, including this process. One of them
     /// writes the part.
     pub holders: Vec<usize>,
-    /// The part.
+    /// This part. A process that does not write it may leave its elements out: see
+    /// [`writes`](super::writes).
     pub array: ArrayView<'a>,
 }
 
@@ -21,7 +23,18 @@ impl<'a> Shard<'a> {
     /// A shard that consists of the whole array, held by these processes.
     pub fn whole(array: ArrayView<'a>, holders: Vec<usize>) -> Self {
         let (shape, start) = (array.shape.to_vec(), vec![0; array.shape.len()]);
-        Self { shape, start, holders, array }
+        Self { part: shape.clone(), shape, start, holders, array }
+    }
+
+    /// Number of bytes of this part, whether they are here or not.
+    pub(super) fn num_bytes(&self) -> usize {
+        num_elements(self.array.shape) * self.array.dtype.size()
+    }
+
+    /// Whether all parts of the array have the same shape.
+    pub(super) fn is_even(&self) -> bool {
+        let mut extents = self.shape.iter().zip(&self.part);
+        extents.all(|(whole, part)| whole.is_multiple_of((*part).max(1)))
     }
 
     /// Whether the shard is the whole array.
@@ -31,21 +44,23 @@ impl<'a> Shard<'a> {
 
     /// Checks that the shard can be one of several of its shape, and that this process holds it.
     pub(super) fn check(&self, name: &str, rank: usize) {
-        let Self { shape, start, holders, array } = self;
+        let Self { shape, part, start, holders, array } = self;
         let ascend = holders.is_sorted_by(|one, next| one < next);
         assert!(
             ascend && holders.contains(&rank),
             "the holders {holders:?} of `{name}` ascend, and process {rank} is one of them"
         );
-        let part = array.shape;
-        assert_eq!((part.len(), start.len()), (shape.len(), shape.len()), "dimensions of `{name}`");
-        let fits = |((whole, part), start): ((&usize, &usize), &usize)| {
-            whole.is_multiple_of((*part).max(1))
-                && start.is_multiple_of((*part).max(1))
-                && start + part <= *whole
-        };
-        let lies_in_grid = shape.iter().zip(part).zip(start).all(fits);
-        assert!(lies_in_grid, "`{name}` {shape:?} has no part {part:?} at {start:?}");
+        let own = array.shape;
+        let dimensions = [part.len(), start.len(), own.len()];
+        assert_eq!(dimensions, [shape.len(); 3], "dimensions of `{name}`");
+        let lies_in_grid = (0..shape.len()).all(|at| {
+            let is_start = start[at].is_multiple_of(part[at].max(1)) || start[at] == shape[at];
+            is_start && own[at] == part[at].min(shape[at].saturating_sub(start[at]))
+        });
+        assert!(
+            lies_in_grid,
+            "`{name}` {shape:?} in parts of {part:?} has no part {own:?} at {start:?}"
+        );
     }
 }
 
@@ -53,11 +68,17 @@ impl<'a> Shard<'a> {
 mod tests {
     use super::*;
 
+    fn check(start: usize, own: usize) -> bool {
+        let array = ArrayView { dtype: crate::DType::U8, shape: &[own], data: &[] };
+        let (shape, part, start) = (vec![10], vec![3], vec![start]);
+        let shard = Shard { shape, part, start, ..Shard::whole(array, vec![0]) };
+        std::panic::catch_unwind(|| shard.check("a", 0)).is_ok()
+    }
+
     #[test]
-    #[should_panic(expected = "`a` [10] has no part [3] at [3]")]
-    fn parts_that_do_not_divide_an_array_are_refused() {
-        let array = ArrayView { dtype: crate::DType::U8, shape: &[3], data: &[0; 3] };
-        Shard { shape: vec![10], start: vec![3], ..Shard::whole(array, vec![0]) }.check("a", 0);
+    fn the_last_part_may_be_smaller_and_others_may_not() {
+        assert!(check(0, 3) && check(6, 3) && check(9, 1) && check(10, 0));
+        assert!(!check(2, 3) && !check(3, 2) && !check(9, 3) && !check(12, 0));
     }
 
     #[test]

@@ -11,6 +11,14 @@ pub fn choose_chunks(shape: &[usize], element_bytes: usize) -> Vec<usize> {
     divide(shape, CHUNK_BYTES / element_bytes)
 }
 
+/// Returns the chunk shape for an array of uneven parts, which divides a part evenly: T5X's, unless that cuts a part
+/// whose size has no suitable divisor into tiny pieces; then a chunk is a part.
+pub fn choose_uneven_chunks(part: &[usize], element_bytes: usize) -> Vec<usize> {
+    let chunks = choose_chunks(part, element_bytes);
+    let is_tiny = chunks.iter().product::<usize>() * element_bytes < CHUNK_BYTES / 4;
+    if is_tiny { part.iter().map(|&size| size.max(1)).collect() } else { chunks }
+}
+
 /// Replaces the largest dimension (the first if several are equal) by its next smaller divisor,
 /// until the chunk is small enough.
 fn divide(shape: &[usize], max_elements: usize) -> Vec<usize> {
@@ -133,6 +141,14 @@ mod tests {
         ] {
             assert_eq!(divide(shape, max_elements), expected, "{shape:?}");
         }
+    }
+
+    #[test]
+    fn chunks_of_uneven_parts_are_not_tiny() {
+        assert_eq!(choose_uneven_chunks(&[193, 16], 4), [193, 16]);
+        // A prime number of rows, of 16 kB each.
+        assert_eq!(choose_uneven_chunks(&[83_371, 4096], 4), [83_371, 4096]);
+        assert_eq!(choose_uneven_chunks(&[10_710, 4096], 4), [3570, 4096]);
     }
 
     fn all(shape: &[usize]) -> Vec<Range<usize>> {

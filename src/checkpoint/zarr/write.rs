@@ -1,12 +1,12 @@
 //! Writes an array into a folder.
 
-use std::io::{self, Write};
+use std::io::{self, Read as _, Write};
 use std::ops::Range;
 
 use super::chunks::{Run, chunks_of, indices, parts, runs};
 use super::codec::Compression;
 use super::v2;
-use crate::array::{Array, ArrayView, DType, cast_floats};
+use crate::array::{Array, ArrayView, DType, cast_floats, num_elements};
 
 /// Number of elements that are cast at a time: the only copy that a cast needs.
 const CAST_ELEMENTS: usize = 1 << 16;
@@ -30,7 +30,7 @@ pub struct ArrayLayout<'a> {
     pub dtype: DType,
     /// The dimensions of the whole array.
     pub shape: &'a [usize],
-    /// The chunks, which divide the array evenly.
+    /// The chunks; those at the end of the array are padded with zeros.
     pub chunks: &'a [usize],
     pub compression: Compression,
 }
@@ -50,7 +50,7 @@ impl ArrayLayout<'_> {
 }
 
 /// Writes the chunks of a part of an array. The part begins at `start`, the start of a chunk, and
-/// ends at the end of a chunk. The first part also writes the metadata.
+/// ends at the end of a chunk or of the array. The first part also writes the metadata.
 pub fn write<S: Sink>(
     sink: &S,
     (start, array): (&[usize], ArrayView<'_>),
@@ -65,8 +65,13 @@ pub fn write<S: Sink>(
     for index in indices(chunks_of(&part, chunks)) {
         sink.file(&v2::KEYS.file_name(&index), &mut |out| {
             compression.encode(out, &mut |out| {
-                let mut runs = runs(&part, chunks, &index);
-                runs.try_for_each(|run| write_run(out, array, dtype, run))
+                let mut at = 0;
+                for run in runs(&part, chunks, &index) {
+                    write_zeros(out, (run.in_chunk - at) * dtype.size())?;
+                    write_run(out, array, dtype, run)?;
+                    at = run.in_chunk + run.length;
+                }
+                write_zeros(out, (num_elements(chunks) - at) * dtype.size())
             })
         })?;
     }
@@ -98,6 +103,10 @@ pub fn write_parts<S: Sink, E: From<S::Error>>(
         })?;
     }
     Ok(())
+}
+
+fn write_zeros(out: &mut dyn Write, bytes: usize) -> io::Result<()> {
+    io::copy(&mut io::repeat(0).take(bytes as u64), out).map(drop)
 }
 
 fn write_run(out: &mut dyn Write, array: ArrayView<'_>, dtype: DType, run: Run) -> io::Result<()> {

@@ -54,7 +54,8 @@ impl Writer {
             self.inline(name, read(&whole)?);
             return Ok(());
         }
-        let leaf = self.zarr_leaf(name, (dtype, shape), shape)?;
+        let chunks = zarr::choose_chunks(shape, dtype.size());
+        let leaf = self.zarr_leaf(name, (dtype, shape), chunks)?;
         self.item().join(&leaf.dir).create_dir_all()?;
         let folder = ArrayFolder::new(self, &leaf);
         zarr::write_parts(&folder, &layout(&leaf), read)?;
@@ -74,10 +75,13 @@ impl Writer {
         writes: bool,
     ) -> Result<(), CheckpointError> {
         let array = shard.array;
-        let expected = array.shape.iter().product::<usize>() * array.dtype.size();
-        assert_eq!(array.data.len(), expected, "`{name}` has the bytes of its shape");
-        let leaf = self.zarr_leaf(name, (array.dtype, &shard.shape), array.shape)?;
+        let chunks = match shard.is_even() {
+            true => zarr::choose_chunks(&shard.part, array.dtype.size()),
+            false => zarr::choose_uneven_chunks(&shard.part, array.dtype.size()),
+        };
+        let leaf = self.zarr_leaf(name, (array.dtype, &shard.shape), chunks)?;
         if writes {
+            assert_eq!(array.data.len(), shard.num_bytes(), "`{name}` has the bytes of its shape");
             self.item().join(&leaf.dir).create_dir_all()?;
             let folder = ArrayFolder::new(self, &leaf);
             zarr::write(&folder, (&shard.start, array), &layout(&leaf))?;
@@ -86,19 +90,18 @@ impl Writer {
         Ok(())
     }
 
-    /// Describes the storage of an array of this type and shape that is written in parts.
+    /// Describes the storage of an array of this type and shape. As in T5X, chunks depend on the type before rounding.
     fn zarr_leaf(
         &self,
         name: &str,
         (dtype, shape): (DType, &[usize]),
-        part: &[usize],
+        chunks: Vec<usize>,
     ) -> Result<ZarrLeaf, CheckpointError> {
         let leaf = ZarrLeaf {
             dir: name.replace('/', "."),
             dtype: self.stored_dtype(name, dtype),
             shape: shape.to_vec(),
-            // As in T5X, the chunks depend on the type before rounding.
-            chunks: zarr::choose_chunks(part, dtype.size()),
+            chunks,
             compression: self.compression,
         };
         self.claim(name, &leaf.dir)?;

@@ -3,6 +3,8 @@
 mod arrays;
 mod shards;
 
+pub use shards::{lies_in_tree, writes};
+
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -52,6 +52,7 @@ fn state() -> Vec<(&'static str, Array, Split)> {
     vec![
         ("target/embedding", array(&[16, 6], 0), Split::Rows),
         ("target/kernel", array(&[6, 8], 1000), Split::ColumnsOfPairs),
+        ("target/vocabulary", array(&[5, 6], 500), Split::Rows),
         ("target/scale", array(&[6], 2000), Split::Whole),
         ("target/bias", array(&[5], 3000), Split::Whole),
         ("state/param_states/embedding/v_row", array(&[16], 4000), Split::Whole),
@@ -63,8 +64,8 @@ fn state() -> Vec<(&'static str, Array, Split)> {
 fn part(array: &Array, split: Split, rank: usize, count: usize) -> (Vec<Range<usize>>, Vec<usize>) {
     let mut part: Vec<Range<usize>> = array.shape.iter().map(|&size| 0..size).collect();
     let mut divide = |axis: usize, index: usize, parts: usize| {
-        let size = array.shape[axis] / parts;
-        part[axis] = index * size..(index + 1) * size;
+        let (whole, size) = (array.shape[axis], array.shape[axis].div_ceil(parts));
+        part[axis] = (index * size).min(whole)..((index + 1) * size).min(whole);
     };
     match split {
         Split::Rows => {
@@ -82,6 +83,7 @@ fn part(array: &Array, split: Split, rank: usize, count: usize) -> (Vec<Range<us
 /// The part of an array that a process holds.
 struct Held {
     shape: Vec<usize>,
+    part: Vec<usize>,
     start: Vec<usize>,
     holders: Vec<usize>,
     array: Array,
@@ -91,12 +93,19 @@ impl Held {
     fn new(array: &Array, split: Split, rank: usize, count: usize) -> Self {
         let (range, holders) = part(array, split, rank, count);
         let start = range.iter().map(|range| range.start).collect();
-        Self { shape: array.shape.clone(), start, holders, array: array.part(&range) }
+        let (first, _) = part(array, split, 0, count);
+        let part = first.iter().map(Range::len).collect();
+        Self { shape: array.shape.clone(), part, start, holders, array: array.part(&range) }
     }
 
     fn shard(&self) -> Shard<'_> {
-        let (shape, start) = (self.shape.clone(), self.start.clone());
-        Shard { shape, start, holders: self.holders.clone(), array: self.array.view() }
+        Shard {
+            shape: self.shape.clone(),
+            part: self.part.clone(),
+            start: self.start.clone(),
+            holders: self.holders.clone(),
+            array: self.array.view(),
+        }
     }
 }
 
@@ -124,7 +133,7 @@ fn save_part(
 }
 
 /// The number of actions of [`save_part`], at each of which a process may die.
-const MOMENTS: usize = 10;
+const MOMENTS: usize = 11;
 
 /// Returns the procedure of one of several processes.
 fn process(rank: usize, count: usize, save_id: &str, patience: Duration) -> Procedure {

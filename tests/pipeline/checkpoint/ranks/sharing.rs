@@ -43,7 +43,7 @@ fn check_refused(arrays: fn(usize) -> Vec<(&'static str, Held)>, reason: &str) {
 /// A part of two elements.
 fn pair(shape: usize, start: usize, holder: usize) -> Held {
     let array = Array::from_f32(&[2], &[0.0; 2]);
-    Held { shape: vec![shape], start: vec![start], holders: vec![holder], array }
+    Held { shape: vec![shape], part: vec![2], start: vec![start], holders: vec![holder], array }
 }
 
 #[test]
@@ -67,7 +67,8 @@ fn arrays_that_the_first_process_does_not_know_are_not_lost_unsaid() {
     // The second array has a folder of its own, the third lies in the file `checkpoint`.
     let more = |rank: usize| {
         let scalar = || Array::scalar_i32(1);
-        let step = Held { shape: vec![], start: vec![], holders: vec![1], array: scalar() };
+        let (shape, part, start) = (vec![], vec![], vec![]);
+        let step = Held { shape, part, start, holders: vec![1], array: scalar() };
         let mut arrays = vec![("target/a", pair(4, 2 * rank, rank))];
         if rank == 1 {
             arrays.extend([("target/b", pair(2, 0, 1)), ("state/step", step)]);
@@ -167,9 +168,9 @@ fn savers_of_several_processes_save_and_prune_together() {
         for step in 1..=4_u64 {
             let copy = |snapshot: &mut gimlet::checkpoint::Snapshot| {
                 let half = Array::from_f32(&[2, 3], &[(10 * step + rank as u64) as f32; 6]);
-                let (start, holders) = (vec![2 * rank, 0], vec![rank]);
-                let array = half.view();
-                snapshot.shard("target/a", Shard { shape: vec![4, 3], start, holders, array });
+                let (part, start, holders) = (vec![2, 3], vec![2 * rank, 0], vec![rank]);
+                let (shape, array) = (vec![4, 3], half.view());
+                snapshot.shard("target/a", Shard { shape, part, start, holders, array });
                 snapshot.array("target/b", Array::from_f32(&[2], &[step as f32; 2]).view());
             };
             saver.save(step, None, copy).unwrap();
