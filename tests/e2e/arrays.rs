@@ -13,19 +13,27 @@ pub fn open(model_dir: &Path, step: u64) -> Reader {
 
 /// Asserts that both hold the same tree, each float array within `tolerance` of its norm.
 pub fn assert_close(found: &Reader, expected: &Reader, tolerance: f64) {
+    for (name, error) in errors(found, expected) {
+        assert!(error <= tolerance, "{name} is off by {error:e} of its norm");
+    }
+}
+
+/// Asserts that both hold the same tree, and returns the error of each float array over its norm.
+pub fn errors(found: &Reader, expected: &Reader) -> Vec<(String, f64)> {
     assert_eq!(found.shapes(), expected.shapes());
     assert_eq!(found.others(), expected.others());
+    let mut errors = Vec::new();
     for array in expected.leaves() {
         let [found, expected] = [found, expected]
             .map(|checkpoint| checkpoint.read(array.name).expect("the array is whole"));
         match (found.to_f32(), expected.to_f32()) {
             (Some(found), Some(expected)) => {
-                let error = relative_error(&found, &expected);
-                assert!(error <= tolerance, "{} is off by {error:e} of its norm", array.name);
+                errors.push((array.name.to_string(), relative_error(&found, &expected)));
             }
             _ => assert_eq!(found, expected, "{}", array.name),
         }
     }
+    errors
 }
 
 /// Asserts that both hold the same arrays, bit for bit.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::command::Train;
 use crate::events::read_scalars;
 use crate::folder::Folder;
-use crate::processes::{STEPS, assert_same_run, launched};
+use crate::processes::{Difference, STEPS, assert_same_run, differences, launched};
 
 /// A layout: the sizes of both axes, and what is divided besides.
 #[derive(Clone, Copy, Debug)]
@@ -32,15 +32,16 @@ struct Case {
     name: &'static str,
     gin_file: &'static str,
     args: Args,
+    steps: u64,
 }
 
-const GATED: Case = Case { name: "gated", gin_file: "pretrain_tiny.gin", args: &[] };
+const GATED: Case = Case { name: "gated", gin_file: "pretrain_tiny.gin", args: &[], steps: STEPS };
 const TIED: Case = Case {
     name: "tied",
-    gin_file: "pretrain_tiny.gin",
     args: &["--gin.CONFIG.logits_via_embedding=True", "--gin.CONFIG.mlp_activations=('relu',)"],
+    ..GATED
 };
-const DECODER: Case = Case { name: "decoder", gin_file: "decoder_tiny.gin", args: &[] };
+const DECODER: Case = Case { name: "decoder", gin_file: "decoder_tiny.gin", ..GATED };
 
 const PACKED: Args = &[];
 const MICROBATCHES: Args = &[
@@ -75,7 +76,7 @@ impl Case {
         let config = format!("network.{}", self.config());
         let mut train = folder
             .train(self.gin_file)
-            .bind("TRAIN_STEPS", STEPS)
+            .bind("TRAIN_STEPS", self.steps)
             .bind_text("MODEL_DIR", &model_dir)
             .bind("adafactor.Adafactor.min_dim_size_to_factor", 8)
             .bind(&format!("{config}.num_heads"), 4)
@@ -147,6 +148,32 @@ fn every_kind_of_optimizer_makes_the_run_of_one_process() {
     for optimizer in [LAMB, ADAMW] {
         GATED.check(optimizer, &[layout(1, 2, 0, 2), layout(2, 2, 1, 1), layout(2, 2, 3, 2)]);
     }
+}
+
+/// Runs of 1, 2, 4 and 8 processes; all differences are printed before the largest is judged.
+#[test]
+#[ignore = "takes ten minutes: `make soak`"]
+fn fifty_steps_in_any_layout_make_the_run_of_one_process() {
+    let layouts = [
+        layout(2, 1, 0, 1),
+        layout(1, 2, 0, 2),
+        layout(4, 1, 3, 1),
+        layout(2, 2, 1, 1),
+        layout(1, 4, 0, 1),
+        layout(8, 1, 1, 1),
+        layout(2, 4, 3, 2),
+    ];
+    let mut all = Vec::new();
+    for case in [GATED, TIED, DECODER].map(|case| Case { steps: 50, ..case }) {
+        let folder = Folder::new();
+        let one = case.run(&folder, PACKED, None);
+        for layout in layouts {
+            let found = differences(&case.run(&folder, PACKED, Some(layout)), &one, case.steps);
+            eprintln!("{}, {layout:?}: {found:?}", case.name);
+            all.extend(found);
+        }
+    }
+    assert!(all.iter().all(Difference::is_small));
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! Several processes make the run of one: the same losses, evaluations and checkpoints, with dropout, in
 //! parts, packed (float32, relative 1e-5). They end together, and say which of them is lost.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::{Duration, Instant};
+use std::{fmt, fs};
 
 use crate::arrays;
 use crate::command::{Ended, Train};
@@ -26,7 +26,33 @@ fn run(folder: &Folder, name: &str, count: usize, change: &dyn Fn(Train) -> Trai
     model_dir
 }
 
-pub fn assert_same_run(found: &Path, expected: &Path) {
+/// The largest difference between two runs, relative to the expected value or norm, and where it is.
+#[derive(Default)]
+pub struct Difference {
+    relative: f64,
+    place: String,
+}
+
+impl Difference {
+    fn or(self, relative: f64, place: impl FnOnce() -> String) -> Self {
+        // A number that is none is the largest.
+        if relative <= self.relative { self } else { Self { relative, place: place() } }
+    }
+
+    pub fn is_small(&self) -> bool {
+        self.relative <= TOLERANCE
+    }
+}
+
+impl fmt::Debug for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.1e} ({})", self.relative, self.place)
+    }
+}
+
+/// Returns the largest differences of metrics, and of the arrays of the checkpoints after so many steps.
+pub fn differences(found: &Path, expected: &Path, steps: u64) -> [Difference; 2] {
+    let mut metrics = Difference::default();
     for log in ["train", "training_eval/lines"] {
         let [found, expected] = [found, expected].map(|dir| read_scalars(&dir.join(log)));
         // A weight near zero decides quotients by weights.
@@ -35,12 +61,24 @@ pub fn assert_same_run(found: &Path, expected: &Path) {
         for (tag, points) in expected.iter().filter(|(tag, _)| !is_left_out(tag)) {
             for (step, expected) in points {
                 let found = found[tag][step];
-                let close = (found - expected).abs() <= TOLERANCE * expected.abs();
-                assert!(close, "{log}, step {step}: {tag} is {found} instead of {expected}");
+                let relative = match found - expected {
+                    0.0 => 0.0,
+                    difference => (difference / expected).abs(),
+                };
+                let place =
+                    || format!("{log}, step {step}: {tag} is {found} instead of {expected}");
+                metrics = metrics.or(relative, place);
             }
         }
     }
-    arrays::assert_close(&arrays::open(found, STEPS), &arrays::open(expected, STEPS), TOLERANCE);
+    let errors = arrays::errors(&arrays::open(found, steps), &arrays::open(expected, steps));
+    let largest = |largest: Difference, (name, error)| largest.or(error, || name);
+    [metrics, errors.into_iter().fold(Difference::default(), largest)]
+}
+
+pub fn assert_same_run(found: &Path, expected: &Path) {
+    let found = differences(found, expected, STEPS);
+    assert!(found.iter().all(Difference::is_small), "{found:?}");
 }
 
 #[test]

@@ -16,6 +16,7 @@ use serde_json::Value;
 use crate::arrays;
 use crate::command::{Train, sources};
 use crate::events::read_scalars;
+use crate::processes::launched;
 
 const STEPS: u64 = 6;
 
@@ -44,16 +45,46 @@ fn a_causal_language_model_repeats_that_of_t5x() {
     check("causal_lm");
 }
 
+#[test]
+fn a_divided_run_repeats_that_of_t5x() {
+    check_on("packed", |train| on_two_by_two(train, 2));
+}
+
+#[test]
+#[ignore = "takes half a minute: `make soak`"]
+fn every_divided_run_repeats_that_of_t5x() {
+    for name in ["unpacked", "packed", "prefix_lm", "prefix_lm_packed", "causal_lm"] {
+        for parameter_dims in [1, 2] {
+            eprintln!("{name}, parameter_partitioning_dims = {parameter_dims}");
+            check_on(name, |train| on_two_by_two(train, parameter_dims));
+        }
+    }
+}
+
+/// Four processes, of which two divide the model and two the batches; with two dimensions of parameters these too.
+fn on_two_by_two(train: Train, parameter_dims: usize) -> Train {
+    let rules = "partitioning.standard_logical_axis_rules";
+    let train = train
+        .bind("partitioning.PjitPartitioner.num_partitions", 2)
+        .bind("partitioning.PjitPartitioner.logical_axis_rules", format!("@{rules}()"))
+        .bind(&format!("{rules}.parameter_partitioning_dims"), parameter_dims);
+    launched(train, 4)
+}
+
 fn check(name: &str) {
+    check_on(name, |train| train);
+}
+
+fn check_on(name: &str, change: impl Fn(Train) -> Train) {
     let scratch = tempfile::tempdir().expect("a temporary folder");
     let (t5x, ours) = (scratch.path().join("t5x"), scratch.path().join("ours"));
     unpack_checkpoint(name, 0, &t5x);
     unpack_checkpoint(name, STEPS, &t5x);
-    Train::new(&sources("t5x"))
+    let train = Train::new(&sources("t5x"))
         .gin_file(format!("{name}.gin"))
         .bind_text("INITIAL_CHECKPOINT_PATH", t5x.join("checkpoint_0"))
-        .bind_text("MODEL_DIR", &ours)
-        .succeeds();
+        .bind_text("MODEL_DIR", &ours);
+    change(train).succeeds();
     check_metrics(&read_log(name), &ours);
     arrays::assert_close(&arrays::open(&ours, STEPS), &arrays::open(&t5x, STEPS), 1e-4);
 }
