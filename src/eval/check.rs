@@ -31,6 +31,10 @@ fn check_examples(spec: &Evaluate) -> Result<(), UnfitSpec> {
 }
 
 fn check_evaluators(spec: &Evaluate) -> Result<(), UnfitSpec> {
+    let loggers = spec.inference_evaluator_cls.iter().flat_map(|evaluator| &evaluator.0.logger_cls);
+    for logger in loggers {
+        logger.0.check().map_err(|error| UnfitSpec(error.to_string()))?;
+    }
     if spec.training_evaluator_cls.is_none() {
         return match &spec.inference_evaluator_cls {
             Some(_) => Ok(()),

@@ -12,6 +12,7 @@ mod task;
 
 pub use evaluator::{TaskEvaluation, TaskEvaluator};
 pub use spec::{
-    Evaluator, JsonLogger, Logger, PyLoggingLogger, TensorBoardLogger, TensorBoardLoggerV1,
+    Evaluator, JsonLogger, Logger, MlflowLogger, PyLoggingLogger, TensorBoardLogger,
+    TensorBoardLoggerV1,
 };
 pub use task::{EvalError, EvalTask, Example, Outputs, Side};

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
 use gimlet_storage::{Path, StorageError, Unsent};
-use gimlet_telemetry::EventWriter;
+use gimlet_telemetry::{EventWriter, MlflowRun};
 
 use super::example_lines::ExampleLines;
 use super::spec::Logger;
@@ -25,6 +26,8 @@ pub(super) enum LogSink {
         log_dir: Path,
         write_n_results: Option<usize>,
     },
+    /// A run of MLflow; `None` if its settings are wrong.
+    Mlflow(Option<Arc<MlflowRun>>),
 }
 
 impl LogSink {
@@ -35,6 +38,8 @@ impl LogSink {
             Logger::TensorBoard(_) | Logger::TensorBoardV1(_) => {
                 LogSink::Events { log_dir, first_step, writers: BTreeMap::new() }
             }
+            // The folder of evaluations lies in that of the run.
+            Logger::Mlflow(spec) => LogSink::Mlflow(spec.run_of(&log_dir.folder())),
             Logger::Json(spec) => LogSink::Json { log_dir, write_n_results: spec.write_n_results },
         }
     }
@@ -55,7 +60,7 @@ impl LogSink {
             LogSink::Events { writers, .. } => {
                 writers.values().filter_map(EventWriter::unsent).collect()
             }
-            LogSink::Lines | LogSink::Json { .. } => Vec::new(),
+            LogSink::Lines | LogSink::Json { .. } | LogSink::Mlflow(_) => Vec::new(),
         }
     }
 
@@ -67,7 +72,7 @@ impl LogSink {
                 let path = log_dir.join(&format!("{task}-{step:06}.jsonl"));
                 Some(ExampleLines::create(path, write_n_results.unwrap_or(usize::MAX)))
             }
-            LogSink::Lines | LogSink::Events { .. } => None,
+            LogSink::Lines | LogSink::Events { .. } | LogSink::Mlflow(_) => None,
         }
     }
 
@@ -94,6 +99,12 @@ impl LogSink {
                 writer.scalars(step, tagged);
             }
             LogSink::Json { log_dir, .. } => write_metrics(log_dir, task, step, metrics)?,
+            LogSink::Mlflow(run) => {
+                let named = metrics.iter();
+                let named = named
+                    .map(|(metric, value)| (format!("inference_eval/{task}/{metric}"), *value));
+                run.iter().for_each(|run| run.log(step, named.clone()));
+            }
         }
         Ok(())
     }

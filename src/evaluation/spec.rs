@@ -1,7 +1,10 @@
 //! The configurables of evaluation.
 
+use std::sync::Arc;
+
 use gimlet_gin::{Configurable, Ref};
 use gimlet_storage::Path;
+use gimlet_telemetry::{MlflowError, MlflowRun, MlflowSettings, warn_once};
 
 use super::evaluator::TaskEvaluator;
 
@@ -71,6 +74,57 @@ pub enum Logger {
     TensorBoardV1(TensorBoardLoggerV1),
     /// JSON lines of metrics and of examples.
     Json(JsonLogger),
+    /// An MLflow server.
+    Mlflow(MlflowLogger),
+}
+
+impl Logger {
+    /// Finds a mistake that is visible before anything is logged.
+    ///
+    /// # Errors
+    /// An address of MLflow that is missing or is not that of a server.
+    pub fn check(&self) -> Result<(), MlflowError> {
+        match self {
+            Logger::Mlflow(logger) => logger.settings().map(drop),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Sends metrics to an MLflow server over its REST interface, without holding up the run when the server is slow
+/// or away. Credentials are those of MLflow's environment variables. A run that continues in its folder continues
+/// its run of MLflow.
+#[derive(Clone, Debug, Default, PartialEq, Configurable)]
+#[gin(name = "gimlet.MLflowLogger")]
+pub struct MlflowLogger {
+    /// Address of the server; None stands for the environment variable MLFLOW_TRACKING_URI.
+    #[gin(default = None)]
+    pub tracking_uri: Option<String>,
+    /// Experiment, which is created if it is missing; None stands for MLFLOW_EXPERIMENT_NAME, else "Default".
+    #[gin(default = None)]
+    pub experiment_name: Option<String>,
+    /// Name of the run; None stands for MLFLOW_RUN_NAME, else the name of the run's folder.
+    #[gin(default = None)]
+    pub run_name: Option<String>,
+}
+
+impl MlflowLogger {
+    /// Returns the server, the experiment and the credentials.
+    ///
+    /// # Errors
+    /// The address is missing or is not that of a server.
+    pub fn settings(&self) -> Result<MlflowSettings, MlflowError> {
+        let Self { tracking_uri, experiment_name, run_name } = self;
+        let names = [tracking_uri, experiment_name, run_name].map(Option::as_deref);
+        let [tracking_uri, experiment_name, run_name] = names;
+        MlflowSettings::resolve(tracking_uri, experiment_name, run_name)
+    }
+
+    /// Returns MLflow's run for the folder of a run; `None` with a warning if the settings are wrong.
+    pub fn run_of(&self, folder: &Path) -> Option<Arc<MlflowRun>> {
+        let settings = self.settings().inspect_err(|error| warn_once(&error.to_string()));
+        Some(MlflowRun::of(folder, &settings.ok()?))
+    }
 }
 
 /// Prints metrics as lines. Source: SeqIO `loggers.py`.

@@ -73,6 +73,15 @@ impl SourceMap {
         &self.file(span.file).text[span.start..span.end]
     }
 
+    /// The place of a span for people: `runs/small.gin:12`, or the flag that gave the text.
+    pub fn place(&self, span: Span) -> String {
+        let name = &self.file(span.file).name;
+        match name.starts_with("--") {
+            true => name.clone(),
+            false => format!("{name}:{}", self.line_column(span).0),
+        }
+    }
+
     /// One-based line and column (in characters) of a span's start.
     pub fn line_column(&self, span: Span) -> (usize, usize) {
         let text = &self.file(span.file).text;

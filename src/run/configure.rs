@@ -1,9 +1,11 @@
 //! Evaluates flags to the root spec that a command runs.
 
+use std::collections::BTreeMap;
+
 use crate::data::{Mixture, Task, TaskFamily, set_tfds_data_dir};
 use crate::gin::{
-    Config, Configurable, Diagnostic, Diagnostics, Evaluator, Loaded, Modules, Registry, Running,
-    Schema, Severity, Source, load_anyway,
+    Bound, Config, Configurable, Diagnostic, Diagnostics, Evaluator, Loaded, Modules, Registry,
+    Running, Schema, Severity, Source, load_anyway,
 };
 use crate::storage::{Path, parse_path_map, set_path_map};
 
@@ -27,6 +29,8 @@ pub struct Configured<T> {
     pub spec: T,
     /// The resolved configuration, as `config.gin` prints it.
     pub config: Config,
+    /// Its bindings by name.
+    pub bindings: BTreeMap<String, BoundValue>,
     /// Tasks and mixtures by name.
     pub tasks: GinTasks,
     /// Settings that flags give beside gin.
@@ -71,8 +75,38 @@ pub fn configure<T: Root>(
     let warnings = warnings(&loaded, color);
     let settings = Settings { tfds_data_dir: args.tfds_data_dir.clone() };
     let config = loaded.config.clone();
+    let bindings = bindings(&loaded);
     let tasks = GinTasks::new(loaded, registry).with_caches(args.caches());
-    Ok(Configured { spec, config, tasks, settings, warnings })
+    Ok(Configured { spec, config, bindings, tasks, settings, warnings })
+}
+
+/// The name of a parameter in a scope, for files and tables: `scope/module.Name.parameter`.
+fn binding_name(scope: &str, configurable: &str, parameter: &str) -> String {
+    let slash = if scope.is_empty() { "" } else { "/" };
+    format!("{scope}{slash}{configurable}.{parameter}")
+}
+
+/// A value that is bound, and the place of its binding: `runs/small.gin:12`, or a flag.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BoundValue {
+    /// The value as gin prints it.
+    pub value: String,
+    /// The place.
+    pub place: String,
+}
+
+/// Returns every macro by its name and every bound parameter by its [`binding_name`].
+pub fn bindings(loaded: &Loaded) -> BTreeMap<String, BoundValue> {
+    let of = |bound: &Bound| BoundValue {
+        value: bound.value.to_string(),
+        place: loaded.sources.place(bound.key),
+    };
+    let macros = loaded.config.macros.iter().map(|(name, bound)| (name.clone(), of(bound)));
+    let parameters = loaded.config.bindings.iter().flat_map(|((scope, name), arguments)| {
+        let named = move |parameter: &String| binding_name(scope, name, parameter);
+        arguments.iter().map(move |(parameter, bound)| (named(parameter), of(bound)))
+    });
+    macros.chain(parameters).collect()
 }
 
 /// The roots of commands that the files bind or refer to.

@@ -9,7 +9,7 @@ use crate::gin::{Request, SkipUnknown};
 const TYPED_AS: char = '\u{1}';
 
 /// Gin files and bindings, and options for reading them.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 pub struct GinFileArgs {
     /// Gin file; may be repeated, later files win.
     #[arg(long = "gin_file", value_name = "FILE")]

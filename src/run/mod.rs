@@ -21,6 +21,7 @@ mod library;
 mod named_tasks;
 mod output;
 mod program;
+mod report;
 mod shell;
 mod shims;
 mod start;

@@ -4,6 +4,7 @@ use super::cache::cache_command;
 use super::cli::Command;
 use super::failure::Failure;
 use super::launch::launch_command;
+use super::report::report_command;
 use super::shell::{completions_command, man_command};
 use super::shims::shims_command;
 
@@ -16,6 +17,7 @@ pub(super) fn run(command: &Command, color: bool) -> Option<Result<(), Failure>>
         Command::Task(command) => command.run(color),
         Command::Vocab(command) => command.run(),
         Command::Checkpoint(command) => command.run(),
+        Command::Report(args) => report_command(args),
         Command::Shims(args) => shims_command(args),
         Command::Completions(args) => completions_command(args),
         Command::Man(args) => man_command(args),

@@ -1,5 +1,6 @@
 //! The environment of a run, beside its spec.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -8,12 +9,18 @@ use crate::nn::Axes;
 use crate::partition::{Mesh, Processes};
 use crate::telemetry::{self, Verbosity};
 
+use super::start_record::StartRecord;
+
 /// The environment of a run, beside its spec.
 pub struct Context<'a> {
     /// Finds tasks by name.
     pub tasks: &'a dyn TaskProvider,
     /// `config.gin` of the run.
     pub config_text: &'a str,
+    /// The bindings of the configuration by name, for loggers.
+    pub params: BTreeMap<String, String>,
+    /// The facts of this start, for `starts.jsonl`.
+    pub start: StartRecord,
     /// The division of the model over processes, and the device of this one.
     pub mesh: Mesh,
     /// The processes along the axes of the mesh.

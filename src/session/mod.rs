@@ -11,6 +11,7 @@ pub mod memory;
 pub mod model_info;
 pub mod seeds;
 pub mod spec;
+pub mod start_record;
 pub mod state_layout;
 pub mod vocabularies;
 pub mod wanted;

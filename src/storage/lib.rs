@@ -44,6 +44,6 @@ pub use path_map::{PATH_MAP_VARIABLE, parse_path_map, set_path_map};
 pub use probe::{Outcome, Probe};
 pub use process::Process;
 pub use ranges::RangeFile;
-pub use remote::{Limits, OFFLINE_VARIABLE, OUTAGE_VARIABLE, set_limits};
+pub use remote::{JsonRequest, Limits, OFFLINE_VARIABLE, OUTAGE_VARIABLE, Unanswered, set_limits};
 pub use slow::{is_cut_off, set_observer};
 pub use writer::FileWriter;

@@ -14,8 +14,10 @@ mod console;
 mod count;
 mod events;
 mod lines;
+mod mlflow;
 mod process;
 mod progress;
+mod read_events;
 mod terminal;
 mod wait;
 
@@ -26,7 +28,9 @@ pub use console::{
 pub use count::Count;
 pub use events::{EventWriter, config_markdown};
 pub use lines::MetricLines;
+pub use mlflow::{MlflowError, MlflowRun, MlflowSettings, MlflowStatus};
 pub use process::{Laps, cpu_seconds, peak_resident_bytes, read_bytes};
 pub use progress::{Progress, Status, duration, thousands};
+pub use read_events::{Ending, Logged, read_events};
 pub use terminal::colors;
 pub use wait::Wait;

@@ -4,6 +4,7 @@ use crate::checkpoint::{RestoreCheckpointConfig, RestoreMode, SaveCheckpointConf
 use crate::data::DatasetConfig;
 use crate::session::check::{UnfitSpec, check_partitions, check_path, unfit};
 use crate::session::spec::TrainerClass;
+use crate::telemetry::MlflowError;
 
 use super::periods::Periods;
 use super::spec::{ACTION_MODES, Train};
@@ -23,6 +24,7 @@ pub fn check(train: &Train) -> Result<(), UnfitSpec> {
     if let Some(save) = &train.checkpoint_cfg.save {
         check_save(save)?;
     }
+    check_loggers(train)?;
     check_partitions(&train.partitioner)?;
     let mut modes = train.actions.iter().flat_map(|actions| actions.keys());
     if let Some(mode) = modes.find(|mode| !ACTION_MODES.contains(&mode.as_str())) {
@@ -56,6 +58,15 @@ fn check_batches(train: &Train) -> Result<(), UnfitSpec> {
              {parts}"
         )),
     }
+}
+
+fn check_loggers(train: &Train) -> Result<(), UnfitSpec> {
+    let wrong = |error: MlflowError| UnfitSpec(error.to_string());
+    if let Some(logger) = &train.training_logger {
+        logger.0.settings().map_err(wrong)?;
+    }
+    let loggers = &train.inference_evaluator_cls.0.logger_cls;
+    loggers.iter().try_for_each(|logger| logger.0.check()).map_err(wrong)
 }
 
 fn check_evaluations(train: &Train) -> Result<(), UnfitSpec> {

@@ -1,13 +1,18 @@
 //! The logs of a run beside checkpoints: TensorBoard scalars, the same as JSON lines, `config.gin`, `model-info.txt`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use crate::session::context::Context;
 use crate::session::describe::{describe, describe_model};
 use crate::session::error::SessionError;
+use crate::session::held_out::MetricsByTask;
 use crate::session::state_layout::state_variables;
+use crate::session::training_evaluation::TRAINING_EVAL;
 use crate::storage::{Path, Unsent};
-use crate::telemetry::{EventWriter, MetricLines, config_markdown};
+use crate::telemetry::{EventWriter, MetricLines, MlflowRun, MlflowStatus, config_markdown};
 
+use super::run::Outcome;
 use super::spec::Train;
 use super::window::Window;
 
@@ -17,6 +22,7 @@ pub struct Logs(Option<Writers>);
 struct Writers {
     events: EventWriter,
     lines: MetricLines,
+    mlflow: Option<Arc<MlflowRun>>,
 }
 
 impl Logs {
@@ -25,24 +31,28 @@ impl Logs {
         Self(None)
     }
 
-    /// Writes `config.gin` and `model-info.txt`, and opens MODEL_DIR's training log at `step`.
+    /// Describes the run and this start in MODEL_DIR, and opens the training log there at `step`.
     ///
     /// # Errors
     /// The folder cannot be written.
     pub fn start(
         spec: &Train,
-        config_text: &str,
+        context: &Context<'_>,
         model_dir: &Path,
         step: u64,
     ) -> Result<Self, SessionError> {
         let state = state_variables(&spec.model);
         let state = state.map_err(|error| SessionError::Unfit(error.to_string()))?;
+        let config_text = context.config_text;
         describe(model_dir, config_text, &describe_model(&spec.model, &state, &spec.partitioner))?;
+        context.start.write(model_dir, step)?;
         let folder = model_dir.join("train");
         let mut events = EventWriter::new(folder.clone(), Some(step as i64));
         events.text(step as i64, "config", &config_markdown(config_text));
         let lines = MetricLines::new(folder.join("metrics.jsonl"), step as i64);
-        Ok(Self(Some(Writers { events, lines })))
+        let mlflow = spec.training_logger.as_ref().and_then(|logger| logger.0.run_of(model_dir));
+        mlflow.iter().for_each(|mlflow| mlflow.describe(&context.params));
+        Ok(Self(Some(Writers { events, lines, mlflow })))
     }
 
     /// Returns logged values that a store may not have yet.
@@ -60,9 +70,35 @@ impl Logs {
         self.scalars(window.scalars(), step);
     }
 
+    /// Sends the metrics of held-out batches to the loggers that do not write them beside the batches.
+    pub fn held_out(&self, metrics: &MetricsByTask, step: u64) {
+        let Some(mlflow) = self.0.as_ref().and_then(|logs| logs.mlflow.as_ref()) else { return };
+        for (task, metrics) in metrics {
+            mlflow.log(step as i64, named(&format!("{TRAINING_EVAL}/{task}"), metrics));
+        }
+    }
+
+    /// Tells the loggers how the run ended.
+    pub fn end(&self, outcome: &Result<Outcome, SessionError>) {
+        let Some(mlflow) = self.0.as_ref().and_then(|logs| logs.mlflow.as_ref()) else { return };
+        mlflow.end_as(match outcome {
+            Ok(Outcome::Interrupted { .. }) => MlflowStatus::Killed,
+            Ok(Outcome::Finished { .. } | Outcome::Stopped { .. }) => MlflowStatus::Finished,
+            Err(_) => MlflowStatus::Failed,
+        });
+    }
+
     fn scalars(&mut self, scalars: BTreeMap<String, f64>, step: u64) {
-        let Some(Writers { events, lines }) = &mut self.0 else { return };
+        let Some(Writers { events, lines, mlflow }) = &mut self.0 else { return };
         events.scalars(step as i64, scalars.clone());
+        if let Some(mlflow) = mlflow {
+            mlflow.log(step as i64, named("train", &scalars));
+        }
         lines.scalars(step as i64, scalars);
     }
+}
+
+/// Puts the name of a group before those of its metrics.
+fn named(group: &str, metrics: &BTreeMap<String, f64>) -> Vec<(String, f64)> {
+    metrics.iter().map(|(tag, value)| (format!("{group}/{tag}"), *value)).collect()
 }

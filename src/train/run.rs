@@ -133,13 +133,14 @@ pub fn train(
         run.checkpoints.clear_stale()?;
     }
     let mut logs = match is_first {
-        true => Logs::start(spec, context.config_text, &model_dir, run.state.step)?,
+        true => Logs::start(spec, context, &model_dir, run.state.step)?,
         false => Logs::none(),
     };
     check_shared(processes, &model_dir)?;
     rank_log::open(processes, &model_dir, context.verbosity)?;
     logs.scalar("timing/init_or_restore_seconds", started.elapsed().as_secs_f64(), run.state.step);
     let outcome = run.work(&periods, &mut logs);
+    logs.end(&outcome);
     // Before MODEL_DIR is released.
     run.checkpoints.finish(outcome)
 }
@@ -221,7 +222,7 @@ impl Run<'_> {
         } else {
             self.saved.is_some() && periods.evaluates_at(step)
         };
-        if due { self.evaluate() } else { Ok(Verdict::GoOn) }
+        if due { self.evaluate(logs) } else { Ok(Verdict::GoOn) }
     }
 
     /// Saves and returns the outcome of the run; `None` if it continues.
@@ -370,7 +371,7 @@ impl Run<'_> {
         }
         if stop.eval {
             let started = Instant::now();
-            match self.evaluate()? {
+            match self.evaluate(logs)? {
                 Verdict::GoOn => {}
                 ending => verdict = ending,
             }
@@ -381,9 +382,10 @@ impl Run<'_> {
     }
 
     /// Evaluates, unless asked to end; then the process that continues the run does it.
-    fn evaluate(&mut self) -> Result<Verdict, SessionError> {
+    fn evaluate(&mut self, logs: &Logs) -> Result<Verdict, SessionError> {
         match self.measure() {
             Ok(evaluation) => {
+                logs.held_out(&evaluation.training, evaluation.step);
                 if self.stepper.processes.is_first() {
                     evaluation.write(self.checkpoints.model_dir())?;
                 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::checkpoint::CheckpointConfig;
 use crate::data::DatasetConfig;
-use crate::evaluation::Evaluator;
+use crate::evaluation::{Evaluator, MlflowLogger};
 use crate::gin::{Configurable, Ref};
 use crate::models::Model;
 use crate::nn::TransformerEngineConfig;
@@ -64,6 +64,10 @@ pub struct Train {
     /// Scoring of decoded examples.
     #[gin(default = Ref(Evaluator::default()))]
     pub inference_evaluator_cls: Ref<Evaluator>,
+    /// MLflow logger of the metrics of training and of held-out batches, beside the files in MODEL_DIR. The metrics of
+    /// tasks are logged by `seqio.Evaluator.logger_cls`.
+    #[gin(default = None)]
+    pub training_logger: Option<Ref<MlflowLogger>>,
     /// Actions after each TRAIN, TRAIN_EVAL or INFER_EVAL.
     #[gin(default = None)]
     pub actions: Option<BTreeMap<String, Vec<Action>>>,

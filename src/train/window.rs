@@ -11,6 +11,9 @@ use super::step::StepReport;
 /// The tag of the bytes that a process sends to others in a step.
 const SENT: &str = "bytes_sent_per_step";
 
+/// The tag of the part of the time in which the steps waited for their batches.
+const DATA_WAIT: &str = "timing/data_wait_fraction";
+
 /// A window of training steps.
 #[derive(Debug)]
 pub struct Window {
@@ -72,8 +75,15 @@ impl Window {
         let window = crate::metrics::Window { seconds, num_devices, uptime };
         let steps = self.steps() as f64;
         let weights = self.weights.iter().map(|(tag, sum)| (tag.clone(), sum / steps));
+        let waited = (DATA_WAIT.to_string(), self.waited.as_secs_f64() / seconds);
         let sent = (num_devices > 1).then(|| (SENT.to_string(), self.sent as f64 / steps));
-        self.metrics.summary(&window).into_iter().chain(weights).chain(sent).collect()
+        self.metrics
+            .summary(&window)
+            .into_iter()
+            .chain(weights)
+            .chain([waited])
+            .chain(sent)
+            .collect()
     }
 
     /// Returns the seconds on the clock, running or stopped.

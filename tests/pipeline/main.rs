@@ -5,5 +5,6 @@ mod child;
 mod command_line;
 mod data;
 mod predictions;
+mod report;
 mod storage;
 mod tools;

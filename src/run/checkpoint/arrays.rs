@@ -53,7 +53,7 @@ pub(super) fn num_values(array: &ArrayInfo<'_>) -> u64 {
 }
 
 /// Formats bytes as `1.5 MB`, with three significant digits.
-pub(super) fn size(bytes: u64) -> String {
+pub fn size(bytes: u64) -> String {
     let mut value = bytes as f64;
     let mut unit = "B";
     for larger in ["kB", "MB", "GB", "TB"] {

@@ -62,7 +62,8 @@ fn table(found: &[Listed], now: SystemTime) -> String {
     out
 }
 
-fn condition(condition: &Condition) -> String {
+/// Describes the condition of a checkpoint.
+pub fn condition(condition: &Condition) -> String {
     match condition {
         Condition::Whole => "whole".to_string(),
         Condition::HalfWritten => "half-written: being saved, or left by a killed run".to_string(),

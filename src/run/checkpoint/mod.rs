@@ -10,6 +10,10 @@ mod open;
 mod show;
 mod verify;
 
+pub(super) use arrays::size;
+pub(super) use ls::condition;
+pub(super) use open::{failure, parse_path, storage_failure};
+
 use clap::{Args, Subcommand};
 
 use super::failure::Failure;

@@ -7,17 +7,17 @@ use crate::checkpoint::{CheckpointError, Stored, open};
 use crate::storage::{Path, StorageError};
 
 /// Converts an error to a mistake of the user's or another fault.
-pub(super) fn failure(error: CheckpointError) -> Failure {
+pub fn failure(error: CheckpointError) -> Failure {
     if error.is_users() { Failure::usage(error) } else { Failure::world(error) }
 }
 
 /// The same for an error of storage.
-pub(super) fn storage_failure(error: StorageError) -> Failure {
+pub fn storage_failure(error: StorageError) -> Failure {
     failure(error.into())
 }
 
 /// Parses a path among the arguments.
-pub(super) fn parse_path(text: &str) -> Result<Path, Failure> {
+pub fn parse_path(text: &str) -> Result<Path, Failure> {
     Path::parse(text).map_err(storage_failure)
 }
 

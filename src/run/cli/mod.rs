@@ -26,6 +26,7 @@ use super::commands::ModelCommand;
 use super::doctor::DoctorArgs;
 use super::gin::GinToolArgs;
 use super::launch::LaunchArgs;
+use super::report::ReportArgs;
 use super::shell::{CompletionsArgs, ManArgs};
 use super::shims::ShimsArgs;
 use super::task::TaskToolArgs;
@@ -92,6 +93,8 @@ pub enum Command {
     Task(TaskToolArgs),
     /// List, show, compare, verify and convert checkpoints of any format.
     Checkpoint(CheckpointToolArgs),
+    /// Write a page about runs for the browser: curves, predictions, configurations, checkpoints.
+    Report(ReportArgs),
     /// Train vocabularies, and show how they encode text.
     Vocab(VocabToolArgs),
     /// Write a folder of Python programs that replace T5X's and SeqIO's in scripts and run gimlet.

@@ -1,17 +1,21 @@
 //! Runs the body of a command, in `gimlet-torch`.
 
+use std::env;
 use std::sync::Arc;
 
 use crate::gin::config_str;
+use crate::nn::bridge::torch_version;
 use crate::nn::cpu;
 use crate::partition::Mesh;
 use crate::run::configure::{configure, registry};
-use crate::run::doctor::BUILD;
+use crate::run::doctor::{BUILD, describe_device};
 use crate::run::failure::Failure;
 use crate::run::interrupt::Interrupt;
 use crate::run::library::Library;
+use crate::run::version;
 use crate::session::context::Context;
 use crate::session::kernel_trials::try_kernels;
+use crate::session::start_record::StartRecord;
 use crate::telemetry::{self, Verbosity, set_verbosity};
 
 use super::joined::{end, join};
@@ -69,9 +73,22 @@ pub fn run<C: Body>(command: &C, verbosity: Verbosity, color: bool) -> Result<()
     ));
     try_kernels(mesh.device());
     let processes = Arc::new(processes);
+    let bindings = &configured.bindings;
+    let places = bindings.iter().map(|(name, bound)| (name.clone(), bound.place.clone()));
+    let params = bindings.iter().map(|(name, bound)| (name.clone(), bound.value.clone()));
     let context = Context {
         tasks: &configured.tasks,
         config_text: &config_str(&configured.config, &registry()),
+        params: params.collect(),
+        start: StartRecord {
+            command: env::args().collect(),
+            processes: place.count,
+            device: describe_device(mesh.local_device()),
+            gimlet: version::version(),
+            libtorch: torch_version().to_string(),
+            bound_at: places.collect(),
+            ..StartRecord::default()
+        },
         mesh,
         axes,
         processes: Arc::clone(&processes),

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use super::Fact;
+use super::{Fact, processors};
 use crate::nn::bridge::{
     CudaDevice, Transport, cuda_devices, cuda_version, has_transport, torch_version,
 };
+use crate::partition::LocalDevice;
 
 /// Facts about this build: `gimlet --version` looks for them in the program's file.
 #[used]
@@ -46,6 +47,19 @@ fn describe(device: &CudaDevice) -> String {
         "{}, {gib} GiB, compute capability {major}.{minor}; bfloat16 is {bfloat16}",
         device.name
     )
+}
+
+/// Describes the device of a process for the record of a run.
+pub fn describe_device(device: LocalDevice) -> String {
+    match device {
+        LocalDevice::Cpu => processors(),
+        LocalDevice::Cuda(index) => {
+            let name = cuda_devices()
+                .get(index)
+                .map(|device| format!("{}, {} GiB", device.name, device.memory_bytes >> 30));
+            format!("GPU {index}: {}", name.unwrap_or_default())
+        }
+    }
 }
 
 fn process_groups() -> String {

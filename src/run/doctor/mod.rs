@@ -8,7 +8,7 @@ mod libtorch;
 mod places;
 
 #[cfg(feature = "torch")]
-pub use libtorch::{BUILD, libtorch};
+pub use libtorch::{BUILD, describe_device, libtorch};
 use std::fmt::Write;
 use std::fs;
 use std::thread::available_parallelism;
@@ -92,8 +92,20 @@ fn examine(places: &[String]) -> Result<(), Failure> {
 }
 
 fn cpu() -> String {
-    let cores = available_parallelism().map_or(1, usize::from);
-    format!("{cores} cores; {}", bfloat16(&cpu_flags()))
+    format!("{} cores; {}", cores(), bfloat16(&cpu_flags()))
+}
+
+fn cores() -> usize {
+    available_parallelism().map_or(1, usize::from)
+}
+
+/// Returns the number of cores with the model's name, if the kernel tells it: `8 cores, AMD EPYC 9R14`.
+#[cfg(feature = "torch")]
+fn processors() -> String {
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let cores = format!("CPU, {} cores", cores());
+    name.map_or(cores.clone(), |(_, name)| format!("{cores}, {name}"))
 }
 
 /// Returns the instruction sets that the kernel names; empty if it uses another format.

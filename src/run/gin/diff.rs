@@ -32,36 +32,45 @@ pub fn run(args: &DiffArgs, schemas: &[String]) -> Result<(), Failure> {
         Ok(tree(&project.loaded.config, &project.registry, project.root()?))
     };
     let (a, b) = (lines(&args.a)?, lines(&args.b)?);
-    let differences = differences(&a, &b);
-    write(&differences)?;
+    let differences = differences(&[&a, &b]);
+    write(&differences.iter().map(line).collect::<String>())?;
     if differences.is_empty() { Ok(()) } else { Err(Failure::Said) }
 }
 
-/// Returns one line for each path with different values; for a part on one side only, the line of
-/// its head.
-fn differences(a: &BTreeMap<String, String>, b: &BTreeMap<String, String>) -> String {
-    let paths: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
-    let mut out = String::new();
+/// A path with different values.
+pub struct Difference<'a> {
+    /// The path from the root.
+    pub path: &'a str,
+    /// For each configuration, the value, if it has the path.
+    pub values: Vec<Option<&'a str>>,
+}
+
+/// Returns the paths at which configurations differ; for a part of some of them only, the path of its head.
+pub fn differences<'a>(trees: &[&'a BTreeMap<String, String>]) -> Vec<Difference<'a>> {
+    let paths: BTreeSet<&str> =
+        trees.iter().flat_map(|tree| tree.keys()).map(String::as_str).collect();
+    let mut out = Vec::new();
     let mut replaced: Option<&str> = None;
     for path in paths {
         if replaced.is_some_and(|head| is_below(path, head)) {
             continue;
         }
-        match (a.get(path), b.get(path)) {
-            (Some(a), Some(b)) if a == b => continue,
-            (Some(a), Some(b)) => out.push_str(&format!("{path}: {a} -> {b}\n")),
-            (Some(a), None) => out.push_str(&format!("{path}: {a} -> (nothing)\n")),
-            (None, Some(b)) => out.push_str(&format!("{path}: (nothing) -> {b}\n")),
-            (None, None) => {}
+        let values: Vec<Option<&str>> =
+            trees.iter().map(|tree| tree.get(path).map(String::as_str)).collect();
+        if values.windows(2).all(|pair| pair[0] == pair[1]) {
+            continue;
         }
         // Values below a replaced configurable differ because of it.
-        replaced = [a.get(path), b.get(path)]
-            .iter()
-            .flatten()
-            .any(|value| value.starts_with('@'))
-            .then_some(path);
+        let is_replaced = values.iter().flatten().any(|value| value.starts_with('@'));
+        replaced = is_replaced.then_some(path);
+        out.push(Difference { path, values });
     }
     out
+}
+
+fn line(difference: &Difference<'_>) -> String {
+    let value = |side: usize| difference.values[side].unwrap_or("(nothing)");
+    format!("{}: {} -> {}\n", difference.path, value(0), value(1))
 }
 
 fn is_below(path: &str, head: &str) -> bool {

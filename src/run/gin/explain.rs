@@ -88,13 +88,7 @@ fn explain_parameter(schema: &'static Schema, param: &Param, project: &Project, 
 
 /// Adds the value, its place, and the values that it replaced, the newest first.
 fn history(bound: &Bound, project: &Project, out: &mut String) {
-    let place = |span: Span| {
-        let file = project.loaded.sources.file(span.file);
-        match file.name.starts_with("--") {
-            true => file.name.clone(),
-            false => format!("{}:{}", file.name, project.loaded.sources.line_column(span).0),
-        }
-    };
+    let place = |span: Span| project.loaded.sources.place(span);
     out.push_str(&format!("    {} ({})\n", bound.value, place(bound.key)));
     for earlier in bound.overridden.iter().rev() {
         out.push_str(&format!("    instead of {} ({})\n", earlier.value, place(earlier.key)));

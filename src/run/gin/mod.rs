@@ -15,6 +15,9 @@ mod project;
 mod query;
 mod reference;
 
+pub use diff::{Difference, differences};
+pub use project::{Project, ReadingArgs};
+
 use clap::{Args, Subcommand};
 
 use crate::gin::registry_to_json;

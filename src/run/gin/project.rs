@@ -40,7 +40,7 @@ impl ProjectArgs {
 }
 
 /// Options for reading files.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 pub struct ReadingArgs {
     /// Gin files by flag, which come before those named without one, and bindings.
     #[command(flatten)]

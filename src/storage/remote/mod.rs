@@ -13,6 +13,7 @@ mod object;
 mod ranges;
 mod retry;
 mod sending;
+mod service;
 mod store;
 mod stream;
 mod sum;
@@ -31,6 +32,7 @@ pub(super) use failure::{Contact, Failure, GivenUp};
 pub(super) use limits::limits;
 pub use limits::{Limits, OUTAGE_VARIABLE, set_limits};
 pub(super) use ranges::RemoteRanges;
+pub use service::{JsonRequest, Unanswered};
 pub(super) use stream::Stream;
 pub(super) use sum::Running;
 pub(super) use upload::Upload;
@@ -46,6 +48,15 @@ pub(super) use store::{Found, Version};
 
 /// The environment variable that disables the network for the process.
 pub const OFFLINE_VARIABLE: &str = "GIMLET_OFFLINE";
+
+/// Whether the user forbids access to the network.
+fn is_offline() -> bool {
+    is_on(OFFLINE_VARIABLE)
+}
+
+fn is_on(name: &str) -> bool {
+    variable(name).is_some_and(|value| value != "0")
+}
 
 /// Maximum size of a small file, in bytes.
 const SMALL: u64 = 1 << 16;
@@ -63,8 +74,7 @@ impl Remote {
     /// Finds the store of a remote path, without contacting the store.
     pub(super) fn connect(path: &Path) -> Result<Self, StorageError> {
         static STORES: Mutex<Option<HashMap<String, Arc<dyn Store>>>> = Mutex::new(None);
-        let is_on = |name| variable(name).is_some_and(|value| value != "0");
-        if is_on(OFFLINE_VARIABLE) {
+        if is_offline() {
             return Err(path.unmapped("$GIMLET_OFFLINE forbids access to the network"));
         }
         let invalid = |reason: &str| StorageError::Invalid {
