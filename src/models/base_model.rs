@@ -9,6 +9,7 @@ use super::transformer::TransformerSpec;
 use crate::data::{ConverterClass, DataError, Lengths};
 use crate::nn::{Dtype, ParamSpec};
 use crate::optim::OptimizerDef;
+use crate::partition::LocalDevice;
 use crate::vocab::VocabularySpec;
 
 /// A model as gin binds it: network, vocabularies, optimizer, loss and decoding. Source: T5X
@@ -73,9 +74,15 @@ pub trait BaseModel: Debug {
     /// Description of the network.
     fn transformer(&self) -> TransformerSpec;
 
-    /// Estimates the memory of a training step with an optimizer whose state has that many bytes.
-    fn estimate(&self, optimizer: u64, gradients: Gradients, shape: StepShape) -> Estimate {
-        self.transformer().step_estimate(optimizer, gradients, shape)
+    /// Estimates the memory of a training step on a device, with an optimizer whose state has that many bytes.
+    fn estimate(
+        &self,
+        optimizer: u64,
+        gradients: Gradients,
+        shape: StepShape,
+        device: LocalDevice,
+    ) -> Estimate {
+        self.transformer().step_estimate(optimizer, gradients, shape, device)
     }
 
     /// Operations of a training step over rows of that shape, padding included.

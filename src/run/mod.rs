@@ -20,6 +20,7 @@ mod launch;
 mod library;
 mod named_tasks;
 mod output;
+mod plan;
 mod program;
 mod report;
 mod shell;

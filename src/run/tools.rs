@@ -4,6 +4,7 @@ use super::cache::cache_command;
 use super::cli::Command;
 use super::failure::Failure;
 use super::launch::launch_command;
+use super::plan::plan_command;
 use super::report::report_command;
 use super::shell::{completions_command, man_command};
 use super::shims::shims_command;
@@ -13,6 +14,7 @@ pub(super) fn run(command: &Command, color: bool) -> Option<Result<(), Failure>>
     Some(match command {
         Command::Cache(args) => cache_command(args, color),
         Command::Launch(args) => launch_command(args, color),
+        Command::Plan(args) => plan_command(args, color),
         Command::Gin(command) => command.run(color),
         Command::Task(command) => command.run(color),
         Command::Vocab(command) => command.run(),

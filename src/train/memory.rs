@@ -32,7 +32,7 @@ pub fn step_estimate(train: &Train, mesh: &Mesh) -> Result<Estimate, UnfitSpec> 
     let waits = train.model.optimizer_def().waits_for_all(params.iter().any(is_divided));
     let together = trainer.num_microbatches() > 1 || waits;
     let gradients = if together { Gradients::Together } else { Gradients::OneByOne };
-    let whole = train.model.estimate(4 * numbers as u64, gradients, shape);
+    let whole = train.model.estimate(4 * numbers as u64, gradients, shape, mesh.local_device());
     let share = |part: &dyn Fn(&ParamSpec) -> Shard| {
         let own: usize =
             params.iter().map(|param| part(param).shape().iter().product::<usize>()).sum();

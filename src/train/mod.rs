@@ -41,7 +41,7 @@ pub use inputs::{decoding_shape, training_options, training_shape};
 pub use memory::{batch_shortage, cannot_fit, saving_bytes, shortage, step_estimate};
 pub use periods::Periods;
 pub use spec::Train;
-pub use traffic::bytes_sent;
+pub use traffic::{Traffic, bytes_sent, traffic};
 
 #[cfg(feature = "torch")]
 pub use run::{Outcome, train};

@@ -13,12 +13,30 @@ use super::spec::Train;
 /// Bytes of a number of a parameter.
 const NUMBER: f64 = 4.0;
 
+/// The bytes that each process of a mesh sends in a step, by the axis along which they go.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Traffic {
+    /// Activations and their gradients.
+    pub model: f64,
+    /// Parameters and their gradients.
+    pub data: f64,
+}
+
+/// Returns the bytes that each process of a mesh sends in a step.
+///
+/// # Errors
+/// A length is not bound.
+pub fn bytes_sent(train: &Train, mesh: &Mesh) -> Result<u64, UnfitSpec> {
+    let Traffic { model, data } = traffic(train, mesh)?;
+    Ok((model + data).round() as u64)
+}
+
 /// Returns the bytes that each process of a mesh sends in a step, if a sum of b bytes over n processes sends
 /// 2 b (n - 1) / n, as rings do, and a gather or a scatter half of that.
 ///
 /// # Errors
 /// A length is not bound.
-pub fn bytes_sent(train: &Train, mesh: &Mesh) -> Result<u64, UnfitSpec> {
+pub fn traffic(train: &Train, mesh: &Mesh) -> Result<Traffic, UnfitSpec> {
     let TrainerClass::Trainer(trainer) = &train.trainer_cls.0;
     let parts = trainer.num_microbatches();
     let batch = training_shape(train)?;
@@ -26,9 +44,11 @@ pub fn bytes_sent(train: &Train, mesh: &Mesh) -> Result<u64, UnfitSpec> {
     let params = train.model.param_tree();
     let are_spread = params.iter().any(|param| shard(mesh, param).dim(MeshDim::Data).is_some());
     let summed = train.model.transformer().summed_bytes(shape, mesh.splits_length(), are_spread);
-    let of_stream = ring(mesh.model().size) * summed * parts as f64;
     let of_params = params.iter().map(|param| of_param(train, mesh, param, parts as f64));
-    Ok((of_stream + of_params.sum::<f64>()).round() as u64)
+    Ok(Traffic {
+        model: ring(mesh.model().size) * summed * parts as f64,
+        data: of_params.sum::<f64>(),
+    })
 }
 
 /// Bytes that a sum of one byte sends.

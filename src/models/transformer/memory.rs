@@ -7,10 +7,10 @@
 use super::spec::{LayerDims, StackSpec, TransformerSpec};
 use crate::models::memory::{Estimate, Gradients, StepShape};
 use crate::nn::{Activation, Dtype, RematPolicy};
+use crate::partition::LocalDevice;
 
-/// A build for CUDA is assumed to run on it: there attention's kernels read and write complete
-/// biases and their gradients (`nn::fused`), which on CPUs are computed by blocks.
-const ON_CUDA: bool = cfg!(feature = "cuda");
+/// A build for CUDA is assumed to run on it, wherever its dry run is made.
+const BUILT_FOR_CUDA: bool = cfg!(feature = "cuda");
 
 impl TransformerSpec {
     /// Estimates a step on one device that holds all of the model, with an optimizer whose state
@@ -20,6 +20,7 @@ impl TransformerSpec {
         optimizer: u64,
         gradients: Gradients,
         shape: StepShape,
+        device: LocalDevice,
     ) -> Estimate {
         let (num_params, dims) = (self.num_params(), &self.decoder.dims);
         let table = (self.vocab_size * dims.emb_dim) as u64;
@@ -37,7 +38,7 @@ impl TransformerSpec {
         let cast = copied * dims.dtype.size() / layers;
         // The head's gradient passes through the graph once more.
         let head = 4 * table;
-        let activations = activations(&self.passes(shape), self, shape);
+        let activations = activations(&self.passes(shape, device), self, shape);
         Estimate {
             parameters: 4 * num_params + cast,
             gradients: head + if gradients == Gradients::Together { 4 * num_params } else { head },
@@ -47,7 +48,7 @@ impl TransformerSpec {
     }
 
     /// The passes of a step through the stacks.
-    fn passes(&self, shape: StepShape) -> Vec<Pass<'_>> {
+    fn passes(&self, shape: StepShape, device: LocalDevice) -> Vec<Pass<'_>> {
         let rows = shape.rows as f64;
         let lengths = [shape.inputs_length, shape.targets_length].map(|length| length as f64);
         let pass = |stack, length, encoding| Pass {
@@ -56,6 +57,7 @@ impl TransformerSpec {
             tokens: rows * length,
             encoded: rows * encoding,
             rows,
+            whole_biases: BUILT_FOR_CUDA || device != LocalDevice::Cpu,
         };
         let encoder = self.encoder.as_ref().map(|stack| pass(stack, lengths[0], 0.0));
         let read = if encoder.is_some() { lengths[0] } else { 0.0 };
@@ -97,6 +99,9 @@ struct Pass<'a> {
     tokens: f64,
     /// Rows times the length of the encoding that it reads.
     encoded: f64,
+    /// Whether attention's kernels read and write complete biases and their gradients, as those of CUDA do
+    /// (`nn::fused`); on CPUs they are computed by blocks.
+    whole_biases: bool,
 }
 
 impl Pass<'_> {
@@ -152,7 +157,7 @@ impl Pass<'_> {
     fn pairs(&self, attention: usize) -> f64 {
         let reads_encoding = self.stack.attentions[attention].reads_encoding;
         let keys = if reads_encoding { self.encoded } else { self.tokens };
-        let heads = if ON_CUDA { self.dims().num_heads as f64 } else { 0.0 };
+        let heads = if self.whole_biases { self.dims().num_heads as f64 } else { 0.0 };
         heads * self.tokens * keys / self.rows.max(1.0)
     }
 
@@ -212,9 +217,13 @@ mod tests {
         let config = T5Config { dtype, remat_policy, ..T5Config::t5_1_1_small() };
         let shape = StepShape { rows: 8, inputs_length: 512, targets_length: 114 };
         // Adafactor's factored state is below a percent of the parameters.
-        let estimated =
-            config.transformer().step_estimate(1 << 20, Gradients::OneByOne, shape).total() as f64
-                / 1e6;
+        let estimated = config.transformer().step_estimate(
+            1 << 20,
+            Gradients::OneByOne,
+            shape,
+            LocalDevice::Cpu,
+        );
+        let estimated = estimated.total() as f64 / 1e6;
         let ratio = estimated / measured_mb;
         assert!(
             (0.8..1.25).contains(&ratio),

@@ -10,6 +10,7 @@ mod memory;
 mod params;
 mod spec;
 mod traffic;
+mod work;
 
 #[cfg(feature = "torch")]
 mod decoding;
@@ -29,6 +30,7 @@ mod step;
 pub use spec::{
     AttentionSpec, KernelSpec, LayerDims, MAX_DISTANCE, NUM_BUCKETS, StackSpec, TransformerSpec,
 };
+pub use work::{Products, Work};
 
 #[cfg(feature = "torch")]
 pub use decoding::Decoding;

@@ -26,6 +26,7 @@ use super::commands::ModelCommand;
 use super::doctor::DoctorArgs;
 use super::gin::GinToolArgs;
 use super::launch::LaunchArgs;
+use super::plan::PlanArgs;
 use super::report::ReportArgs;
 use super::shell::{CompletionsArgs, ManArgs};
 use super::shims::ShimsArgs;
@@ -81,6 +82,8 @@ pub enum Command {
     Launch(LaunchArgs),
     /// Measure the training step, the decoding or the data of the run that gin files describe.
     Bench(BenchToolArgs),
+    /// Predict the steps of the run that gin files describe on other devices, for every mesh, and name the best.
+    Plan(Box<PlanArgs>),
     /// Run tasks up to their `CacheDatasetPlaceholder` and write the caches for USE_CACHED_TASKS;
     /// takes the flags of SeqIO's script of that name.
     #[command(visible_alias = "seqio_cache_tasks")]

@@ -31,6 +31,7 @@ use root::RootCommand;
 use train::TrainArgs;
 
 pub use root::Root;
+pub use summary::{bytes, grouped};
 
 /// Declares the commands, in the order of the help: `Name(flags)`.
 macro_rules! commands {

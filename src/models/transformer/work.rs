@@ -1,0 +1,162 @@
+//! The work of a forward pass on one device, by arithmetic alone: products of matrices, attention, and the bytes
+//! that everything else reads and writes. `gimlet plan` turns it into seconds.
+
+use super::spec::{StackSpec, TransformerSpec};
+use crate::models::memory::StepShape;
+use crate::partition::Mesh;
+
+/// Passes over logits in float32, forward and backward: written, read for sums, read for probabilities, and twice for
+/// gradients. A pass here is a third of the whole, as for everything else.
+const LOGIT_PASSES: f64 = 5.0 / 3.0;
+/// Operations of a layer's block beside its products: norm, reshapes, the block's own, residual.
+const OPERATIONS_OF_BLOCK: f64 = 8.0;
+
+/// Products of a matrix of `rows` x `inner` numbers with one of `inner` x `columns`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Products {
+    /// Tokens.
+    pub rows: f64,
+    /// Numbers of a token before.
+    pub inner: f64,
+    /// Numbers of a token after.
+    pub columns: f64,
+    /// Number of such products.
+    pub count: f64,
+    /// Whether they can be computed in fp8.
+    pub is_projection: bool,
+}
+
+/// The work of a forward pass over one microbatch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Work {
+    /// Products of matrices but those inside attention.
+    pub products: Vec<Products>,
+    /// Floating-point operations of scores and averages.
+    pub attention_flops: f64,
+    /// Bytes that norms, residuals, activations, dropout and the loss read and write.
+    pub stream_bytes: f64,
+    /// Operations that a device is told to do.
+    pub num_operations: f64,
+    /// Bytes of an activation.
+    pub size: f64,
+}
+
+impl Products {
+    /// Returns the operations of all of them.
+    pub fn flops(&self) -> f64 {
+        2.0 * self.count * self.rows * self.inner * self.columns
+    }
+
+    /// Returns the numbers that one of them reads and writes.
+    pub fn numbers(&self) -> f64 {
+        self.rows * (self.inner + self.columns) + self.inner * self.columns
+    }
+}
+
+impl TransformerSpec {
+    /// Returns the work of one process of a mesh for a microbatch of that shape.
+    pub fn forward_work(&self, shape: StepShape, mesh: &Mesh) -> Work {
+        let rows = shape.rows as f64;
+        let [inputs, targets] =
+            [shape.inputs_length, shape.targets_length].map(|length| length as f64);
+        let dims = &self.decoder.dims;
+        let size = dims.dtype.size() as f64;
+        let mut work = Work {
+            products: Vec::new(),
+            attention_flops: 0.0,
+            stream_bytes: 0.0,
+            num_operations: 0.0,
+            size,
+        };
+        let encoder = self.encoder.iter().map(|stack| (stack, inputs, 0.0));
+        for (stack, length, encoding) in encoder.chain([(&self.decoder, targets, inputs)]) {
+            let part = stack.part(mesh.model().size);
+            let tokens = Tokens { rows, length, encoding };
+            let is_dropped = self.dropout_rate > 0.0;
+            work.add_stack(&part, tokens, mesh, is_dropped);
+        }
+        let vocabulary = self.vocab_size.div_ceil(mesh.model().size) as f64;
+        // The head multiplies in the format of activations, and leaves float32.
+        let [rows, inner] = [rows * targets, dims.emb_dim as f64];
+        let head = Products { rows, inner, columns: vocabulary, count: 1.0, is_projection: false };
+        work.products.push(head);
+        work.stream_bytes += LOGIT_PASSES * 4.0 * rows * vocabulary;
+        work
+    }
+}
+
+/// The tokens of a stack: rows of one length, beside an encoding of another.
+#[derive(Clone, Copy)]
+struct Tokens {
+    rows: f64,
+    length: f64,
+    encoding: f64,
+}
+
+impl Work {
+    fn add(&mut self, [rows, inner, columns]: [f64; 3], count: f64) {
+        self.products.push(Products { rows, inner, columns, count, is_projection: true });
+        self.num_operations += count;
+    }
+
+    fn add_stack(&mut self, stack: &StackSpec, tokens: Tokens, mesh: &Mesh, is_dropped: bool) {
+        let Tokens { rows, length, encoding } = tokens;
+        let (dims, layers) = (&stack.dims, stack.num_layers as f64);
+        let [embed, mlp, joined] =
+            [dims.emb_dim, dims.mlp_dim, dims.joined()].map(|number| number as f64);
+        let own = rows * length;
+        for attention in stack.attentions {
+            let keys = if attention.reads_encoding { encoding } else { length };
+            match attention.reads_encoding {
+                // Queries, keys and values of the same inputs are one product.
+                false => self.add([own, embed, 3.0 * joined], layers),
+                true => {
+                    self.add([own, embed, joined], layers);
+                    self.add([rows * keys, embed, 2.0 * joined], layers);
+                }
+            }
+            self.add([own, joined, embed], layers);
+            self.attention_flops += layers * 4.0 * rows * length * keys * joined;
+        }
+        let num_inputs = dims.mlp_activations.len() as f64;
+        self.add([own, embed, num_inputs * mlp], layers);
+        self.add([own, mlp, embed], layers);
+        let blocks = layers * (stack.attentions.len() + 1) as f64;
+        self.num_operations += OPERATIONS_OF_BLOCK * blocks;
+        let share = if mesh.splits_length() { mesh.model().size as f64 } else { 1.0 };
+        let dropped = if is_dropped { 2.0 } else { 0.0 };
+        // A norm reads and writes the stream; a residual reads two and writes one.
+        let stream = blocks * (5.0 + dropped) * own * embed / share;
+        let activated = layers * (num_inputs + 1.0 + dropped) * own * mlp;
+        // Embedding and the last norm.
+        let ends = 4.0 * own * embed;
+        self.stream_bytes += self.size * (stream + activated + ends);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::models::t5::T5Config;
+    use crate::partition::{LocalDevice, Partitioner, PjitPartitioner, Process};
+
+    fn work(count: usize) -> Work {
+        let pjit = PjitPartitioner { num_partitions: Some(count), ..Default::default() };
+        let process = Process { rank: 0, count };
+        let mesh = Mesh::new(&Partitioner::Pjit(pjit), process, LocalDevice::Cpu);
+        let shape = StepShape { rows: 4, inputs_length: 512, targets_length: 114 };
+        T5Config::t5_1_1_small().transformer().forward_work(shape, &mesh.expect("it divides"))
+    }
+
+    #[test]
+    fn the_work_has_the_operations_of_the_model_and_processes_divide_them() {
+        let shape = StepShape { rows: 4, inputs_length: 512, targets_length: 114 };
+        let flops = |work: &Work| {
+            work.products.iter().map(Products::flops).sum::<f64>() + work.attention_flops
+        };
+        let whole = flops(&work(1));
+        let counted = T5Config::t5_1_1_small().transformer().train_step_flops(shape);
+        assert_eq!(3.0 * whole, counted);
+        assert!((flops(&work(2)) / whole - 0.5).abs() < 1e-6);
+    }
+}

@@ -1,0 +1,104 @@
+//! The machine for which a run is planned: its devices, and the links between them.
+
+use super::device::{CPU, Device, Efficiency};
+use crate::nn::Dtype;
+use crate::partition::LocalDevice;
+
+/// The processes of a run, each with its device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Machine {
+    /// Number of processes.
+    pub count: usize,
+    /// Number of processes of a host.
+    pub per_host: usize,
+    /// The device of each process; of CPUs, the processors that all of them share.
+    pub device: Device,
+    /// The shares of rates that are reached.
+    pub efficiency: Efficiency,
+    /// Seconds that a step takes for each predicted second: 1, or as a measured step says.
+    pub pace: f64,
+}
+
+impl Machine {
+    /// The kind of its devices.
+    pub fn local_device(&self) -> LocalDevice {
+        if self.device.name == CPU { LocalDevice::Cpu } else { LocalDevice::Cuda(0) }
+    }
+
+    /// Whether its devices are processors.
+    pub fn is_of_cpus(&self) -> bool {
+        self.local_device() == LocalDevice::Cpu
+    }
+
+    /// Operations a second of all processes, without their efficiency.
+    pub fn peak(&self) -> f64 {
+        let device = self.share(self.device.bfloat16) / self.pace;
+        if self.is_of_cpus() {
+            device * self.count as f64
+        } else {
+            self.device.bfloat16 * self.count as f64
+        }
+    }
+
+    /// The same machine with one process.
+    pub fn alone(&self) -> Self {
+        Self { count: 1, per_host: 1, ..self.clone() }
+    }
+
+    /// Operations a second of a process in dense products.
+    pub fn products(&self, dtype: Dtype) -> f64 {
+        let peak = match dtype {
+            Dtype::Float32 => self.device.float32,
+            Dtype::Bfloat16 => self.device.bfloat16,
+        };
+        self.share(self.efficiency.products * peak)
+    }
+
+    /// Operations a second of a process in dense products in 8 bits; `None` if 16 bits are as fast.
+    pub fn fp8_products(&self) -> Option<f64> {
+        self.device.fp8.map(|peak| self.share(self.efficiency.fp8_products * peak))
+    }
+
+    /// Operations a second of a process inside attention.
+    pub fn attention(&self) -> f64 {
+        self.share(self.device.attention)
+    }
+
+    /// Bytes a second of a process's memory.
+    pub fn memory_rate(&self) -> f64 {
+        self.share(self.efficiency.memory * self.device.memory_rate)
+    }
+
+    /// Bytes that a run may use of a process's memory.
+    pub fn usable_memory(&self) -> f64 {
+        self.share(self.efficiency.usable_memory * self.device.memory)
+    }
+
+    /// Bytes a second that a process sends to the next one of a ring in which `neighbours` of each host are, and whether
+    /// the ring leaves hosts. It leaves each host once, over the ports of all of its processes there.
+    pub fn link(&self, neighbours: usize, size: usize) -> (f64, Place) {
+        let inside = self.efficiency.links * self.device.inside;
+        let ports = self.efficiency.links * self.device.network * neighbours as f64;
+        match neighbours >= size {
+            true => (inside, Place::Inside),
+            false => (inside.min(ports), Place::Network),
+        }
+    }
+
+    /// A process's part of a rate or a size.
+    fn share(&self, whole: f64) -> f64 {
+        match self.local_device() {
+            LocalDevice::Cpu => whole / self.per_host as f64,
+            LocalDevice::Cuda(_) => whole,
+        }
+    }
+}
+
+/// The links that a ring uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Those of hosts.
+    Inside,
+    /// Those between hosts too.
+    Network,
+}

@@ -1,0 +1,109 @@
+//! Predictions beside published runs, and the properties of plans.
+//!
+//! Source of the runs: NVIDIA's T5X, `contrib/gpu/t5/t5_1_1`, pretraining on the Pile: sequences a second, with batches of
+//! 2016 to 2304 rows of 512 inputs and 128 targets, AdamW, gradients in float32, on hosts of eight GPUs with a port each of
+//! 200 Gb/s (A100) and 400 Gb/s (H100). That XLA summed gradients after the backward pass: nothing overlaps.
+
+use super::super::cli::{Command, try_parse};
+use super::*;
+
+const BINDINGS: [&str; 9] = [
+    "--gin_file=benches/t5_1_1.gin",
+    "--gin_bindings=from t5x import optimizers",
+    "--gin_bindings=import optax",
+    "--gin.OPTIMIZER=@optimizers.chain()",
+    "--gin.optimizers.chain.transformations=[@optax.adamw()]",
+    "--gin.optax.adamw.learning_rate=1e-4",
+    "--gin.TASK_FEATURE_LENGTHS={'inputs': 512, 'targets': 128}",
+    "--gin.network.T5Config.dtype='bfloat16'",
+    "--network=200Gb",
+];
+const FP8: [&str; 3] = [
+    "--gin.train.te_config_cls=@te_helper.TransformerEngineConfig",
+    "--gin.te_helper.TransformerEngineConfig.enable_fp8=True",
+    "--network=400Gb",
+];
+
+/// Plans a T5 1.1 of that size with further flags.
+fn planned(size: &str, flags: &[&str]) -> (Train, Machine, search::Plan) {
+    let model = format!("--gin_file=t5x/examples/t5/t5_1_1/{size}.gin");
+    let words = ["gimlet", "plan", &model].into_iter().chain(BINDINGS).chain(flags.iter().copied());
+    let parsed = try_parse(words.map(str::to_string).collect()).expect("well formed");
+    let Command::Plan(args) = parsed.command else { panic!("parsed as plan") };
+    let machine = flags::machine(&args).expect("a machine");
+    let train = configure::<Train>(&args.gin, &Library, false).expect("a run").spec;
+    let plan = search(&train, &machine).expect("it can be planned");
+    (train, machine, plan)
+}
+
+/// Predicts sequences a second and GPU on the mesh of a published run without ZeRO, and compares.
+fn check(
+    size: &str,
+    [gpus, rows]: [&str; 2],
+    partitions: usize,
+    flags: &[&str],
+    published: f64,
+    error: f64,
+) {
+    let own =
+        [format!("--gpus={gpus}"), format!("--gin.BATCH_SIZE={rows}"), "--overlap=0".to_string()];
+    let flags: Vec<&str> = own.iter().map(String::as_str).chain(flags.iter().copied()).collect();
+    let (_, machine, plan) = planned(size, &flags);
+    let is_it = |row: &&search::Row| {
+        let layout = row.layout;
+        (layout.num_partitions, layout.zero.stage(), layout.activation_dims) == (partitions, 0, 1)
+    };
+    let row = plan.rows.iter().find(is_it).expect("it fits, as it did");
+    let rows: f64 = rows.parse().expect("a number");
+    let predicted = rows / row.time.total() / machine.count as f64;
+    let found = predicted / published - 1.0;
+    println!(
+        "{size} on {gpus}: {predicted:.1} predicted, {published} published, {:+.0}%",
+        100.0 * found
+    );
+    assert!(
+        (found - error).abs() < 0.05,
+        "{size} on {gpus}: {found:+.2}, {error:+.2} in docs/plan.md"
+    );
+}
+
+/// The errors are those of docs/plan.md: a change of the model that moves them more than 5 points is seen.
+#[test]
+fn published_runs_are_predicted_as_the_page_says() {
+    check("small", ["8xA100-80", "2048"], 1, &[], 714.0, 0.58);
+    check("large", ["64xA100-80", "2048"], 1, &[], 75.8, 0.13);
+    check("xl", ["144xA100-80", "2016"], 1, &[], 21.0, -0.02);
+    check("xl", ["256xA100-80", "2048"], 1, &[], 16.9, -0.03);
+    check("xxl", ["512xA100-80", "2304"], 8, &[], 3.69, -0.11);
+    check("large", ["64xH100", "2048"], 1, &FP8, 174.1, -0.05);
+    check("xl", ["144xH100", "2016"], 1, &FP8, 50.4, 0.0);
+    check("xl", ["256xH100", "2048"], 1, &FP8, 37.8, 0.0);
+}
+
+#[test]
+fn the_bindings_of_a_layout_make_it() {
+    let flags =
+        ["--gpus=16xH100", "--gin.BATCH_SIZE=64", "--gin.trainer.Trainer.num_microbatches=2"];
+    let (train, _, plan) = planned("xl", &flags);
+    for row in &plan.rows {
+        let own = row.layout.flags(&train);
+        // As a shell passes them.
+        let own = own.iter().map(|flag| flag.replace('"', ""));
+        let given: Vec<String> = flags.iter().map(|flag| flag.to_string()).chain(own).collect();
+        let given: Vec<&str> = given.iter().map(String::as_str).collect();
+        let (made, ..) = planned("xl", &given);
+        assert_eq!(row.layout.of(&train).as_ref(), Some(&made), "{given:?}");
+    }
+    assert!(plan.rows.len() > 10);
+}
+
+#[test]
+fn a_run_that_does_not_fit_is_planned_in_parts_or_made_again() {
+    let flags = ["--gpus=8xA100-40", "--nvlink=4", "--gin.BATCH_SIZE=1024"];
+    let (_, machine, plan) = planned("xxl", &flags);
+    assert!(plan.rows.iter().all(|row| row.memory as f64 <= machine.usable_memory()));
+    let replicas = plan.too_large.iter().find(|row| row.layout.num_partitions == 1);
+    assert!(replicas.is_some_and(|row| row.layout.zero.stage() == 0), "replicas take 180 GB");
+    let best = plan.rows.first().expect("some mesh fits").layout;
+    assert!(best.num_microbatches > 1 || best.remat_policy != crate::nn::RematPolicy::None);
+}

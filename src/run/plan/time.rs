@@ -1,0 +1,230 @@
+//! The predicted time of a step: a roofline for each kind of operation, and rings of processes that send one after the
+//! other.
+//!
+//! A product takes the longer of its operations and its bytes, at the shares of the device's rates that kernels reach;
+//! everything else on activations takes its bytes. A backward pass is two forward passes, inside attention two and a half.
+
+use crate::models::memory::StepShape;
+use crate::models::transformer::{Products, StackSpec, TransformerSpec, Work};
+use crate::nn::{Dtype, RematPolicy};
+use crate::partition::Mesh;
+use crate::session::check::UnfitSpec;
+use crate::session::spec::TrainerClass;
+use crate::train::{Traffic, Train, step_estimate, traffic, training_shape};
+
+use super::layout::Zero;
+use super::machine::{Machine, Place};
+
+/// The passes of products in a step: forward, and for the gradients of both factors.
+const PASSES: f64 = 3.0;
+/// Those of attention: kernels compute scores once more in the backward pass.
+const ATTENTION_PASSES: f64 = 3.5;
+/// The share of a step's computing in its backward passes.
+const BACKWARD: f64 = 2.0 / 3.0;
+/// Bytes of a parameter that an update reads and writes beside the optimizer's state: value and gradient, the gradient for
+/// its norm, the new value.
+const UPDATED: f64 = 16.0;
+/// Bytes that a conversion to fp8 moves for each number of a product: reading 16 bits and writing 8, in both orders.
+const CONVERTED: f64 = 4.0;
+/// Bytes of a bucket of gradients (`optim/reduction.rs`).
+const BUCKET: f64 = 25.0 * 1024.0 * 1024.0;
+
+/// Seconds of a step by their cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct StepTime {
+    /// Products of matrices.
+    pub products: f64,
+    /// Attention between its projections.
+    pub attention: f64,
+    /// Work bound by memory: norms, activations, residuals, the loss, conversions.
+    pub other: f64,
+    /// The optimizer's updates.
+    pub optimizer: f64,
+    /// Waiting for processes of the same host.
+    pub inside: f64,
+    /// Waiting for the network between hosts.
+    pub network: f64,
+    /// Communication beside computing, which takes no time of its own.
+    pub hidden: f64,
+}
+
+impl StepTime {
+    /// Returns the length of the step.
+    pub fn total(&self) -> f64 {
+        let Self { products, attention, other, optimizer, inside, network, hidden: _ } = self;
+        products + attention + other + optimizer + inside + network
+    }
+
+    fn scaled(self, pace: f64) -> Self {
+        Self {
+            products: pace * self.products,
+            attention: pace * self.attention,
+            other: pace * self.other,
+            optimizer: pace * self.optimizer,
+            ..self
+        }
+    }
+
+    fn wait(&mut self, place: Place, seconds: f64) {
+        match place {
+            Place::Inside => self.inside += seconds,
+            Place::Network => self.network += seconds,
+        }
+    }
+}
+
+/// Predicts a step of a run on a mesh of a machine, whose data axis divides those arrays.
+///
+/// # Errors
+/// A length is not bound, or the optimizer's rules do not cover a parameter.
+pub fn step_time(
+    train: &Train,
+    mesh: &Mesh,
+    machine: &Machine,
+    zero: Zero,
+) -> Result<StepTime, UnfitSpec> {
+    let TrainerClass::Trainer(trainer) = &train.trainer_cls.0;
+    let num_microbatches = trainer.num_microbatches();
+    let batch = training_shape(train)?;
+    let rows = batch.rows / (num_microbatches * mesh.data().size);
+    let spec = transformer(train, zero);
+    let work = spec.forward_work(StepShape { rows, ..batch }, mesh);
+    let mut time = computing(&spec, &work, machine, num_microbatches as f64);
+    time.optimizer = updating(train, mesh, machine)?;
+    time = time.scaled(machine.pace);
+    let sent = traffic(train, mesh)?;
+    add_model_axis(&mut time, &spec, sent, mesh, machine, num_microbatches as f64);
+    add_data_axis(&mut time, sent, mesh, machine, (zero, num_microbatches as f64));
+    Ok(time)
+}
+
+/// The network as a step computes it: layers whose parameters are gathered are made again, products excepted.
+fn transformer(train: &Train, zero: Zero) -> TransformerSpec {
+    let mut spec = train.model.transformer();
+    if let Some(fp8) = &train.te_config_cls {
+        spec.fp8 = Some(fp8.0.clone());
+    }
+    let is_fp8 = is_fp8(&spec);
+    for stack in spec.encoder.iter_mut().chain([&mut spec.decoder]) {
+        let policy = &mut stack.dims.remat_policy;
+        if zero == Zero::Parameters && *policy == RematPolicy::None {
+            *policy = RematPolicy::Minimal;
+        }
+        // Products in fp8 are not kept.
+        if is_fp8 && *policy == RematPolicy::Minimal {
+            *policy = RematPolicy::Full;
+        }
+    }
+    spec
+}
+
+fn is_fp8(spec: &TransformerSpec) -> bool {
+    spec.fp8.as_ref().is_some_and(|fp8| fp8.enable_fp8)
+}
+
+/// The time of forward and backward passes.
+fn computing(
+    spec: &TransformerSpec,
+    work: &Work,
+    machine: &Machine,
+    num_microbatches: f64,
+) -> StepTime {
+    let dims = &spec.decoder.dims;
+    let again = |is_again: bool| if is_again { 1.0 } else { 0.0 };
+    let remat = again(dims.remat_policy != RematPolicy::None);
+    let products_again = again(dims.remat_policy == RematPolicy::Full);
+    let fp8 = machine.fp8_products().filter(|_| is_fp8(spec));
+    let (rate, memory) = (machine.products(dims.dtype), machine.memory_rate());
+    let of_product = |products: &Products| {
+        let rate = fp8.filter(|_| products.is_projection).unwrap_or(rate);
+        let moved = work.size * products.numbers() / memory;
+        let one = (products.flops() / products.count / rate).max(moved);
+        products.count * (one + machine.efficiency.operation)
+    };
+    let converted = work.products.iter().filter(|products| fp8.is_some() && products.is_projection);
+    let converted: f64 = converted
+        .map(|products| {
+            CONVERTED * products.count * products.rows * (products.inner + products.columns)
+        })
+        .sum();
+    let products: f64 = work.products.iter().map(of_product).sum();
+    let other = (work.stream_bytes + converted) / memory
+        + work.num_operations * machine.efficiency.operation;
+    StepTime {
+        products: num_microbatches * (PASSES + products_again) * products,
+        attention: num_microbatches * (ATTENTION_PASSES + remat) * work.attention_flops
+            / attention_rate(machine, dims.dtype),
+        other: num_microbatches * (PASSES + remat) * other,
+        ..StepTime::default()
+    }
+}
+
+/// Attention in float32 is as much slower as products are.
+fn attention_rate(machine: &Machine, dtype: Dtype) -> f64 {
+    machine.attention() * machine.products(dtype) / machine.products(Dtype::Bfloat16)
+}
+
+/// The time of the optimizer, and of casting parameters.
+fn updating(train: &Train, mesh: &Mesh, machine: &Machine) -> Result<f64, UnfitSpec> {
+    let own: usize = train
+        .model
+        .param_tree()
+        .iter()
+        .map(|param| mesh.state_shard(&param.axes, &param.shape).shape().iter().product::<usize>())
+        .sum();
+    let state = step_estimate(train, mesh)?.optimizer as f64;
+    Ok((UPDATED * own as f64 + 2.0 * state) / machine.memory_rate())
+}
+
+/// Adds the sums of activations over the model axis, for which everything waits.
+fn add_model_axis(
+    time: &mut StepTime,
+    spec: &TransformerSpec,
+    sent: Traffic,
+    mesh: &Mesh,
+    machine: &Machine,
+    num_microbatches: f64,
+) {
+    let size = mesh.model().size;
+    if size == 1 {
+        return;
+    }
+    let blocks = |stack: &StackSpec| stack.num_layers * (stack.attentions.len() + 1);
+    let blocks: usize = spec.stacks().map(blocks).sum();
+    let is_remade = spec.decoder.dims.remat_policy != RematPolicy::None;
+    let sums = num_microbatches * blocks as f64 * if is_remade { 3.0 } else { 2.0 };
+    let (rate, place) = machine.link(size.min(machine.per_host), size);
+    time.wait(place, sent.model / rate + sums * latency(machine, size));
+}
+
+/// Adds gradients and parameters along the data axis. Buckets of gradients travel beside the last backward pass; nothing else does.
+fn add_data_axis(
+    time: &mut StepTime,
+    sent: Traffic,
+    mesh: &Mesh,
+    machine: &Machine,
+    (zero, num_microbatches): (Zero, f64),
+) {
+    let size = mesh.data().size;
+    if size == 1 {
+        return;
+    }
+    let neighbours = (machine.per_host / mesh.model().size).max(1).min(size);
+    let (rate, place) = machine.link(neighbours, size);
+    let buckets = (sent.data / 2.0 / BUCKET).ceil();
+    let seconds = sent.data / rate + buckets * latency(machine, size);
+    let computing = time.products + time.attention + time.other;
+    let beside = machine.efficiency.overlap * BACKWARD * computing / num_microbatches;
+    // The last bucket has nothing beside it.
+    let hidden = match zero {
+        Zero::None => beside.min(seconds * (1.0 - 1.0 / buckets)),
+        Zero::State | Zero::Parameters => 0.0,
+    };
+    time.hidden = hidden;
+    time.wait(place, seconds - hidden);
+}
+
+/// The seconds of a collective that has nothing to send.
+fn latency(machine: &Machine, size: usize) -> f64 {
+    machine.efficiency.collective * (size as f64).log2()
+}
