@@ -120,8 +120,9 @@ fuzz: $(if $(filter-out parse,$(FUZZ_TARGETS)),cmake) ## Feed mutated gin and te
 	done
 
 # What CI runs a sample of.
-soak: $(SETUP) ## Run the long proofs: kills, outages, fuzzing; about half an hour after compiling
+soak: $(SETUP) ## Run the long proofs: kills, outages, fuzzing; about two hours after compiling
 	GIMLET_TEST_KILLS=2000 cargo test --workspace $(FEATURES) --test pipeline -- killed
+	GIMLET_TEST_KILLS=200 cargo test $(FEATURES) --test e2e -- --include-ignored --nocapture kills::
 	cargo test $(FEATURES) --test e2e -- --ignored
 	$(MAKE) fuzz FUZZ_SECONDS=300
 

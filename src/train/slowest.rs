@@ -3,6 +3,9 @@
 /// A process that takes so many times as long as the median is named.
 const STRAGGLING: f64 = 1.5;
 
+/// The seconds beyond the median below which a difference is that of the system's scheduling.
+const LEAST_EXCESS: f64 = 0.1;
+
 /// The slowest process of a window of steps.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slowest {
@@ -25,7 +28,7 @@ impl Slowest {
 
     /// Whether it is much slower than others.
     pub fn is_straggler(&self) -> bool {
-        self.seconds >= STRAGGLING * self.median
+        self.seconds >= (STRAGGLING * self.median).max(self.median + LEAST_EXCESS)
     }
 
     /// Returns a message about the process of that name.
@@ -52,6 +55,8 @@ mod tests {
         check(&[1.4, 1.0], 0, false);
         check(&[1.0, 1.6, 1.2], 1, false);
         check(&[1.0, 1.2, 1.1, 1.7], 3, true);
+        check(&[0.05, 0.14], 1, false);
+        check(&[0.05, 0.16], 1, true);
         let described = Slowest::of(&[0.1, 0.25]).described("process 1 on gpu01");
         assert!(
             described.starts_with("process 1 on gpu01 is slow: it takes 0.250 s"),

@@ -87,7 +87,7 @@ fn runs_survive_a_server_that_is_away_for_twenty_seconds() {
 }
 
 /// `gimlet train` with everything but the data in the bucket.
-fn in_bucket(folder: &Folder, server: &Server, steps: u64) -> Train {
+pub fn in_bucket(folder: &Folder, server: &Server, steps: u64) -> Train {
     Train::new(&folder.path(""))
         .arg("--gin_search_paths=s3://bucket/gin")
         .gin_file("s3://bucket/gin/pretrain_tiny.gin")

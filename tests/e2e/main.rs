@@ -16,6 +16,7 @@ mod fp8;
 #[allow(dead_code, reason = "tests of the language use all of it")]
 #[path = "../language/golden.rs"]
 mod golden;
+mod kills;
 mod launch;
 mod meshes;
 mod microbatches;

@@ -162,7 +162,7 @@ fn worker(launcher: &Child, rank: usize) -> i32 {
     child.parse().expect("process numbers are numbers")
 }
 
-fn signal(process: i32, number: i32) {
+pub fn signal(process: i32, number: i32) {
     // SAFETY: it only sends a signal to a process that this test has started.
     assert_eq!(unsafe { libc::kill(process, number) }, 0);
 }
