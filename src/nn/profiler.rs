@@ -33,17 +33,20 @@ pub enum Activity {
     Loss,
     /// Updates of parameters.
     Optimizer,
+    /// Copies for other processes, and waiting for theirs.
+    Communication,
 }
 
 impl Activity {
     /// All parts, in the order in which a step reaches them.
-    pub const ALL: [Activity; 6] = [
+    pub const ALL: [Activity; 7] = [
         Activity::Products,
         Activity::Attention,
         Activity::Elementwise,
         Activity::Embeddings,
         Activity::Loss,
         Activity::Optimizer,
+        Activity::Communication,
     ];
 
     /// Its name in tables.
@@ -60,6 +63,7 @@ impl Activity {
             Activity::Embeddings => c"embeddings",
             Activity::Loss => c"loss",
             Activity::Optimizer => c"optimizer",
+            Activity::Communication => c"communication",
         }
     }
 

@@ -43,7 +43,7 @@ pub struct LaunchArgs {
     /// Seconds that the other processes have to end after one has failed, before they are killed.
     #[arg(long = "grace", value_name = "SECONDS", default_value_t = GRACE_SECS)]
     pub grace: u64,
-    /// The command, `train` or `eval`, and its flags.
+    /// The command, `train`, `eval` or `bench train_step`, and its flags.
     #[arg(value_name = "COMMAND", last = true, required = true)]
     pub command: Vec<String>,
 }
@@ -54,14 +54,21 @@ pub struct LaunchArgs {
 /// Mistakes in the command, before a process is started; the first failure of a process.
 pub(super) fn launch_command(args: &LaunchArgs, color: bool) -> Result<(), Failure> {
     let words = ["gimlet".to_string()].into_iter().chain(args.command.iter().cloned()).collect();
-    // Mistakes are reported here, once and in colour.
-    let Command::Model(command) = parse(words)?.command else {
-        let found = &args.command[0];
-        let message = format!("`gimlet launch` runs `train` and `eval`, and not `{found}`");
-        return Err(Failure::Usage(anyhow!(message)));
-    };
+    let command = parse(words)?.command;
     let group = group(args, visible_gpus())?;
-    command.check(color, group.nproc_per_node * group.nnodes)?;
+    let num_processes = group.nproc_per_node * group.nnodes;
+    // Mistakes are reported here, once and in colour.
+    match &command {
+        Command::Model(command) => command.check(color, num_processes)?,
+        Command::Bench(args) if args.runs_in_processes() => args.check(color, num_processes)?,
+        _ => {
+            let found = &args.command[0];
+            let message = format!(
+                "`gimlet launch` runs `train`, `eval` and `bench train_step`, and not `{found}`"
+            );
+            return Err(Failure::Usage(anyhow!(message)));
+        }
+    }
     run(&group)
 }
 

@@ -10,6 +10,7 @@ use std::num::NonZeroUsize;
 
 use clap::{Args, Subcommand};
 
+use crate::partition::{LocalDevice, Process};
 use crate::train::{Train, decoding_shape, training_shape};
 
 use super::configure::{Configured, configure};
@@ -25,11 +26,30 @@ pub struct BenchToolArgs {
     pub tool: BenchCommand,
 }
 
+impl BenchToolArgs {
+    /// Whether several processes can make the measurement together.
+    pub(super) fn runs_in_processes(&self) -> bool {
+        matches!(self.tool, BenchCommand::TrainStep(_))
+    }
+
+    /// Reports mistakes in the configuration of a measurement in so many processes.
+    ///
+    /// # Errors
+    /// The first mistake.
+    pub(super) fn check(&self, color: bool, num_processes: usize) -> Result<(), Failure> {
+        let (BenchCommand::TrainStep(args) | BenchCommand::Decode(args) | BenchCommand::Data(args)) =
+            &self.tool;
+        let spec = configure::<Train>(&args.gin, &Library, color)?.spec;
+        let first = Process { rank: 0, count: num_processes };
+        spec.mesh(first, LocalDevice::Cpu).map(|_| ()).map_err(Failure::usage)
+    }
+}
+
 /// The measurements.
 #[derive(Debug, Subcommand)]
 pub enum BenchCommand {
     /// Time training steps on full rows of made-up tokens, and show the parts of the time: no data
-    /// are read and nothing is written.
+    /// are read and nothing is written. `gimlet launch` times them in several processes.
     #[command(name = "train_step")]
     TrainStep(Box<BenchArgs>),
     /// Time decoding as in the run's evaluation, on made-up inputs and with new parameters; every

@@ -1,16 +1,23 @@
 //! `gimlet bench train_step` and `decode`: the figures of `train::bench`, for people and for programs.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
 use serde_json::{Map, Value, json};
 
+use crate::launch::DistributedArgs;
 use crate::models::memory::StepShape;
 use crate::nn::cpu;
 use crate::partition::{LocalDevice, Mesh, Process};
+use crate::run::commands::joined::{end, join, laid_out};
+use crate::run::commands::world;
 use crate::run::failure::Failure;
 use crate::session::kernel_trials::try_kernels;
 use crate::telemetry::{Laps, thousands};
 use crate::train::Train;
 use crate::train::bench::{
-    Breakdown, DecodeFigures, Machine, Plan, TrainStepFigures, bench_decode, bench_train_step,
+    Breakdown, DecodeFigures, Exchanged, Machine, Plan, TrainStepFigures, bench_decode,
+    bench_train_step,
 };
 
 use super::BenchArgs;
@@ -23,14 +30,26 @@ const STEPS: usize = 10;
 pub(super) fn train_step(args: &BenchArgs, color: bool) -> Result<(), Failure> {
     let configured = args.configured(color)?;
     cpu::prepare();
-    let plan = plan(args);
-    let figures = bench_train_step(&configured.spec, &mesh(&configured.spec), plan);
-    let figures = figures.map_err(Failure::from)?;
+    let (plan, flags) = (plan(args), DistributedArgs::default());
+    let (processes, device) = join(world(&flags)?.as_ref(), &flags, &AtomicBool::new(false))?;
+    let (processes, mesh, axes) = laid_out(&configured.spec, processes, device)?;
+    try_kernels(mesh.device());
+    let processes = Arc::new(processes);
+    let figures = bench_train_step(&configured.spec, &mesh, (&axes, &processes), plan);
+    let figures = match (figures.map_err(Failure::from), Arc::into_inner(processes)) {
+        (Err(failure), Some(processes)) => return Err(end(processes, failure)),
+        (figures, _) => figures?,
+    };
+    if mesh.process().rank > 0 {
+        return Ok(());
+    }
     let mut report = Report::new("train_step");
     describe_model(&configured.spec, figures.shape, &mut report);
     describe_machine(&figures.machine, &mut report);
+    describe_mesh(&mesh, &mut report);
     describe_time("step", &figures.laps, plan.warmup, &mut report);
     describe_speed(&figures, &mut report);
+    describe_exchange(&figures, &mut report);
     describe_memory(&figures.machine, figures.peak_bytes, &mut report);
     let loss = figures.losses.last().copied();
     report.set(json!({ "losses": figures.losses, "loss": loss }));
@@ -109,6 +128,31 @@ fn describe_machine(machine: &Machine, report: &mut Report) {
         count => format!(", {count} threads"),
     });
     report.say("device", format!("{device}{}", threads.unwrap_or_default()));
+}
+
+fn describe_mesh(mesh: &Mesh, report: &mut Report) {
+    let (count, data, model) = (mesh.process().count, mesh.data().size, mesh.model().size);
+    report.set(json!({ "processes": count, "data": data, "model": model }));
+    if count > 1 {
+        report.say("processes", format!("{count}: {data} divide batches, {model} the model"));
+    }
+}
+
+fn describe_exchange(figures: &TrainStepFigures, report: &mut Report) {
+    let Some(Exchanged { bytes_sent, bytes_foretold, seconds_waited }) = figures.exchanged else {
+        return;
+    };
+    report.set(json!({
+        "bytes_sent": bytes_sent,
+        "bytes_foretold": bytes_foretold,
+        "seconds_waited": seconds_waited,
+    }));
+    let [sent, foretold] = [bytes_sent, bytes_foretold].map(|bytes| thousands(bytes as f64));
+    let waited = seconds(seconds_waited);
+    report.say(
+        "traffic",
+        format!("{sent} bytes sent by a process a step, {foretold} foretold; {waited} of waiting"),
+    );
 }
 
 /// Rates are those of the median step.

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use crate::gin::config_str;
 use crate::nn::bridge::torch_version;
 use crate::nn::cpu;
-use crate::partition::Mesh;
 use crate::run::configure::{configure, registry};
 use crate::run::doctor::{BUILD, describe_device};
 use crate::run::failure::Failure;
@@ -18,8 +17,8 @@ use crate::session::kernel_trials::try_kernels;
 use crate::session::start_record::StartRecord;
 use crate::telemetry::{self, Verbosity, set_verbosity};
 
-use super::joined::{end, join};
-use super::root::{Root, RootCommand};
+use super::joined::{end, join, laid_out};
+use super::root::RootCommand;
 use super::world;
 
 /// The work of a command.
@@ -57,12 +56,7 @@ pub fn run<C: Body>(command: &C, verbosity: Verbosity, color: bool) -> Result<()
     if !processes.is_first() {
         set_verbosity(Verbosity::Quiet);
     }
-    let mesh = configured.spec.mesh(place, device).map_err(Failure::usage);
-    let axes = |mesh: &Mesh| processes.axes(mesh).map_err(Failure::world);
-    let (mesh, axes) = match mesh.and_then(|mesh| Ok((axes(&mesh)?, mesh))) {
-        Ok((axes, mesh)) => (mesh, axes),
-        Err(failure) => return Err(end(processes, failure)),
-    };
+    let (processes, mesh, axes) = laid_out(&configured.spec, processes, device)?;
     telemetry::detail(&format!(
         "{}, process {} of {}, device {:?}, {} threads",
         BUILD.trim_matches('\0'),

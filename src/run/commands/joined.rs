@@ -7,10 +7,13 @@ use std::time::Duration;
 use anyhow::anyhow;
 
 use crate::launch::{DistributedArgs, StoreOwner, World};
+use crate::nn::Axes;
 use crate::nn::bridge::{cuda_devices, set_cuda_device};
-use crate::partition::{Endpoint, LocalDevice, Process, ProcessError, Processes};
+use crate::partition::{Endpoint, LocalDevice, Mesh, Process, ProcessError, Processes};
 use crate::run::failure::Failure;
 use crate::session::error::SessionError;
+
+use super::root::Root;
 
 /// The variable with the seconds after which a process that does not answer counts as lost.
 const TIMEOUT: &str = "GIMLET_PROCESS_TIMEOUT_SECS";
@@ -52,6 +55,23 @@ pub fn join(
         timeout,
     };
     Ok((Processes::join(&endpoint, stop).map_err(Failure::world)?, device))
+}
+
+/// Lays out the processes that run a spec.
+///
+/// # Errors
+/// They cannot divide the work, or do not reach each other; the others are told.
+pub fn laid_out(
+    spec: &impl Root,
+    processes: Processes,
+    device: LocalDevice,
+) -> Result<(Processes, Mesh, Axes), Failure> {
+    let mesh = spec.mesh(processes.place(), device).map_err(Failure::usage);
+    let axes = |mesh: &Mesh| processes.axes(mesh).map_err(Failure::world);
+    match mesh.and_then(|mesh| Ok((axes(&mesh)?, mesh))) {
+        Ok((axes, mesh)) => Ok((processes, mesh, axes)),
+        Err(failure) => Err(end(processes, failure)),
+    }
 }
 
 fn timeout() -> Result<Duration, Failure> {

@@ -12,7 +12,7 @@ mod train;
 #[cfg(feature = "torch")]
 mod body;
 #[cfg(feature = "torch")]
-mod joined;
+pub(super) mod joined;
 
 use std::{env, process};
 

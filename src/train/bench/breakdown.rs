@@ -90,9 +90,12 @@ impl Breakdown {
         Self { timeline, seconds, parts, other, gaps: (seconds - busy).max(0.0) }
     }
 
-    /// Returns name and seconds of each row: the parts, `other` and `gaps`.
+    /// Returns name and seconds of each row: the parts, `other` and `gaps`. One process alone has no communication.
     pub fn rows(&self) -> Vec<(&'static str, f64)> {
-        let parts = self.parts.iter().map(|(part, seconds)| (part.name(), *seconds));
+        let is_shown =
+            |part: &Activity, seconds: f64| *part != Activity::Communication || seconds > 0.0;
+        let parts = self.parts.iter().filter(|(part, seconds)| is_shown(part, **seconds));
+        let parts = parts.map(|(part, seconds)| (part.name(), *seconds));
         parts.chain([("other", self.other), ("gaps", self.gaps)]).collect()
     }
 }

@@ -13,7 +13,7 @@ use crate::telemetry::peak_resident_bytes;
 
 pub use breakdown::{Breakdown, Timeline};
 pub use decode::{DecodeFigures, bench_decode};
-pub use train_step::{TrainStepFigures, bench_train_step};
+pub use train_step::{Exchanged, TrainStepFigures, bench_train_step};
 
 /// The numbers of repetitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,13 +7,15 @@ use crate::metrics::sum;
 use crate::models::memory::StepShape;
 use crate::nn::Axes;
 use crate::nn::profiler::profile;
-use crate::partition::Mesh;
+use crate::partition::{Mesh, Processes};
+use crate::session::agreement::add_up;
 use crate::session::error::SessionError;
 use crate::telemetry::Laps;
 use crate::train::inputs::training_shape;
 use crate::train::spec::Train;
 use crate::train::start::{foresee_shortage, initialize};
 use crate::train::step::Stepper;
+use crate::train::traffic::bytes_sent;
 
 use super::breakdown::Breakdown;
 use super::synthetic::{RowKind, batch};
@@ -39,15 +41,29 @@ pub struct TrainStepFigures {
     pub peak_bytes: u64,
     /// The parts of a step's time.
     pub breakdown: Breakdown,
+    /// The exchange with other processes; `None` for one alone.
+    pub exchanged: Option<Exchanged>,
 }
 
-/// Measures the training steps of a run on a device, starting with new parameters.
+/// The exchange of a process with others in a timed step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Exchanged {
+    /// Bytes that it sent.
+    pub bytes_sent: u64,
+    /// Bytes that it sends by arithmetic alone: see [`bytes_sent`].
+    pub bytes_foretold: u64,
+    /// Seconds for which it waited for others.
+    pub seconds_waited: f64,
+}
+
+/// Measures the training steps of a run by the processes of a mesh, starting with new parameters.
 ///
 /// # Errors
-/// Lengths are not bound, memory runs out, or libtorch fails.
+/// Lengths are not bound, memory runs out, libtorch fails, or another process is lost.
 pub fn bench_train_step(
     spec: &Train,
     mesh: &Mesh,
+    (axes, processes): (&Axes, &Arc<Processes>),
     plan: Plan,
 ) -> Result<TrainStepFigures, SessionError> {
     let (shape, device) = (training_shape(spec)?, mesh.device());
@@ -55,24 +71,28 @@ pub fn bench_train_step(
     let checkpoint_cfg = CheckpointConfig { save: None, ..spec.checkpoint_cfg.clone() };
     foresee_shortage(&Train { checkpoint_cfg, ..spec.clone() }, mesh)?;
     let seed = spec.random_seed.unwrap_or(0) as u64;
-    let stepper = Stepper::new(spec, seed, mesh, (&Axes::default(), &Arc::default()))?;
-    let mut state = initialize(spec, seed, mesh, &Axes::default())?;
+    let stepper = Stepper::new(spec, seed, mesh, (axes, processes))?;
+    let mut state = initialize(spec, seed, mesh, axes)?;
     let kind = if spec.train_dataset_cfg.pack { RowKind::Packed } else { RowKind::Plain };
     let batch = stepper.guarded(0, || batch(shape, spec.model.num_ids(), kind, seed))?;
-    let (mut losses, mut laps) = (Vec::new(), Laps::default());
+    let (mut losses, mut laps, mut sent) = (Vec::new(), Laps::default(), 0);
     let mut step = || {
-        let report = stepper.train_step(&mut state, &batch)?;
+        let mut report = stepper.train_step(&mut state, &batch)?;
+        add_up(processes, &mut report.sums, false)?;
         synchronize(device);
         losses.push(report.sums.get(sum::LOSS));
+        sent = report.sent;
         Ok::<_, SessionError>(())
     };
     peak_bytes(device);
     for _ in 0..plan.warmup {
         step()?;
     }
+    let waited = stepper.waited()?;
     for _ in 0..plan.steps {
         laps.time(&mut step)?;
     }
+    let waited = stepper.waited()? - waited;
     let peak_bytes = peak_bytes(device);
     let mut profiled = Laps::default();
     let (done, events) = stepper.guarded(0, || {
@@ -80,6 +100,11 @@ pub fn bench_train_step(
     })?;
     done?;
     losses.truncate(plan.warmup + plan.steps);
+    let exchanged = Exchanged {
+        bytes_sent: sent,
+        bytes_foretold: bytes_sent(spec, mesh)?,
+        seconds_waited: waited / plan.steps as f64,
+    };
     Ok(TrainStepFigures {
         machine: Machine::of(device),
         shape,
@@ -88,5 +113,6 @@ pub fn bench_train_step(
         losses,
         peak_bytes,
         breakdown: Breakdown::new(&events, profiled.total(), PROFILED),
+        exchanged: (!processes.is_alone()).then_some(exchanged),
     })
 }
