@@ -13,6 +13,7 @@ pub use gimlet_telemetry as telemetry;
 pub use gimlet_vocab as vocab;
 
 pub mod eval;
+pub mod infer;
 pub mod launch;
 pub mod models;
 pub mod nn;

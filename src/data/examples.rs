@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::cache::Caches;
 use super::error::DataError;
 use super::example::Example;
-use super::pipeline::{Listing, Pull, Stage, TaskPlan, first_stages, task_stage};
+use super::pipeline::{Listing, Pull, Stage, StageState, TaskPlan, first_stages, task_stage};
 use super::source::{BadRecords, SharedReads};
 use super::task::Task;
 
@@ -50,6 +50,21 @@ impl Default for ExampleOptions {
 
 /// The examples of one epoch of a task.
 pub struct ExampleIterator(Stage);
+
+impl ExampleIterator {
+    /// Returns the position between the examples before it and those after it.
+    pub fn position(&self) -> StageState {
+        self.0.save()
+    }
+
+    /// Continues at a position of an earlier iterator over the same examples.
+    ///
+    /// # Errors
+    /// The position is that of other examples.
+    pub fn go_to(&mut self, position: &StageState) -> Result<(), DataError> {
+        self.0.restore(position)
+    }
+}
 
 impl Iterator for ExampleIterator {
     type Item = Result<Example, DataError>;

@@ -1,12 +1,11 @@
 //! The checkpoints to evaluate, and their order.
 
-use std::collections::BTreeSet;
-
-use crate::checkpoint::{CheckpointError, RestoreCheckpointConfig, RestoreMode, every, latest};
+use crate::checkpoint::{CheckpointError, RestoreCheckpointConfig, RestoreMode};
+use crate::session::named_checkpoints::named_checkpoints;
 use crate::session::wanted::Wanted;
-use crate::storage::{Path, StorageError};
+use crate::storage::Path;
 
-use super::done::{DoneCheckpoints, step_in};
+use super::done::DoneCheckpoints;
 use super::spec::Evaluate;
 
 /// The checkpoints to evaluate.
@@ -46,48 +45,17 @@ pub fn left_to_evaluate(spec: &Evaluate) -> Result<Chosen, CheckpointError> {
     choose(spec, &done, &Wanted::new(&spec.model, &spec.restore_checkpoint_cfg))
 }
 
-/// Returns the checkpoints that the mode selects: 'specific' the given paths; 'latest' the newest
-/// of the first folder that has one; 'all' those of every folder by step, without the ones that are
-/// done.
+/// Returns the checkpoints that the mode selects, in mode 'all' without those that are done.
 fn meant(
     config: &RestoreCheckpointConfig,
     done: &DoneCheckpoints,
 ) -> Result<Chosen, CheckpointError> {
-    let given = config.path.0.iter().map(|path| Path::parse(path));
-    let given = given.collect::<Result<Vec<Path>, StorageError>>()?;
-    match config.mode {
-        RestoreMode::Specific => Ok(Chosen { paths: given, num_done: 0 }),
-        RestoreMode::Latest => Ok(Chosen { paths: vec![newest(&given)?], num_done: 0 }),
-        RestoreMode::All => {
-            let folders = given.iter().map(every).collect::<Result<Vec<_>, _>>()?;
-            let mut seen = BTreeSet::new();
-            let mut paths = folders.concat();
-            paths.retain(|path| seen.insert(place(path)));
-            let num_found = paths.len();
-            paths.retain(|path| !done.holds(path));
-            paths.sort_by_key(step_in);
-            Ok(Chosen { num_done: num_found - paths.len(), paths })
-        }
+    let mut paths = named_checkpoints(config)?;
+    let num_found = paths.len();
+    if config.mode == RestoreMode::All {
+        paths.retain(|path| !done.holds(path));
     }
-}
-
-/// Returns a text that identifies a place, independent of its spelling.
-fn place(path: &Path) -> String {
-    let real = path.local().ok().and_then(|local| local.canonicalize().ok());
-    real.map_or_else(|| path.to_string(), |local| local.display().to_string())
-}
-
-fn newest(folders: &[Path]) -> Result<Path, CheckpointError> {
-    for folder in folders {
-        if let Some(newest) = latest(folder)? {
-            return Ok(newest);
-        }
-    }
-    let names: Vec<&str> = folders.iter().map(Path::as_str).collect();
-    Err(CheckpointError::NotACheckpoint {
-        path: names.join("`, `"),
-        reason: "it holds no checkpoint, expected folders `checkpoint_N`".to_string(),
-    })
+    Ok(Chosen { num_done: num_found - paths.len(), paths })
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::session::named_checkpoints::{number_at_end, step_in};
 use crate::storage::{Path, StorageError};
 
 use super::spec::Evaluate;
@@ -45,7 +46,7 @@ impl DoneCheckpoints {
 
     /// Returns a listed checkpoint whose path ends in the step.
     pub fn of_step(&self, step: u64) -> Option<String> {
-        self.paths.iter().find(|path| final_number(path) == Some(step)).cloned()
+        self.paths.iter().find(|path| number_at_end(path) == Some(step)).cloned()
     }
 
     /// Adds a checkpoint to the list, together with those that another process has added since. A
@@ -62,7 +63,7 @@ impl DoneCheckpoints {
         self.paths.extend(read(&self.file)?);
         self.paths.insert(checkpoint.as_str().to_string());
         let mut paths: Vec<&str> = self.paths.iter().map(String::as_str).collect();
-        paths.sort_by_key(|path| final_number(path));
+        paths.sort_by_key(|path| number_at_end(path));
         // Names of tasks may hold slashes.
         self.file.parent().expect("it lies in a folder").create_dir_all()?;
         self.file.write_atomic(paths.join("\n").as_bytes())
@@ -79,17 +80,6 @@ fn read(file: &Path) -> Result<BTreeSet<String>, StorageError> {
             .map(str::to_string)
             .collect()),
     }
-}
-
-/// Returns the step in which the path of a checkpoint ends: `checkpoint_N`, `model.ckpt-N`, or any
-/// other (T5X `eval.py`).
-pub fn step_in(checkpoint: &Path) -> Option<u64> {
-    final_number(checkpoint.as_str())
-}
-
-fn final_number(path: &str) -> Option<u64> {
-    let rest = path.trim_end_matches(|letter: char| letter.is_ascii_digit());
-    path[rest.len()..].parse().ok()
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::checkpoint::{CheckpointError, RestoreMode, index_of, is_unfinished};
 use crate::data::DatasetConfig;
 use crate::evaluation::Logger;
-use crate::partition::{LocalDevice, Processes};
+use crate::partition::Processes;
 use crate::session::agreement::{check_same, of_all, of_first};
 use crate::session::context::{Context, say_partitions};
 use crate::session::describe::{describe, describe_model};
@@ -18,14 +18,13 @@ use crate::session::eval_context::EvalContext;
 use crate::session::forward::Forward;
 use crate::session::held_out::{HeldOut, MetricsByTask};
 use crate::session::inference_evaluation::{INFERENCE_EVAL, InferenceEvaluation};
-use crate::session::memory::{available_on_host, parameter_shortage};
 use crate::session::occupied::Occupied;
 use crate::session::rank_log;
 use crate::session::state_layout::step_variable;
 use crate::session::training_evaluation::{TRAINING_EVAL, TrainingEvaluation};
 use crate::session::unfinished::Unfinished;
 use crate::session::wanted::Wanted;
-use crate::session::weights::{Restored, Weights};
+use crate::session::weights::{Restored, Weights, refuse_shortage};
 use crate::storage::{Path, Takeover};
 use crate::telemetry;
 
@@ -72,7 +71,7 @@ pub fn evaluate(
     if paths.is_empty() {
         return Ok(Evaluations::default());
     }
-    refuse_shortage(spec, context)?;
+    refuse_shortage(&spec.model, &context.mesh)?;
     say_partitions(&context.mesh);
     let mut evaluation = Evaluation {
         weights: Weights::new(&spec.model, wanted, spec.fallback_init_rng, context.mesh.clone()),
@@ -139,13 +138,6 @@ fn say_what_is_done(chosen: &Chosen, done: &DoneCheckpoints) {
         let (num_done, file, left) = (chosen.num_done, done.file(), chosen.paths.len());
         telemetry::notice(&format!("evaluated before, as {file} lists: {num_done}; left: {left}"));
     }
-}
-
-/// Refuses a model that exceeds the host's memory, which could end the process without a message.
-fn refuse_shortage(spec: &Evaluate, context: &Context<'_>) -> Result<(), SessionError> {
-    let available = available_on_host().filter(|_| context.mesh.local_device() == LocalDevice::Cpu);
-    let message = available.and_then(|available| parameter_shortage(&spec.model, available));
-    message.map_or(Ok(()), |message| Err(SessionError::Unfit(message)))
 }
 
 /// Creates the evaluation by the training loss; an empty one if no trainer is bound.

@@ -71,6 +71,12 @@ pub trait BaseModel: Debug {
     /// Options for decoding sequences that end in `eos_id`, the output vocabulary's end token.
     fn prediction(&self, eos_id: i64) -> Prediction;
 
+    /// Whether predictions are all sequences of an input instead of the best.
+    fn returns_all_decodes(&self) -> bool;
+
+    /// Whether scores come with those of each target.
+    fn returns_intermediates(&self) -> bool;
+
     /// Description of the network.
     fn transformer(&self) -> TransformerSpec;
 

@@ -68,6 +68,9 @@ pub struct EncoderDecoderModel {
     /// Parameters of decoding a batch.
     #[gin(method)]
     pub predict_batch_with_aux: PredictBatchWithAux,
+    /// Parameters of scoring a batch.
+    #[gin(method)]
+    pub score_batch: ScoreBatch,
 }
 
 /// Defaults of decoding. Source: T5X `models.py`.
@@ -98,6 +101,15 @@ pub struct PredictBatchWithAux {
     /// Whether sequences begin with the targets, for completing them.
     #[gin(default = false)]
     pub prompt_with_targets: bool,
+}
+
+/// Options of scoring a batch. Source: T5X `models.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "t5x.models.EncoderDecoderModel.score_batch")]
+pub struct ScoreBatch {
+    /// Whether `gimlet infer` writes the score, id and weight of each target beside the score of all.
+    #[gin(default = false)]
+    pub return_intermediates: bool,
 }
 
 impl EncoderDecoderModel {
@@ -184,6 +196,16 @@ impl BaseModel for EncoderDecoderModel {
             eos_id,
             prompt_with_targets: own.prompt_with_targets,
         }
+    }
+
+    fn returns_all_decodes(&self) -> bool {
+        let default = self.default_decoder_params.as_ref();
+        let default = default.is_some_and(|params| params.return_all_decodes);
+        self.predict_batch_with_aux.return_all_decodes.unwrap_or(default)
+    }
+
+    fn returns_intermediates(&self) -> bool {
+        self.score_batch.return_intermediates
     }
 
     fn transformer(&self) -> TransformerSpec {

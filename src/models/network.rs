@@ -3,7 +3,7 @@
 
 use std::fmt::Debug;
 
-use tch::Tensor;
+use tch::{Kind, Tensor};
 
 use super::Batch;
 use super::decoder_only::DecoderOnly;
@@ -22,8 +22,13 @@ pub trait Network: Debug {
     fn loss(&self, params: &Params, batch: &Batch, spec: &LossSpec, dropout: Dropout)
     -> LossOutput;
 
-    /// Log-likelihood of each row's targets, weighted, without smoothing or z-loss: float32 `[batch]`.
-    fn score_batch(&self, params: &Params, batch: &Batch) -> Tensor;
+    /// Log-likelihood of each target, weighted, without smoothing or z-loss: float32 `[batch, length]`.
+    fn token_scores(&self, params: &Params, batch: &Batch) -> Tensor;
+
+    /// The sum of each row's [token scores](Self::token_scores): float32 `[batch]`.
+    fn score_batch(&self, params: &Params, batch: &Batch) -> Tensor {
+        self.token_scores(params, batch).sum_dim_intlist(-1, false, Kind::Float)
+    }
 
     /// Lays weights out for decoding batches of about so many hypotheses, which is rows times decodes.
     fn predictor<'a>(&'a self, params: &'a Params, hypotheses: usize) -> Box<dyn Predict + 'a>;

@@ -9,7 +9,7 @@ use crate::gin::{Request, SkipUnknown};
 const TYPED_AS: char = '\u{1}';
 
 /// Gin files and bindings, and options for reading them.
-#[derive(Args, Debug, Default)]
+#[derive(Args, Clone, Debug, Default)]
 pub struct GinFileArgs {
     /// Gin file; may be repeated, later files win.
     #[arg(long = "gin_file", value_name = "FILE")]
@@ -43,7 +43,7 @@ pub struct GinFileArgs {
 }
 
 /// Flags that make up the configuration of a run.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct GinArgs {
     /// Gin files and bindings.
     #[command(flatten)]
@@ -73,6 +73,11 @@ impl GinFileArgs {
             skip_unknown: self.skip_unknown(),
             ..Request::default()
         }
+    }
+
+    /// Adds a binding that a flag stands for, which wins over those before it.
+    pub fn bind(&mut self, flag: &str, statement: &str) {
+        self.gin_bindings.push(marked(flag, statement));
     }
 
     /// `(flag as typed, statement)` of each binding, in order.
@@ -147,7 +152,13 @@ fn binding(arg: String) -> Result<String, anyhow::Error> {
     let Some((name, value)) = binding.split_once('=') else {
         anyhow::bail!("gin bindings must be of the form '--gin.<param>=<value>', got: {arg}");
     };
-    Ok(format!("--gin_bindings={TYPED_AS}--gin.{name}{TYPED_AS}{name} = {value}"))
+    let statement = marked(&format!("--gin.{name}"), &format!("{name} = {value}"));
+    Ok(format!("--gin_bindings={statement}"))
+}
+
+/// Returns a value of `--gin_bindings` that says which flag was typed.
+fn marked(flag: &str, statement: &str) -> String {
+    format!("{TYPED_AS}{flag}{TYPED_AS}{statement}")
 }
 
 #[cfg(test)]

@@ -64,6 +64,29 @@ impl Forward {
         Ok(Vec::try_from(scores.to_kind(Kind::Double)).expect("scores are one vector"))
     }
 
+    /// Computes the log-likelihood of every row's targets, and of each target.
+    ///
+    /// # Errors
+    /// Out of memory, or another failure of libtorch.
+    pub fn token_scores(
+        &self,
+        params: &Params,
+        step: u64,
+        batch: &data::Batch,
+    ) -> Result<Vec<(f64, Vec<f64>)>, SessionError> {
+        let [sums, scores] = self.guarded(step, || {
+            let batch = Batch::from_host(batch).to_device(self.device);
+            let scores = self.network.token_scores(params, &batch);
+            let sums = scores.sum_dim_intlist(-1, false, Kind::Float);
+            [sums, scores].map(|tensor| tensor.to_kind(Kind::Double).to_device(Device::Cpu))
+        })?;
+        let sums = Vec::<f64>::try_from(&sums).expect("scores are one vector").into_iter();
+        let rows = (0..).zip(sums).map(|(row, sum)| {
+            (sum, Vec::try_from(scores.get(row)).expect("scores of a row are a vector"))
+        });
+        Ok(rows.collect())
+    }
+
     /// Runs `body` with the parameters of a step, and converts failures to errors.
     ///
     /// # Errors

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde_json::{Value as Json, json};
 
 use crate::data::{
-    self, Batch, Caches, ConverterClass, DataError, DatasetConfig, ExampleOptions,
-    FeatureConverter, Packing, Task, max_feature_lengths, task_examples,
+    self, Batch, Caches, DataError, DatasetConfig, ExampleOptions, FeatureConverter, Packing, Task,
+    max_feature_lengths, task_examples,
 };
 use crate::evaluation::{Evaluator, Example, Side};
 use crate::models::Model;
@@ -69,7 +69,7 @@ impl HeldOutTask {
         let target_vocabulary = task.output_features[&target].vocabulary.build()?;
         let input = task.output_features.get("inputs");
         let input_vocabulary = input.map(|input| input.vocabulary.build()).transpose()?;
-        let converter = converter(&task, &lengths, &model.prediction_converter())?;
+        let converter = prediction_converter(&task, &lengths, model)?;
         Ok(Ok(Self {
             task,
             options,
@@ -138,10 +138,14 @@ fn in_batches<E>(
     })
 }
 
-fn converter(
+/// Returns the converter of a task's examples into rows to be decoded, one example each.
+///
+/// # Errors
+/// 'inputs' or 'targets' have no length.
+pub fn prediction_converter(
     task: &Task,
     lengths: &BTreeMap<String, usize>,
-    class: &ConverterClass,
+    model: &Model,
 ) -> Result<FeatureConverter, SessionError> {
     let length = |feature: &str| {
         lengths.get(feature).copied().filter(|length| *length > 0).ok_or_else(|| {
@@ -151,7 +155,7 @@ fn converter(
     };
     let lengths = ["inputs", "targets"].map(|name| Ok((name.to_string(), length(name)?)));
     let lengths = lengths.into_iter().collect::<Result<_, SessionError>>()?;
-    Ok(FeatureConverter::new(class, &lengths, Packing::None, 0)?)
+    Ok(FeatureConverter::new(&model.prediction_converter(), &lengths, Packing::None, 0)?)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ pub fn parameter_shortage(model: &Model, available: u64) -> Option<String> {
     let needed = model.num_params().saturating_mul(4);
     (needed > available).then(|| {
         format!(
-            "the parameters take {}, and {} are available: evaluate on a machine with more memory, or \
+            "the parameters take {}, and {} are available: use a machine with more memory, or \
              lower {}'s dimensions",
             gib(needed as f64),
             gib(available as f64),

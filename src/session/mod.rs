@@ -1,7 +1,7 @@
 //! L4: the parts that the commands on a model share: their environment, errors and checks, the state of a
 //! model, its forward pass, and the evaluations on held-out data.
 //!
-//! `train` and `eval` stand beside each other on this layer. It knows no root spec.
+//! `train`, `eval` and `infer` stand beside each other on this layer. It knows no root spec.
 
 pub mod check;
 pub mod error;
@@ -9,6 +9,7 @@ pub mod foresee;
 pub mod held_out_task;
 pub mod memory;
 pub mod model_info;
+pub mod named_checkpoints;
 pub mod seeds;
 pub mod spec;
 pub mod start_record;

@@ -10,6 +10,8 @@ pub enum Purpose {
     Dropout,
     /// Order and corruption of the training data.
     Data,
+    /// Tokens of a sampled sequence.
+    Decoding,
 }
 
 /// Returns the seed of one draw: a hash of all its inputs (splitmix64, Steele et al. 2014).

@@ -1,15 +1,24 @@
 //! Decodes batches of examples to texts.
 
-use tch::{Device, Kind, Tensor};
+use tch::{Device, Kind};
 
 use crate::data;
-use crate::models::decoding::Prediction;
+use crate::models::decoding::{DecodeError, Decodes, Prediction};
 use crate::models::{Batch, Model, Predict};
 use crate::vocab::Vocabulary;
 
 use super::error::SessionError;
 use super::eval_context::EvalContext;
 use super::forward::Forward;
+
+/// A decoded sequence.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hypothesis {
+    /// As long as the targets, 0 after the end token.
+    pub ids: Vec<i32>,
+    /// The score by which it was compared with others.
+    pub score: f64,
+}
 
 /// A model that decodes many batches with the parameters of a step.
 pub struct TextPredictor<'a> {
@@ -44,18 +53,39 @@ impl<'a> TextPredictor<'a> {
     /// # Errors
     /// The prediction's parameters contradict each other, or libtorch fails.
     pub fn predict(&self, batch: &data::Batch) -> Result<Vec<String>, SessionError> {
+        let best = |row: &Vec<Hypothesis>| {
+            let best = row.last().expect("every row has a sequence");
+            self.vocabulary.decode(&best.ids)
+        };
+        Ok(self.hypotheses(batch)?.iter().map(best).collect())
+    }
+
+    /// Returns the sequences of every row, worst to best.
+    ///
+    /// # Errors
+    /// The prediction's parameters contradict each other, or libtorch fails.
+    pub fn hypotheses(&self, batch: &data::Batch) -> Result<Vec<Vec<Hypothesis>>, SessionError> {
         let decodes = self.forward.guarded(self.step, || {
             let batch = Batch::from_host(batch).to_device(self.forward.device);
-            self.predict.predict(&batch, &self.prediction)
+            let decodes = self.predict.predict(&batch, &self.prediction)?;
+            Ok(Decodes {
+                sequences: decodes.sequences.to_kind(Kind::Int).to_device(Device::Cpu),
+                scores: decodes.scores.to_kind(Kind::Double).to_device(Device::Cpu),
+            })
         })?;
-        let decodes = decodes.map_err(|error| SessionError::Unfit(error.to_string()))?;
-        Ok(rows_of(&decodes.best().0).iter().map(|ids| self.vocabulary.decode(ids)).collect())
+        let decodes =
+            decodes.map_err(|error: DecodeError| SessionError::Unfit(error.to_string()))?;
+        Ok((0..decodes.sequences.size()[0]).map(|row| hypotheses_of(&decodes, row)).collect())
     }
 }
 
-/// Returns the rows of an int64 matrix.
-fn rows_of(matrix: &Tensor) -> Vec<Vec<i32>> {
-    let matrix = matrix.to_kind(Kind::Int).to_device(Device::Cpu);
-    let row = |index| Vec::<i32>::try_from(matrix.get(index)).expect("rows are vectors");
-    (0..matrix.size()[0]).map(row).collect()
+/// Returns the sequences of a row of decodes on the host.
+fn hypotheses_of(decodes: &Decodes, row: i64) -> Vec<Hypothesis> {
+    let sequences = decodes.sequences.get(row);
+    let scores = Vec::<f64>::try_from(decodes.scores.get(row)).expect("scores are vectors");
+    let hypothesis = |(index, score)| {
+        let ids = Vec::try_from(sequences.get(index)).expect("sequences are vectors");
+        Hypothesis { ids, score }
+    };
+    (0..).zip(scores).map(hypothesis).collect()
 }

@@ -5,12 +5,13 @@ use tch::Tensor;
 use crate::checkpoint::{DType, Plan, open};
 use crate::models::Model;
 use crate::nn::{ParamSpec, Params, kind};
-use crate::partition::Mesh;
+use crate::partition::{LocalDevice, Mesh};
 use crate::storage::Path;
 use crate::telemetry;
 
 use super::error::SessionError;
 use super::guard::{TorchFailure, guarded};
+use super::memory::{available_on_host, parameter_shortage};
 use super::state::draw_params;
 use super::state_arrays::fill_params;
 use super::wanted::{Wanted, target};
@@ -22,6 +23,16 @@ pub struct Weights {
     /// Seed of parameters that a checkpoint does not have, if they may be initialized.
     seed: u64,
     mesh: Mesh,
+}
+
+/// Refuses a model that exceeds the host's memory, which could end the process without a message.
+///
+/// # Errors
+/// The parameters alone need more memory than there is.
+pub fn refuse_shortage(model: &Model, mesh: &Mesh) -> Result<(), SessionError> {
+    let available = available_on_host().filter(|_| mesh.local_device() == LocalDevice::Cpu);
+    let message = available.and_then(|available| parameter_shortage(model, available));
+    message.map_or(Ok(()), |message| Err(SessionError::Unfit(message)))
 }
 
 /// The parameters of a step.

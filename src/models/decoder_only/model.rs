@@ -89,6 +89,9 @@ pub struct DecoderOnlyModel {
     /// Parameters of decoding a batch.
     #[gin(method)]
     pub predict_batch_with_aux: PredictWithPrefix,
+    /// Parameters of scoring a batch.
+    #[gin(method)]
+    pub score_batch: ScoreTargets,
 }
 
 /// Options of decoding a batch. Source: T5X `models.py`.
@@ -104,6 +107,15 @@ pub struct PredictWithPrefix {
     /// Samples, or beams, per input.
     #[gin(default = 1)]
     pub num_decodes: usize,
+}
+
+/// Options of scoring a batch. Source: T5X `models.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "t5x.models.DecoderOnlyModel.score_batch")]
+pub struct ScoreTargets {
+    /// Whether `gimlet infer` writes the score, id and weight of each target beside the score of all.
+    #[gin(default = false)]
+    pub return_intermediates: bool,
 }
 
 impl DecoderOnlyModel {
@@ -192,6 +204,14 @@ impl BaseModel for DecoderOnlyModel {
             eos_id,
             prompt_with_targets: false,
         }
+    }
+
+    fn returns_all_decodes(&self) -> bool {
+        self.predict_batch_with_aux.return_all_decodes
+    }
+
+    fn returns_intermediates(&self) -> bool {
+        self.score_batch.return_intermediates
     }
 
     fn transformer(&self) -> TransformerSpec {

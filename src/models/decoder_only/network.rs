@@ -79,7 +79,7 @@ impl Network for DecoderOnly {
         target_loss(&self.head(params, batch, dropout), batch, spec)
     }
 
-    fn score_batch(&self, params: &Params, batch: &Batch) -> Tensor {
+    fn token_scores(&self, params: &Params, batch: &Batch) -> Tensor {
         tch::no_grad(|| target_scores(&self.head(params, batch, Dropout::off()), batch))
     }
 

@@ -37,10 +37,10 @@ pub fn target_loss(head: &Head, batch: &Batch, spec: &LossSpec) -> LossOutput {
     LossOutput { loss: &scalar + (&loss - scalar.detach()), sums: UnreadSums::new(batch, sums) }
 }
 
-/// Log-likelihood of each row's targets, weighted, without smoothing or z-loss: float32 `[batch]`.
+/// Log-likelihood of each target, weighted, without smoothing or z-loss: float32 `[batch, length]`.
 pub fn target_scores(head: &Head, batch: &Batch) -> Tensor {
     let tokens = batch.tensor(feature::DECODER_TARGET_TOKENS);
     let weights = batch.tensor(feature::DECODER_LOSS_WEIGHTS);
     let scores = log_likelihoods(head, &tokens.reshape(-1)).view_as(tokens);
-    (scores * weights).sum_dim_intlist(-1, false, Kind::Float)
+    scores * weights
 }

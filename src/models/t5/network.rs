@@ -23,7 +23,7 @@ impl Network for T5 {
         target_loss(&self.head(params, batch, dropout), batch, spec)
     }
 
-    fn score_batch(&self, params: &Params, batch: &Batch) -> Tensor {
+    fn token_scores(&self, params: &Params, batch: &Batch) -> Tensor {
         tch::no_grad(|| target_scores(&self.head(params, batch, Dropout::off()), batch))
     }
 

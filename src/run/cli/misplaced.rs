@@ -3,11 +3,7 @@
 use clap::Command;
 
 /// Commands of T5X that Gimlet does not have, and the closest replacement.
-const LACKING: [(&str, &str); 3] = [
-    (
-        "infer",
-        "`gimlet eval` decodes a task's examples and writes predictions beside their metrics",
-    ),
+const LACKING: [(&str, &str); 2] = [
     ("export", "`gimlet checkpoint convert --to=hugging_face` writes what other programs load"),
     ("precompile", "`gimlet train --dry_run` checks a configuration without data"),
 ];

@@ -1,5 +1,6 @@
 //! `gimlet eval`: T5X's `eval.py`.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use clap::Args;
@@ -32,8 +33,8 @@ pub struct EvalArgs {
 impl RootCommand for EvalArgs {
     type Spec = Evaluate;
 
-    fn gin(&self) -> &GinArgs {
-        &self.gin
+    fn gin(&self) -> Cow<'_, GinArgs> {
+        Cow::Borrowed(&self.gin)
     }
 
     fn is_dry_run(&self) -> bool {

@@ -5,6 +5,7 @@
 //! the body.
 
 mod eval;
+mod infer;
 mod root;
 mod summary;
 mod train;
@@ -27,6 +28,7 @@ use super::failure::Failure;
 use super::library::Library;
 
 use eval::EvalArgs;
+use infer::InferArgs;
 use root::RootCommand;
 use train::TrainArgs;
 
@@ -95,10 +97,13 @@ commands! {
     Train(TrainArgs),
     /// Measure checkpoints with the metrics of a task or mixture, as T5X's eval.py does.
     Eval(EvalArgs),
+    /// Write a model's predictions or scores for the examples of a task or mixture, as T5X's infer.py
+    /// does.
+    Infer(InferArgs),
 }
 
 fn check<C: RootCommand>(command: &C, color: bool, num_processes: usize) -> Result<(), Failure> {
-    let configured = configure::<C::Spec>(command.gin(), &Library, color)?;
+    let configured = configure::<C::Spec>(&command.gin(), &Library, color)?;
     let first = Process { rank: 0, count: num_processes };
     let mesh = configured.spec.mesh(first, LocalDevice::Cpu).map_err(Failure::usage)?;
     if command.is_dry_run() {

@@ -1,5 +1,7 @@
 //! The contract of a command on a model, as far as it needs no libtorch.
 
+use std::borrow::Cow;
+
 use crate::data::TaskProvider;
 use crate::gin::Configurable;
 use crate::launch::DistributedArgs;
@@ -35,7 +37,7 @@ pub trait RootCommand {
     type Spec: Root;
 
     /// Returns the flags of the configuration.
-    fn gin(&self) -> &GinArgs;
+    fn gin(&self) -> Cow<'_, GinArgs>;
 
     /// Whether the run is only described.
     fn is_dry_run(&self) -> bool;

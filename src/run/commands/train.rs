@@ -1,5 +1,6 @@
 //! `gimlet train`: T5X's `train.py`.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use clap::Args;
@@ -36,8 +37,8 @@ pub struct TrainArgs {
 impl RootCommand for TrainArgs {
     type Spec = Train;
 
-    fn gin(&self) -> &GinArgs {
-        &self.gin
+    fn gin(&self) -> Cow<'_, GinArgs> {
+        Cow::Borrowed(&self.gin)
     }
 
     fn is_dry_run(&self) -> bool {

@@ -1,0 +1,54 @@
+//! Errors that would keep an inference from starting, found for `--dry_run` and before anything is loaded.
+
+use std::sync::Arc;
+
+use crate::data::{Task, TaskProvider, check_split, subtasks};
+use crate::session::check::{UnfitSpec, unfit};
+use crate::session::error::SessionError;
+use crate::session::vocabularies::check_vocabularies;
+use crate::telemetry;
+
+use super::spec::{Infer, Mode};
+
+/// Looks for the data of an inference, and returns its tasks. Data that cannot be reached are the error of
+/// their reading: they may exist on the machine of the run.
+///
+/// # Errors
+/// A missing task, split or vocabulary, a vocabulary that differs from the model's or exceeds its embedding.
+pub fn foresee(spec: &Infer, tasks: &dyn TaskProvider) -> Result<Vec<Arc<Task>>, SessionError> {
+    let data = &spec.dataset_cfg;
+    check_vocabularies(&spec.model, data, tasks)?;
+    let name = &data.mixture_or_task_name;
+    let of_mixture = subtasks(name, tasks).map_err(|error| tasks.placed(name, error))?;
+    for task in &of_mixture {
+        check_features(spec, task)?;
+        let one = crate::data::DatasetConfig {
+            mixture_or_task_name: task.task_name().to_string(),
+            ..data.clone()
+        };
+        match check_split(&one, tasks) {
+            Err(error) if error.is_users() => return Err(error.into()),
+            Err(error) => telemetry::warn_once(&error.to_string()),
+            Ok(()) => {}
+        }
+    }
+    Ok(of_mixture)
+}
+
+fn check_features(spec: &Infer, task: &Task) -> Result<(), UnfitSpec> {
+    let name = &spec.output_vocab_feature_name;
+    let known = || {
+        let names: Vec<String> =
+            task.output_features.keys().map(|name| format!("'{name}'")).collect();
+        names.join(", ")
+    };
+    match spec.mode == Mode::Score || task.output_features.contains_key(name) {
+        true => Ok(()),
+        false => unfit(format!(
+            "task `{}` has no feature '{name}' whose vocabulary would decode predictions; bind \
+             infer.output_vocab_feature_name to one of {}",
+            task.task_name(),
+            known()
+        )),
+    }
+}

@@ -1,0 +1,31 @@
+//! L5: `gimlet infer`: T5X's `infer`, which writes down a model's outputs for the examples of tasks.
+//!
+//! The spec, its checks and the choice of checkpoints are compiled without torch. `run` restores one checkpoint
+//! after another, and `task` computes the outputs for one task, chunk by chunk; `files` has the names of results,
+//! `lines` their format, and `progress` how far an earlier process has come.
+
+mod check;
+mod foresee;
+mod plan;
+mod spec;
+
+#[cfg(feature = "torch")]
+mod files;
+#[cfg(feature = "torch")]
+mod json;
+#[cfg(feature = "torch")]
+mod lines;
+#[cfg(feature = "torch")]
+mod progress;
+#[cfg(feature = "torch")]
+mod run;
+#[cfg(feature = "torch")]
+mod task;
+
+pub use check::check;
+pub use foresee::foresee;
+pub use plan::{PlannedCheckpoint, planned};
+pub use spec::Infer;
+
+#[cfg(feature = "torch")]
+pub use run::{Inferences, infer};

@@ -1,0 +1,109 @@
+//! `gimlet infer`: T5X's `infer.py`.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+use clap::Args;
+
+use crate::data::TaskProvider;
+use crate::infer::{Infer, check, foresee, planned};
+use crate::partition::{LocalDevice, Mesh, Process};
+use crate::run::failure::Failure;
+use crate::run::gin_flags::GinArgs;
+use crate::session::check::UnfitSpec;
+
+use super::root::{Root, RootCommand};
+use super::summary::{bytes, describe_batches, describe_devices, describe_model};
+
+/// Flags of `gimlet infer`, which are those of T5X's `infer.py`.
+#[derive(Args, Debug)]
+pub struct InferArgs {
+    /// The configuration.
+    #[command(flatten)]
+    pub gin: GinArgs,
+    /// The shard of the examples that this run reads; wins over infer.shard_id.
+    #[arg(long = "shard_id", value_name = "I")]
+    pub shard_id: Option<usize>,
+    /// Write into an INFER_OUTPUT_DIR of a bucket even if another process seems to; only if that
+    /// process is dead.
+    #[arg(long = "take_over")]
+    pub take_over: bool,
+    /// Resolve everything, print the checkpoints and data, and stop.
+    #[arg(long = "dry_run")]
+    pub dry_run: bool,
+}
+
+impl RootCommand for InferArgs {
+    type Spec = Infer;
+
+    fn gin(&self) -> Cow<'_, GinArgs> {
+        let Some(shard_id) = self.shard_id else { return Cow::Borrowed(&self.gin) };
+        let mut gin = self.gin.clone();
+        gin.files.bind("--shard_id", &format!("infer.shard_id = {shard_id}"));
+        Cow::Owned(gin)
+    }
+
+    fn is_dry_run(&self) -> bool {
+        self.dry_run
+    }
+}
+
+impl Root for Infer {
+    fn check(&self) -> Result<(), UnfitSpec> {
+        check(self)
+    }
+
+    /// Each process holds the whole model.
+    fn mesh(&self, process: Process, device: LocalDevice) -> Result<Mesh, UnfitSpec> {
+        Ok(Mesh::of_replicas(&self.partitioner, process, device))
+    }
+
+    fn dry_run(&self, tasks: &dyn TaskProvider, mesh: &Mesh) -> Result<String, Failure> {
+        let mut out = String::new();
+        let _ = writeln!(out, "output_dir   {}", self.output_dir);
+        let (shard_id, num_shards) = (self.shard_id, self.num_shards);
+        let _ =
+            writeln!(out, "mode         {}, shard {shard_id} of {num_shards}", self.mode.name());
+        describe_model(&self.model, &mut out);
+        for checkpoint in planned(self)? {
+            let _ = writeln!(out, "checkpoint   {}", checkpoint.path);
+        }
+        for task in foresee(self, tasks)? {
+            let _ = writeln!(out, "task         {}", task.task_name());
+        }
+        describe_batches(&self.model, &self.dataset_cfg, &mut out);
+        let parameters = bytes(4 * self.model.num_params());
+        let _ = writeln!(out, "memory       {parameters} for parameters, and what a batch needs");
+        describe_devices(mesh, &mut out);
+        Ok(out)
+    }
+}
+
+#[cfg(feature = "torch")]
+mod body {
+    use crate::infer::infer;
+    use crate::run::commands::body::Body;
+    use crate::run::interrupt::Interrupt;
+    use crate::session::context::Context;
+    use crate::storage::Takeover;
+    use crate::telemetry;
+
+    use super::{Failure, Infer, InferArgs};
+
+    impl Body for InferArgs {
+        fn run(
+            &self,
+            spec: &Infer,
+            context: &Context<'_>,
+            interrupt: &Interrupt,
+        ) -> Result<(), Failure> {
+            let inferences = infer(spec, context, Takeover::from(self.take_over))?;
+            if inferences.is_interrupted {
+                telemetry::notice("interrupted; the same command continues after the last chunk");
+                // Another process may have got the signal.
+                return Err(Failure::Interrupted(interrupt.signal().unwrap_or(libc::SIGTERM)));
+            }
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! The checkpoints that a `RestoreCheckpointConfig` names.
+
+use std::collections::BTreeSet;
+
+use crate::checkpoint::{CheckpointError, RestoreCheckpointConfig, RestoreMode, every, latest};
+use crate::storage::{Path, StorageError};
+
+/// Returns the checkpoints that the mode selects: 'specific' the given paths; 'latest' the newest
+/// of the first folder that has one; 'all' those of every folder, each once, by step.
+///
+/// # Errors
+/// A path that does not fit the mode.
+pub fn named_checkpoints(config: &RestoreCheckpointConfig) -> Result<Vec<Path>, CheckpointError> {
+    let given = config.path.0.iter().map(|path| Path::parse(path));
+    let given = given.collect::<Result<Vec<Path>, StorageError>>()?;
+    match config.mode {
+        RestoreMode::Specific => Ok(given),
+        RestoreMode::Latest => Ok(vec![newest(&given)?]),
+        RestoreMode::All => {
+            let folders = given.iter().map(every).collect::<Result<Vec<_>, _>>()?;
+            let mut seen = BTreeSet::new();
+            let mut paths = folders.concat();
+            paths.retain(|path| seen.insert(place(path)));
+            paths.sort_by_key(step_in);
+            Ok(paths)
+        }
+    }
+}
+
+/// Returns the step in which the path of a checkpoint ends: `checkpoint_N`, `model.ckpt-N`, or any
+/// other (T5X `eval.py`).
+pub fn step_in(checkpoint: &Path) -> Option<u64> {
+    number_at_end(checkpoint.as_str())
+}
+
+/// Returns the number in which a text ends.
+pub fn number_at_end(text: &str) -> Option<u64> {
+    let rest = text.trim_end_matches(|letter: char| letter.is_ascii_digit());
+    text[rest.len()..].parse().ok()
+}
+
+/// Returns a text that identifies a place, independent of its spelling.
+fn place(path: &Path) -> String {
+    let real = path.local().ok().and_then(|local| local.canonicalize().ok());
+    real.map_or_else(|| path.to_string(), |local| local.display().to_string())
+}
+
+fn newest(folders: &[Path]) -> Result<Path, CheckpointError> {
+    for folder in folders {
+        if let Some(newest) = latest(folder)? {
+            return Ok(newest);
+        }
+    }
+    let names: Vec<&str> = folders.iter().map(Path::as_str).collect();
+    Err(CheckpointError::NotACheckpoint {
+        path: names.join("`, `"),
+        reason: "it holds no checkpoint, expected folders `checkpoint_N`".to_string(),
+    })
+}
