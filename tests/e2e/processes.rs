@@ -12,7 +12,7 @@ use crate::events::read_scalars;
 use crate::folder::{Folder, steps};
 
 pub const STEPS: u64 = 10;
-const TOLERANCE: f64 = 1e-5;
+pub const TOLERANCE: f64 = 1e-5;
 
 /// `gimlet launch` of another command, in so many processes.
 pub fn launched(train: Train, count: usize) -> Train {
@@ -39,8 +39,8 @@ impl Difference {
         if relative <= self.relative { self } else { Self { relative, place: place() } }
     }
 
-    pub fn is_small(&self) -> bool {
-        self.relative <= TOLERANCE
+    pub fn is_at_most(&self, tolerance: f64) -> bool {
+        self.relative <= tolerance
     }
 }
 
@@ -78,7 +78,7 @@ pub fn differences(found: &Path, expected: &Path, steps: u64) -> [Difference; 2]
 
 pub fn assert_same_run(found: &Path, expected: &Path) {
     let found = differences(found, expected, STEPS);
-    assert!(found.iter().all(Difference::is_small), "{found:?}");
+    assert!(found.iter().all(|found| found.is_at_most(TOLERANCE)), "{found:?}");
 }
 
 #[test]
