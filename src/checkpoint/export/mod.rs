@@ -13,7 +13,6 @@ mod tensorflow;
 mod tokenizer;
 mod torch;
 mod unstacked;
-mod zip;
 
 use std::io;
 

@@ -2,12 +2,12 @@
 
 use std::io::{self, Write};
 
-use serde_json::{Map, json};
+use safetensors::tensor::{Metadata, TensorInfo};
 
 use super::tensor::Tensor;
 use super::tensor_file::TensorFile;
 use crate::error::CheckpointError;
-use crate::foreign::type_name;
+use crate::foreign::safetensors_type;
 use crate::stored::Stored;
 
 /// Writes the tensors into a file; the caller finishes the file.
@@ -26,21 +26,21 @@ pub(super) fn write_file(
 }
 
 fn header(from: &dyn Stored, tensors: &[&Tensor]) -> Result<Vec<u8>, CheckpointError> {
-    let mut header = Map::new();
-    // transformers require this entry.
-    header.insert("__metadata__".to_string(), json!({"format": "pt"}));
+    let mut infos = Vec::with_capacity(tensors.len());
     let mut end = 0;
     for tensor in tensors {
         let begin = end;
-        end += tensor.num_bytes() as u64;
-        let dtype = type_name(tensor.dtype).ok_or_else(|| CheckpointError::Unsupported {
+        end += tensor.num_bytes();
+        let dtype = safetensors_type(tensor.dtype).ok_or_else(|| CheckpointError::Unsupported {
             path: from.path().to_string(),
             reason: format!("safetensors has no type for `{}`: {}", tensor.name, tensor.dtype),
         })?;
-        let shape = &tensor.out_shape;
-        let entry = json!({"dtype": dtype, "shape": shape, "data_offsets": [begin, end]});
-        header.insert(tensor.name.clone(), entry);
+        let shape = tensor.out_shape.clone();
+        infos.push((tensor.name.clone(), TensorInfo { dtype, shape, data_offsets: (begin, end) }));
     }
+    // transformers require this entry.
+    let format = [("format".to_string(), "pt".to_string())].into_iter().collect();
+    let header = Metadata::new(Some(format), infos).expect("the tensors follow one another");
     let mut header = serde_json::to_vec(&header).expect("plain data becomes JSON");
     // Spaces pad the header, so that the tensors begin at a multiple of eight bytes.
     header.resize(header.len().next_multiple_of(8), b' ');

@@ -3,22 +3,11 @@
 
 use std::io::{self, Write};
 
-use flate2::Crc;
-
 use crate::error::CheckpointError;
 use gimlet_storage::{FileWriter, Lock, Locked, Path};
 
 /// Suffix of the unfinished file.
 const UNFINISHED: &str = ".unfinished";
-
-/// The checksums that the formats need.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Sums {
-    /// CRC-32, used by zip archives.
-    pub crc32: u32,
-    /// CRC-32C, used by TensorFlow.
-    pub crc32c: u32,
-}
 
 /// A file of tensors that is being written. When it is dropped before [`TensorFile::finish`], it is
 /// removed.
@@ -28,9 +17,7 @@ pub(super) struct TensorFile {
     staged: Option<Staged>,
     out: FileWriter,
     position: u64,
-    /// CRC-32 of the bytes since the beginning of the last tensor.
-    crc: Crc,
-    /// CRC-32C of the same bytes.
+    /// CRC-32C of the bytes since the beginning of the last tensor.
     crc32c: u32,
 }
 
@@ -46,7 +33,7 @@ impl TensorFile {
             true => stage(target, mark).map(|(staged, out)| (Some(staged), out))?,
             false => (None, target.create()?),
         };
-        Ok(Self { target: target.clone(), staged, out, position: 0, crc: Crc::new(), crc32c: 0 })
+        Ok(Self { target: target.clone(), staged, out, position: 0, crc32c: 0 })
     }
 
     /// Number of bytes so far.
@@ -54,14 +41,14 @@ impl TensorFile {
         self.position
     }
 
-    /// Adds a tensor, and returns the checksums of its bytes.
+    /// Adds a tensor, and returns the CRC-32C of its bytes.
     pub(super) fn tensor(
         &mut self,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-    ) -> io::Result<Sums> {
-        (self.crc, self.crc32c) = (Crc::new(), 0);
+    ) -> io::Result<u32> {
+        self.crc32c = 0;
         write(self)?;
-        Ok(Sums { crc32: self.crc.sum(), crc32c: self.crc32c })
+        Ok(self.crc32c)
     }
 
     /// Makes the file durable and renames it to its final name.
@@ -81,7 +68,6 @@ impl TensorFile {
 impl Write for TensorFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let length = self.out.write(bytes)?;
-        self.crc.update(&bytes[..length]);
         self.crc32c = crc32c::crc32c_append(self.crc32c, &bytes[..length]);
         self.position += length as u64;
         Ok(length)

@@ -1,17 +1,25 @@
 //! Writes a state dictionary like `torch.save`: a zip archive of a pickle that names the tensors,
 //! and a file with the elements of each tensor.
 
-use std::io;
+use std::io::{self, Seek, Write};
+
+use zip::result::ZipError;
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, DateTime, ZIP64_BYTES_THR, ZipWriter};
 
 use super::tensor::Tensor;
 use super::tensor_file::TensorFile;
-use super::zip::ZipWriter;
 use crate::array::DType;
 use crate::error::CheckpointError;
 use crate::stored::Stored;
 
 /// The folder of all files in the archive; `torch.save` uses the name of the file.
 const FOLDER: &str = "archive";
+
+/// Alignment of each file in bytes, so that it can be mapped into memory, and the identifier of the
+/// field that fills the space before the file; both are PyTorch's.
+const ALIGNMENT: u16 = 64;
+const PADDING_FIELD: u16 = 0x4246;
 
 /// Aliases of the embedding in the models of transformers, which share its tensor.
 const EMBEDDING: &str = "shared.weight";
@@ -24,7 +32,7 @@ const HEAD: &str = "lm_head.weight";
 pub(super) fn write_file(
     from: &dyn Stored,
     tensors: &[&Tensor],
-    out: TensorFile,
+    mut out: TensorFile,
 ) -> io::Result<TensorFile> {
     if let Some(tensor) = tensors.iter().find(|tensor| storage_class(tensor.dtype).is_none()) {
         let (name, dtype) = (&tensor.name, tensor.dtype);
@@ -32,18 +40,48 @@ pub(super) fn write_file(
         let path = from.path().to_string();
         return Err(io::Error::other(CheckpointError::Unsupported { path, reason }));
     }
-    let mut zip = ZipWriter::new(out);
-    let text = |name: &str, bytes: &[u8], zip: &mut ZipWriter| {
-        zip.file(&format!("{FOLDER}/{name}"), bytes.len() as u64, |out| out.write_all(bytes))
-    };
-    text("data.pkl", &pickle(tensors), &mut zip)?;
-    text("byteorder", b"little", &mut zip)?;
-    for (index, tensor) in tensors.iter().enumerate() {
-        let name = format!("{FOLDER}/data/{index}");
-        zip.file(&name, tensor.num_bytes() as u64, |out| tensor.write(from, tensor.axes, out))?;
+    let mut zip = ZipWriter::new_stream(&mut out);
+    if let Err(error) = write_entries(from, tensors, &mut zip) {
+        // Dropping it would write the list of entries, and print an error if the disk is full.
+        std::mem::forget(zip);
+        return Err(error);
     }
-    text("version", b"3\n", &mut zip)?;
-    zip.finish()
+    zip.finish().map_err(io_error)?;
+    Ok(out)
+}
+
+fn write_entries<W: Write + Seek>(
+    from: &dyn Stored,
+    tensors: &[&Tensor],
+    zip: &mut ZipWriter<W>,
+) -> io::Result<()> {
+    let texts = [("data.pkl", &pickle(tensors)[..]), ("byteorder", b"little"), ("version", b"3\n")];
+    for (name, text) in texts {
+        begin(zip, name, text.len())?;
+        zip.write_all(text)?;
+    }
+    for (index, tensor) in tensors.iter().enumerate() {
+        begin(zip, &format!("data/{index}"), tensor.num_bytes())?;
+        tensor.write(from, tensor.axes, zip)?;
+    }
+    Ok(())
+}
+
+/// Begins a file of some bytes.
+fn begin<W: Write + Seek>(zip: &mut ZipWriter<W>, name: &str, size: usize) -> io::Result<()> {
+    let options = SimpleFileOptions::default()
+        .compression_method(CompressionMethod::Stored)
+        .last_modified_time(DateTime::default())
+        .with_alignment_and_header_id(ALIGNMENT, PADDING_FIELD)
+        .large_file(size as u64 >= ZIP64_BYTES_THR);
+    zip.start_file(format!("{FOLDER}/{name}"), options).map_err(io_error)
+}
+
+fn io_error(error: ZipError) -> io::Error {
+    match error {
+        ZipError::Io(error) => error,
+        error => io::Error::other(error),
+    }
 }
 
 /// The dictionary, in pickle's protocol 2.

@@ -1,10 +1,11 @@
 //! Reads `flax_model.msgpack` of transformers' Flax models.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read};
+use std::io;
 use std::ops::Range;
 
 use super::RawTensors;
+use super::scan::Scan;
 use super::sums::Piece;
 use crate::error::CheckpointError;
 use crate::msgpack::{self, Node, Source};
@@ -28,7 +29,7 @@ impl FlaxFile {
     pub fn open(path: &Path) -> Result<Self, CheckpointError> {
         let file = path.open_ranges()?;
         let (mut tensors, mut extents) = (RawInfos::new(), BTreeMap::new());
-        let root = msgpack::read(Scan { file: &file, at: 0, window: Vec::new(), window_start: 0 });
+        let root = msgpack::read(Scan::new(&file, WINDOW, u64::MAX));
         let leaves = root.and_then(|entries| msgpack::leaves(Node::Map(entries)));
         for (name, leaf) in leaves.map_err(|error| error.at(path))? {
             // Numbers and other plain values are not part of a model.
@@ -44,39 +45,12 @@ impl FlaxFile {
 /// Number of bytes that are read at a time: the headers of arrays lie far apart.
 const WINDOW: u64 = 1 << 12;
 
-/// Reads a file except for the elements of its arrays, whose byte ranges it returns.
-struct Scan<'a> {
-    file: &'a RangeFile,
-    at: u64,
-    /// The bytes that were read last, from `window_start` on.
-    window: Vec<u8>,
-    window_start: u64,
-}
-
-impl Read for Scan<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let end = (self.at + WINDOW).min(self.file.size());
-        let window_end = self.window_start + self.window.len() as u64;
-        if self.at >= window_end && self.at < end {
-            (self.window, self.window_start) = (self.file.read(self.at..end)?, self.at);
-        }
-        let rest = self.window.get((self.at - self.window_start) as usize..);
-        let read = rest.unwrap_or_default().read(buffer)?;
-        self.at += read as u64;
-        Ok(read)
-    }
-}
-
+/// Returns the byte ranges of the elements of arrays, without reading them.
 impl Source for Scan<'_> {
     type Elements = Range<u64>;
 
     fn elements(&mut self, length: u64) -> io::Result<Range<u64>> {
-        let start = self.at;
-        self.at += length;
-        match self.at <= self.file.size() {
-            true => Ok(start..self.at),
-            false => Err(io::ErrorKind::UnexpectedEof.into()),
-        }
+        self.skip(length)
     }
 }
 

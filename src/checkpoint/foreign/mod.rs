@@ -6,6 +6,7 @@ mod config;
 mod flax;
 mod hugging_face;
 mod safetensors;
+mod scan;
 mod shards;
 mod sums;
 mod tensorflow;
@@ -26,8 +27,8 @@ use super::stored::{STEP, Stored};
 use super::transpose::transpose;
 use gimlet_storage::Path;
 
+pub(super) use self::safetensors::safetensors_type;
 pub(super) use hugging_face::{marks as hugging_face_marks, open_file, open_hugging_face};
-pub(super) use safetensors::type_name;
 pub(super) use sums::mask;
 pub use tensorflow::index_of;
 #[cfg(test)]

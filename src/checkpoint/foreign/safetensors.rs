@@ -2,11 +2,10 @@
 //! other.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::ops::Range;
 
-use serde::de::{Error, IgnoredAny, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use safetensors::Dtype;
+use safetensors::tensor::Metadata;
 
 use super::sums::Piece;
 use super::{MAX_RANK, RawTensors};
@@ -18,28 +17,25 @@ use gimlet_storage::{Path, RangeFile};
 /// The longest header that the format allows.
 const MAX_HEADER: u64 = 100_000_000;
 
-/// The entry of the header that is not a tensor.
-const METADATA: &str = "__metadata__";
-
-/// The types of the format with numpy's names.
-const TYPES: [(&str, &str); 12] = [
-    ("BOOL", "bool"),
-    ("U8", "uint8"),
-    ("I8", "int8"),
-    ("U16", "uint16"),
-    ("I16", "int16"),
-    ("U32", "uint32"),
-    ("I32", "int32"),
-    ("I64", "int64"),
-    ("BF16", "bfloat16"),
-    ("F16", "float16"),
-    ("F32", "float32"),
-    ("F64", "float64"),
+/// The types of the format that are read and written.
+const TYPES: [(Dtype, DType); 12] = [
+    (Dtype::BOOL, DType::Bool),
+    (Dtype::U8, DType::U8),
+    (Dtype::I8, DType::I8),
+    (Dtype::U16, DType::U16),
+    (Dtype::I16, DType::I16),
+    (Dtype::U32, DType::U32),
+    (Dtype::I32, DType::I32),
+    (Dtype::I64, DType::I64),
+    (Dtype::BF16, DType::Bf16),
+    (Dtype::F16, DType::F16),
+    (Dtype::F32, DType::F32),
+    (Dtype::F64, DType::F64),
 ];
 
-/// The name of a type in the header.
-pub(crate) fn type_name(dtype: DType) -> Option<&'static str> {
-    TYPES.iter().find(|(_, numpy)| *numpy == dtype.name()).map(|(name, _)| *name)
+/// The type of the format for the elements of an array.
+pub(crate) fn safetensors_type(dtype: DType) -> Option<Dtype> {
+    TYPES.iter().find(|(_, ours)| *ours == dtype).map(|(theirs, _)| *theirs)
 }
 
 /// An open file.
@@ -51,50 +47,6 @@ pub(super) struct SafeTensors {
     offsets: BTreeMap<String, u64>,
 }
 
-#[derive(Deserialize)]
-struct Tensor {
-    dtype: String,
-    shape: Vec<usize>,
-    data_offsets: (u64, u64),
-}
-
-/// The tensors of a header by name.
-struct Header(BTreeMap<String, Tensor>);
-
-impl<'de> Deserialize<'de> for Header {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(Tensors)
-    }
-}
-
-/// Reads the entries one by one; entries that are not tensors are not kept in memory.
-struct Tensors;
-
-impl<'de> Visitor<'de> for Tensors {
-    type Value = Header;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a map of tensors")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Header, A::Error> {
-        let mut tensors = BTreeMap::new();
-        while let Some(name) = map.next_key::<String>()? {
-            if name == METADATA {
-                map.next_value::<IgnoredAny>()?;
-                continue;
-            }
-            let in_tensor = |error| Error::custom(format!("`{name}`: {error}"));
-            let tensor = map.next_value().map_err(in_tensor)?;
-            if tensors.contains_key(&name) {
-                return Err(Error::custom(format!("`{name}` is there twice")));
-            }
-            tensors.insert(name, tensor);
-        }
-        Ok(Header(tensors))
-    }
-}
-
 impl SafeTensors {
     /// Opens a file and reads its header.
     ///
@@ -103,28 +55,24 @@ impl SafeTensors {
     pub fn open(path: &Path) -> Result<Self, CheckpointError> {
         let file = path.open_ranges()?;
         let (header, start) = read_header(&file)?;
+        let (end, size) = (header.data_len() as u64, file.size() - start);
+        if end != size {
+            let reason = format!("its tensors take {end} bytes, but it holds {size}");
+            return Err(CheckpointError::damaged(path, reason));
+        }
         let (mut tensors, mut offsets) = (RawInfos::new(), BTreeMap::new());
-        let mut extents = Vec::new();
-        for (name, tensor) in header.0 {
-            let damaged = |reason| CheckpointError::damaged(path, format!("`{name}`: {reason}"));
-            let (begin, end) = tensor.data_offsets;
-            let info = RawInfo { dtype: dtype(path, &name, &tensor.dtype)?, shape: tensor.shape };
-            let expected = info.num_bytes().filter(|_| info.shape.len() <= MAX_RANK);
-            if end.checked_sub(begin) != expected {
-                let shape = &info.shape;
-                return Err(damaged(format!(
-                    "bytes {begin} to {end} do not hold {} of shape {shape:?}",
-                    info.dtype
-                )));
+        for name in header.offset_keys() {
+            let tensor = header.info(&name).expect("the header has all its keys");
+            let (dtype, shape) = (dtype(path, &name, tensor.dtype)?, tensor.shape.clone());
+            let info = RawInfo { dtype, shape };
+            if info.num_bytes().is_none() || info.shape.len() > MAX_RANK {
+                let reason =
+                    format!("`{name}`: no machine holds {dtype} of shape {:?}", info.shape);
+                return Err(CheckpointError::damaged(path, reason));
             }
-            let Some(offset) = start.checked_add(begin) else {
-                return Err(damaged(format!("it begins at byte {begin}")));
-            };
-            extents.push((begin, end));
-            offsets.insert(name.clone(), offset);
+            offsets.insert(name.clone(), start + tensor.data_offsets.0 as u64);
             tensors.insert(name, info);
         }
-        check_extents(&file, extents, file.size() - start)?;
         Ok(Self { file, tensors, offsets })
     }
 }
@@ -156,8 +104,9 @@ impl RawTensors for SafeTensors {
     }
 }
 
-/// Reads the header, and the offset of the first tensor.
-fn read_header(file: &RangeFile) -> Result<(Header, u64), CheckpointError> {
+/// Reads the header, and the offset of the first tensor. The header's tensors follow one another
+/// without gaps and have the bytes of their shapes.
+fn read_header(file: &RangeFile) -> Result<(Metadata, u64), CheckpointError> {
     let path = file.path();
     let short =
         || CheckpointError::damaged(path, format!("it ends within its header, at {}", file.size()));
@@ -178,34 +127,12 @@ fn read_header(file: &RangeFile) -> Result<(Header, u64), CheckpointError> {
     Ok((header.map_err(damaged)?, start))
 }
 
-fn dtype(path: &Path, tensor: &str, name: &str) -> Result<DType, CheckpointError> {
-    let numpy = TYPES.iter().find(|(known, _)| *known == name).map(|(_, numpy)| *numpy);
-    numpy.and_then(DType::from_name).ok_or_else(|| CheckpointError::Unsupported {
+fn dtype(path: &Path, tensor: &str, found: Dtype) -> Result<DType, CheckpointError> {
+    let dtype = TYPES.iter().find(|(theirs, _)| *theirs == found).map(|(_, ours)| *ours);
+    dtype.ok_or_else(|| CheckpointError::Unsupported {
         path: path.to_string(),
         reason: format!(
-            "`{tensor}` is of type {name}, expected floats of 16 bits or more, or integers"
+            "`{tensor}` is of type {found}, expected floats of 16 bits or more, or integers"
         ),
     })
-}
-
-/// Checks that the tensors fill the file, without gaps and without overlaps.
-fn check_extents(
-    file: &RangeFile,
-    mut extents: Vec<(u64, u64)>,
-    size: u64,
-) -> Result<(), CheckpointError> {
-    extents.sort_unstable();
-    let mut end = 0;
-    for (begin, next) in extents {
-        if begin != end {
-            let reason = format!("a tensor begins at byte {begin}, where another ends at {end}");
-            return Err(CheckpointError::damaged(file.path(), reason));
-        }
-        end = next;
-    }
-    if end != size {
-        let reason = format!("its tensors take {end} bytes, but it holds {size}");
-        return Err(CheckpointError::damaged(file.path(), reason));
-    }
-    Ok(())
 }

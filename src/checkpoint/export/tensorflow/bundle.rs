@@ -27,7 +27,7 @@ pub(super) fn write_data(
     table.add(b"", &Header { num_shards: 1, endianness: 0, version }.encode_to_vec());
     for (name, variable) in variables {
         let offset = out.position();
-        let sums = out.tensor(|out| variable.write(from, out))?;
+        let crc32c = out.tensor(|out| variable.write(from, out))?;
         let info = variable.info();
         let size = out.position() - offset;
         assert_eq!(
@@ -35,7 +35,7 @@ pub(super) fn write_data(
             (num_elements(&info.shape) * info.dtype.size()) as u64,
             "`{name}` has the bytes of its shape"
         );
-        table.add(name.as_bytes(), &entry(&info, offset, sums.crc32c).encode_to_vec());
+        table.add(name.as_bytes(), &entry(&info, offset, crc32c).encode_to_vec());
     }
     Ok((table.finish(), out))
 }

@@ -2,49 +2,39 @@
 //! each storage, in a folder of any name.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::sync::Arc;
 
+use zip::read::{ArchiveOffset, Config, ZipArchiveMetadata, ZipFileEntry};
+use zip::result::ZipError;
+use zip::{CompressionMethod, ZipArchive};
+
+use super::super::scan::Scan;
 use super::machine::{Machine, Storage};
 use super::pickle::read_pickle;
 use super::state_dict::{Tensor, refused, state_dict};
 use super::{Contents, Extent, MAX_PICKLE};
 use crate::error::CheckpointError;
-use gimlet_storage::RangeFile;
+use gimlet_storage::{Path, RangeFile, StorageError};
 
-/// First bytes of the record at the end of an archive, and its length without the comment.
-const END: (&[u8], u64) = (b"PK\x05\x06", 22);
+/// Number of bytes of the list of entries that are read at a time. It is the end of the file, and
+/// seldom longer.
+const WINDOW: u64 = 1 << 20;
 
-/// First bytes and lengths of the record that large archives have before the end, and of its
-/// locator.
-const END_64: (&[u8], u64) = (b"PK\x06\x06", 56);
-const LOCATOR_64: (&[u8], u64) = (b"PK\x06\x07", 20);
-
-/// First bytes of an entry of the central directory, and its minimum length.
-const ENTRY: (&[u8], usize) = (b"PK\x01\x02", 46);
-
-/// First bytes of the local header of an entry, and its minimum length.
-const LOCAL: (&[u8], u64) = (b"PK\x03\x04", 30);
-
-/// Maximum size in bytes of a central directory.
+/// Maximum number of bytes that are read of that list.
 const MAX_DIRECTORY: u64 = 256 << 20;
 
-/// The 32-bit value that refers to the 64-bit field.
-const IN_64: u64 = 0xffff_ffff;
-
-/// A file in the archive.
-#[derive(Debug)]
-struct ArchiveMember {
-    method: u16,
-    crc32: u32,
-    length: u64,
-    stored: u64,
-    /// Offset of its local header.
-    header: u64,
-}
+/// First bytes of the local header of an entry, and its length without names.
+const LOCAL: (&[u8], u64) = (b"PK\x03\x04", 30);
 
 /// Reads the tensors of an archive and the byte ranges of its storages.
 pub(super) fn read(file: &RangeFile) -> Result<Contents, CheckpointError> {
     let path = file.path();
-    let entries = entries(file)?;
+    let directory = directory(file)?;
+    let entries: BTreeMap<_, _> = (0..directory.len())
+        .filter_map(|index| directory.entry(index).ok())
+        .map(|entry| (String::from_utf8_lossy(entry.name_raw()).into_owned(), entry))
+        .collect();
     let pickle = entries
         .keys()
         .find(|name| name.strip_suffix("/data.pkl").is_some_and(|folder| !folder.contains('/')));
@@ -61,7 +51,7 @@ pub(super) fn read(file: &RangeFile) -> Result<Contents, CheckpointError> {
         return unsupported("it is a TorchScript program; save the model's state_dict() instead");
     }
     if let Some(order) = entries.get(&format!("{folder}byteorder"))
-        && order.stored == 6
+        && order.size() == 6
         && bytes(file, "byteorder", order)? != b"little"
     {
         return unsupported("it was written by a big-endian machine");
@@ -78,11 +68,11 @@ pub(super) fn read(file: &RangeFile) -> Result<Contents, CheckpointError> {
             .get_key_value(&name)
             .map(|(name, entry)| (tensor.storage.clone(), (&name[..], entry)))
     };
-    let places: BTreeMap<String, (&str, &ArchiveMember)> =
+    let places: BTreeMap<String, (&str, &ZipFileEntry<'_>)> =
         tensors.values().filter_map(place).collect();
     for Storage { key, dtype, elements, .. } in &machine.storages {
         let Some((name, entry)) = places.get(key) else { continue };
-        let found = entry.length / dtype.size() as u64;
+        let found = entry.size() / dtype.size() as u64;
         if found != *elements as u64 {
             let reason = format!("entry `{name}` has {found} elements, expected {elements}");
             return Err(CheckpointError::damaged(path, reason));
@@ -93,7 +83,11 @@ pub(super) fn read(file: &RangeFile) -> Result<Contents, CheckpointError> {
 }
 
 /// Reads the contents of a small entry.
-fn bytes(file: &RangeFile, name: &str, entry: &ArchiveMember) -> Result<Vec<u8>, CheckpointError> {
+fn bytes(
+    file: &RangeFile,
+    name: &str,
+    entry: &ZipFileEntry<'_>,
+) -> Result<Vec<u8>, CheckpointError> {
     let extent = extents(file, &[(name, entry)])?[0];
     if extent.length > MAX_PICKLE {
         let reason = format!("`{name}` has {} bytes, at most {MAX_PICKLE} are read", extent.length);
@@ -115,7 +109,7 @@ fn bytes(file: &RangeFile, name: &str, entry: &ArchiveMember) -> Result<Vec<u8>,
 /// headers contain. All headers are read at once.
 fn extents(
     file: &RangeFile,
-    entries: &[(&str, &ArchiveMember)],
+    entries: &[(&str, &ZipFileEntry<'_>)],
 ) -> Result<Vec<Extent>, CheckpointError> {
     let damaged = |name: &str, reason: &str| {
         CheckpointError::damaged(file.path(), format!("entry `{name}` {reason}"))
@@ -126,125 +120,49 @@ fn extents(
     };
     let mut headers = Vec::with_capacity(entries.len());
     for (name, entry) in entries {
-        if entry.method != 0 || entry.length != entry.stored {
+        if entry.compression() != CompressionMethod::Stored
+            || entry.size() != entry.compressed_size()
+        {
             let reason = format!("entry `{name}` is compressed, which torch.save never does");
             return Err(CheckpointError::Unsupported { path: file.path().to_string(), reason });
         }
-        headers.push(entry.header..within(name, entry.header, LOCAL.1)?);
+        let start = entry.header_start();
+        headers.push(start..within(name, start, LOCAL.1)?);
     }
     let mut extents = Vec::with_capacity(entries.len());
     for ((name, entry), header) in entries.iter().zip(file.read_all(&headers)?) {
         if !header.starts_with(LOCAL.0) {
             return Err(damaged(name, "does not begin where the directory says"));
         }
-        let names = u64::from(u16_at(&header, 26)) + u64::from(u16_at(&header, 28));
-        let start = entry.header + LOCAL.1 + names;
-        within(name, start, entry.length)?;
+        let [name_length, extra_length] =
+            [26, 28].map(|at| u64::from(u16::from_le_bytes([header[at], header[at + 1]])));
+        let start = entry.header_start() + LOCAL.1 + name_length + extra_length;
+        within(name, start, entry.size())?;
         // Archives written with `set_crc32_options(False)` have zeros instead of checksums.
-        let crc32 = Some(entry.crc32).filter(|crc32| *crc32 != 0);
-        extents.push(Extent { start, length: entry.length, crc32 });
+        let crc32 = Some(entry.crc32()).filter(|crc32| *crc32 != 0);
+        extents.push(Extent { start, length: entry.size(), crc32 });
     }
     Ok(extents)
 }
 
-/// Returns every entry of the central directory by name.
-fn entries(file: &RangeFile) -> Result<BTreeMap<String, ArchiveMember>, CheckpointError> {
-    let damaged = |reason: &str| CheckpointError::damaged(file.path(), reason);
-    let cut = || damaged("its list of entries is truncated");
-    let (start, length) = directory(file)?;
-    let end = start.checked_add(length).filter(|end| *end <= file.size()).ok_or_else(cut)?;
-    if length > MAX_DIRECTORY {
-        return Err(damaged("its list of entries is longer than 256 MiB"));
-    }
-    let directory = file.read(start..end)?;
-    let mut rest = &directory[..];
-    let mut entries = BTreeMap::new();
-    while !rest.is_empty() {
-        if rest.len() < ENTRY.1 || !rest.starts_with(ENTRY.0) {
-            return Err(cut());
+/// Reads the list of entries at the end of the file.
+fn directory(file: &RangeFile) -> Result<Arc<ZipArchiveMetadata>, CheckpointError> {
+    let config = Config { archive_offset: ArchiveOffset::Known(0) };
+    let archive = ZipArchive::with_config(config, Scan::new(file, WINDOW, MAX_DIRECTORY));
+    archive.map(|archive| archive.metadata()).map_err(|error| unreadable(file.path(), error))
+}
+
+/// The error of reading the list of entries.
+fn unreadable(path: &Path, error: ZipError) -> CheckpointError {
+    match error {
+        ZipError::Io(error)
+            if !matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::InvalidData) =>
+        {
+            StorageError::new("read", path, error).into()
         }
-        let lengths = [28, 30, 32].map(|at| usize::from(u16_at(rest, at)));
-        let total = ENTRY.1 + lengths.iter().sum::<usize>();
-        if rest.len() < total {
-            return Err(cut());
-        }
-        let name = String::from_utf8_lossy(&rest[ENTRY.1..ENTRY.1 + lengths[0]]).into_owned();
-        let extra = &rest[ENTRY.1 + lengths[0]..ENTRY.1 + lengths[0] + lengths[1]];
-        let entry = entry(rest, extra).ok_or_else(cut)?;
-        entries.insert(name, entry);
-        rest = &rest[total..];
+        error => CheckpointError::damaged(
+            path,
+            format!("its end is missing or is not a list of entries: {error}"),
+        ),
     }
-    Ok(entries)
-}
-
-/// Reads an entry of the directory. Numbers that do not fit into 32 bits follow in an extra field.
-fn entry(record: &[u8], extra: &[u8]) -> Option<ArchiveMember> {
-    let mut large = extra_64(extra);
-    let mut wide = |at: usize| match u64::from(u32_at(record, at)) {
-        IN_64 => {
-            let (value, rest) = large.split_at_checked(8)?;
-            large = rest;
-            Some(u64_at(value, 0))
-        }
-        value => Some(value),
-    };
-    let (length, stored, header) = (wide(24)?, wide(20)?, wide(42)?);
-    Some(ArchiveMember {
-        method: u16_at(record, 10),
-        crc32: u32_at(record, 16),
-        length,
-        stored,
-        header,
-    })
-}
-
-/// The field of 64-bit numbers among the extra fields; empty when it is missing.
-fn extra_64(mut extra: &[u8]) -> &[u8] {
-    while extra.len() >= 4 {
-        let (id, length) = (u16_at(extra, 0), usize::from(u16_at(extra, 2)));
-        let Some(field) = extra.get(4..4 + length) else { return &[] };
-        if id == 1 {
-            return field;
-        }
-        extra = &extra[4 + length..];
-    }
-    &[]
-}
-
-/// Returns the offset of the central directory and its length.
-fn directory(file: &RangeFile) -> Result<(u64, u64), CheckpointError> {
-    let cut = || CheckpointError::damaged(file.path(), "its end is missing: the file is truncated");
-    // A comment of up to 64 KiB may follow.
-    let tail_start = file.size().saturating_sub(END.1 + 0xffff);
-    let tail = file.read(tail_start..file.size())?;
-    let last = tail.len().checked_sub(END.1 as usize).ok_or_else(cut)?;
-    let at = (0..=last).rev().find(|at| tail[*at..].starts_with(END.0)).ok_or_else(cut)?;
-    let (length, start) = (u64::from(u32_at(&tail, at + 12)), u64::from(u32_at(&tail, at + 16)));
-    let locator = (tail_start + at as u64).checked_sub(LOCATOR_64.1);
-    let Some(locator) = locator.filter(|_| length == IN_64 || start == IN_64) else {
-        return Ok((start, length));
-    };
-    let record = file.read(locator..locator + LOCATOR_64.1)?;
-    if !record.starts_with(LOCATOR_64.0) {
-        return Ok((start, length));
-    }
-    let at = u64_at(&record, 8);
-    let end = at.checked_add(END_64.1).filter(|end| *end <= file.size()).ok_or_else(cut)?;
-    let record = file.read(at..end)?;
-    match record.starts_with(END_64.0) {
-        true => Ok((u64_at(&record, 48), u64_at(&record, 40))),
-        false => Err(cut()),
-    }
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> u16 {
-    u16::from_le_bytes(bytes[at..at + 2].try_into().expect("two bytes"))
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
