@@ -30,7 +30,7 @@ mod step;
 pub use spec::{
     AttentionSpec, KernelSpec, LayerDims, MAX_DISTANCE, NUM_BUCKETS, StackSpec, TransformerSpec,
 };
-pub use work::{Products, Work};
+pub use work::{ForwardWork, MatrixProducts};
 
 #[cfg(feature = "torch")]
 pub use decoding::Decoding;

@@ -13,7 +13,7 @@ const OPERATIONS_OF_BLOCK: f64 = 8.0;
 
 /// Products of a matrix of `rows` x `inner` numbers with one of `inner` x `columns`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Products {
+pub struct MatrixProducts {
     /// Tokens.
     pub rows: f64,
     /// Numbers of a token before.
@@ -28,9 +28,9 @@ pub struct Products {
 
 /// The work of a forward pass over one microbatch.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Work {
+pub struct ForwardWork {
     /// Products of matrices but those inside attention.
-    pub products: Vec<Products>,
+    pub products: Vec<MatrixProducts>,
     /// Floating-point operations of scores and averages.
     pub attention_flops: f64,
     /// Bytes that norms, residuals, activations, dropout and the loss read and write.
@@ -41,7 +41,7 @@ pub struct Work {
     pub size: f64,
 }
 
-impl Products {
+impl MatrixProducts {
     /// Returns the operations of all of them.
     pub fn flops(&self) -> f64 {
         2.0 * self.count * self.rows * self.inner * self.columns
@@ -55,13 +55,13 @@ impl Products {
 
 impl TransformerSpec {
     /// Returns the work of one process of a mesh for a microbatch of that shape.
-    pub fn forward_work(&self, shape: StepShape, mesh: &Mesh) -> Work {
+    pub fn forward_work(&self, shape: StepShape, mesh: &Mesh) -> ForwardWork {
         let rows = shape.rows as f64;
         let [inputs, targets] =
             [shape.inputs_length, shape.targets_length].map(|length| length as f64);
         let dims = &self.decoder.dims;
         let size = dims.dtype.size() as f64;
-        let mut work = Work {
+        let mut work = ForwardWork {
             products: Vec::new(),
             attention_flops: 0.0,
             stream_bytes: 0.0,
@@ -78,7 +78,8 @@ impl TransformerSpec {
         let vocabulary = self.vocab_size.div_ceil(mesh.model().size) as f64;
         // The head multiplies in the format of activations, and leaves float32.
         let [rows, inner] = [rows * targets, dims.emb_dim as f64];
-        let head = Products { rows, inner, columns: vocabulary, count: 1.0, is_projection: false };
+        let head =
+            MatrixProducts { rows, inner, columns: vocabulary, count: 1.0, is_projection: false };
         work.products.push(head);
         work.stream_bytes += LOGIT_PASSES * 4.0 * rows * vocabulary;
         work
@@ -93,9 +94,9 @@ struct Tokens {
     encoding: f64,
 }
 
-impl Work {
+impl ForwardWork {
     fn add(&mut self, [rows, inner, columns]: [f64; 3], count: f64) {
-        self.products.push(Products { rows, inner, columns, count, is_projection: true });
+        self.products.push(MatrixProducts { rows, inner, columns, count, is_projection: true });
         self.num_operations += count;
     }
 
@@ -140,7 +141,7 @@ mod tests {
     use crate::models::t5::T5Config;
     use crate::partition::{LocalDevice, Partitioner, PjitPartitioner, Process};
 
-    fn work(count: usize) -> Work {
+    fn work(count: usize) -> ForwardWork {
         let pjit = PjitPartitioner { num_partitions: Some(count), ..Default::default() };
         let process = Process { rank: 0, count };
         let mesh = Mesh::new(&Partitioner::Pjit(pjit), process, LocalDevice::Cpu);
@@ -151,8 +152,8 @@ mod tests {
     #[test]
     fn the_work_has_the_operations_of_the_model_and_processes_divide_them() {
         let shape = StepShape { rows: 4, inputs_length: 512, targets_length: 114 };
-        let flops = |work: &Work| {
-            work.products.iter().map(Products::flops).sum::<f64>() + work.attention_flops
+        let flops = |work: &ForwardWork| {
+            work.products.iter().map(MatrixProducts::flops).sum::<f64>() + work.attention_flops
         };
         let whole = flops(&work(1));
         let counted = T5Config::t5_1_1_small().transformer().train_step_flops(shape);

@@ -2,7 +2,7 @@
 
 /// A device. Rates are those of the data sheet, or measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Device {
+pub struct DeviceRates {
     /// Its name, as `--gpus` takes it.
     pub name: &'static str,
     /// Bytes of its memory.
@@ -73,7 +73,7 @@ pub const CPUS: Efficiency = Efficiency {
 /// The known GPUs. Source of rates: NVIDIA's data sheets, without sparsity, of the SXM form if there are several; networks are those
 /// of NVIDIA's own hosts. Attention with a trained bias: libtorch's memory-efficient kernels, which do not use the newer units
 /// of an H100 (estimates).
-pub const KNOWN: [Device; 7] = [
+pub const KNOWN: [DeviceRates; 7] = [
     gpu("A100-40", [40e9, 1.555e12], [19.5e12, 312e12], 78e12, [300e9, 25e9]),
     gpu("A100-80", [80e9, 2.039e12], [19.5e12, 312e12], 78e12, [300e9, 25e9]),
     with_fp8(1979e12, gpu("H100", [80e9, 3.35e12], [67e12, 989e12], 110e12, [450e9, 50e9])),
@@ -93,13 +93,23 @@ const fn gpu(
     products: [f64; 2],
     attention: f64,
     links: [f64; 2],
-) -> Device {
+) -> DeviceRates {
     let ([memory, memory_rate], [float32, bfloat16], [inside, network]) = (memory, products, links);
-    Device { name, memory, memory_rate, float32, bfloat16, fp8: None, attention, inside, network }
+    DeviceRates {
+        name,
+        memory,
+        memory_rate,
+        float32,
+        bfloat16,
+        fp8: None,
+        attention,
+        inside,
+        network,
+    }
 }
 
-const fn with_fp8(fp8: f64, device: Device) -> Device {
-    Device { fp8: Some(fp8), ..device }
+const fn with_fp8(fp8: f64, device: DeviceRates) -> DeviceRates {
+    DeviceRates { fp8: Some(fp8), ..device }
 }
 
 /// The name of the device of processes on processors.
@@ -112,8 +122,8 @@ const ATTENTION: f64 = 0.5;
 const LOOPBACK: f64 = 1e9;
 
 /// The processors of a host, which compute as many operations a second in float32, with so many bytes of memory.
-pub fn processors(products: f64, memory: f64) -> Device {
-    Device {
+pub fn processors(products: f64, memory: f64) -> DeviceRates {
+    DeviceRates {
         name: CPU,
         memory,
         memory_rate: products * BYTES_OF_OPERATION,

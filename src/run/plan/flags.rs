@@ -5,8 +5,8 @@ use anyhow::{Result, anyhow, ensure};
 use crate::session::memory::total_on_host;
 
 use super::PlanArgs;
-use super::device::{CPUS, Device, GPUS, KNOWN, processors};
-use super::machine::Machine;
+use super::cluster::Cluster;
+use super::device::{CPUS, DeviceRates, GPUS, KNOWN, processors};
 
 /// Operations a second that processors are assumed to do until a measured step says how many.
 const ASSUMED_PRODUCTS: f64 = 100e9;
@@ -15,7 +15,7 @@ const ASSUMED_PRODUCTS: f64 = 100e9;
 ///
 /// # Errors
 /// Flags that describe none.
-pub fn machine(args: &PlanArgs) -> Result<Machine> {
+pub fn machine(args: &PlanArgs) -> Result<Cluster> {
     let mut machine = match (&args.gpus, args.cpus) {
         (Some(gpus), _) => of_gpus(gpus, args)?,
         (None, Some(count)) => of_cpus(count, args)?,
@@ -32,12 +32,12 @@ pub fn machine(args: &PlanArgs) -> Result<Machine> {
     Ok(machine)
 }
 
-fn of_gpus(text: &str, args: &PlanArgs) -> Result<Machine> {
+fn of_gpus(text: &str, args: &PlanArgs) -> Result<Cluster> {
     let unfit = || anyhow!("--gpus is `{text}`, expected a number and a kind, such as 256xH100");
     let (count, name) = text.split_once('x').ok_or_else(unfit)?;
     let count: usize = count.parse().ok().filter(|count| *count > 0).ok_or_else(unfit)?;
     let known = KNOWN.iter().find(|device| device.name.eq_ignore_ascii_case(name));
-    let mut device: Device = *known.ok_or_else(|| {
+    let mut device: DeviceRates = *known.ok_or_else(|| {
         let names = KNOWN.map(|device| device.name);
         anyhow!("`{name}` is not a known GPU, expected one of {}", names.join(", "))
     })?;
@@ -50,10 +50,10 @@ fn of_gpus(text: &str, args: &PlanArgs) -> Result<Machine> {
         count.is_multiple_of(per_host),
         "{count} GPUs are not a multiple of --nvlink, {per_host}: give the number of GPUs of a host"
     );
-    Ok(Machine { count, per_host, device, efficiency: GPUS, pace: 1.0 })
+    Ok(Cluster { count, per_host, device, efficiency: GPUS, pace: 1.0 })
 }
 
-fn of_cpus(count: usize, args: &PlanArgs) -> Result<Machine> {
+fn of_cpus(count: usize, args: &PlanArgs) -> Result<Cluster> {
     ensure!(count > 0, "--cpus is 0, expected at least 1");
     let products = match (args.gflops, &args.measured_step) {
         (Some(gflops), _) => gflops * 1e9,
@@ -68,7 +68,7 @@ fn of_cpus(count: usize, args: &PlanArgs) -> Result<Machine> {
     ensure!(products > 0.0, "--gflops is {}, expected more than 0", products / 1e9);
     let memory = total_on_host().map_or(f64::INFINITY, |bytes| bytes as f64);
     let device = processors(products, memory);
-    Ok(Machine { count, per_host: count, device, efficiency: CPUS, pace: 1.0 })
+    Ok(Cluster { count, per_host: count, device, efficiency: CPUS, pace: 1.0 })
 }
 
 /// Reads `400Gb` or `50GB` as bytes a second.

@@ -18,7 +18,7 @@ pub enum Zero {
 
 /// A layout of a run: its mesh, and the settings that trade time for memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Layout {
+pub struct MeshLayout {
     /// Size of the model axis.
     pub num_partitions: usize,
     /// The arrays that the data axis divides.
@@ -45,7 +45,7 @@ impl Zero {
     }
 }
 
-impl Layout {
+impl MeshLayout {
     /// Returns the run in this layout; `None` if its network cannot keep other tensors.
     pub fn of(&self, train: &Train) -> Option<Train> {
         let mut train = train.clone();

@@ -3,10 +3,10 @@
 //! Everything is arithmetic on the configuration: the memory of `--dry_run`, the bytes of `train::traffic`, and a roofline
 //! for the time, whose data are in `device`. `docs/plan.md` compares it with published and measured runs.
 
+mod cluster;
 mod device;
 mod flags;
 mod layout;
-mod machine;
 #[cfg(test)]
 mod published;
 mod report;
@@ -23,7 +23,7 @@ use super::gin_flags::GinArgs;
 use super::library::Library;
 use super::output::write;
 
-use machine::Machine;
+use cluster::Cluster;
 use report::report;
 use search::{alone, search};
 
@@ -75,7 +75,7 @@ pub(super) fn plan_command(args: &PlanArgs, color: bool) -> Result<(), Failure> 
 }
 
 /// Returns the measured time of a step for each predicted second.
-fn pace(args: &PlanArgs, train: &Train, machine: &Machine) -> Result<f64, Failure> {
+fn pace(args: &PlanArgs, train: &Train, machine: &Cluster) -> Result<f64, Failure> {
     let Some(text) = &args.measured_step else { return Ok(1.0) };
     let measured = flags::seconds("--measured_step", text).map_err(Failure::usage)?;
     Ok(measured / alone(train, machine).map_err(Failure::usage)?.total())

@@ -25,7 +25,7 @@ const FP8: [&str; 3] = [
 ];
 
 /// Plans a T5 1.1 of that size with further flags.
-fn planned(size: &str, flags: &[&str]) -> (Train, Machine, search::Plan) {
+fn planned(size: &str, flags: &[&str]) -> (Train, Cluster, search::MeshPlan) {
     let model = format!("--gin_file=t5x/examples/t5/t5_1_1/{size}.gin");
     let words = ["gimlet", "plan", &model].into_iter().chain(BINDINGS).chain(flags.iter().copied());
     let parsed = try_parse(words.map(str::to_string).collect()).expect("well formed");
@@ -73,11 +73,11 @@ fn published_runs_are_predicted_as_the_page_says() {
     check("small", ["8xA100-80", "2048"], 1, &[], 714.0, 0.58);
     check("large", ["64xA100-80", "2048"], 1, &[], 75.8, 0.13);
     check("xl", ["144xA100-80", "2016"], 1, &[], 21.0, -0.02);
-    check("xl", ["256xA100-80", "2048"], 1, &[], 16.9, -0.03);
+    check("xl", ["256xA100-80", "2048"], 1, &[], 16.9, -0.07);
     check("xxl", ["512xA100-80", "2304"], 8, &[], 3.69, -0.11);
-    check("large", ["64xH100", "2048"], 1, &FP8, 174.1, -0.05);
-    check("xl", ["144xH100", "2016"], 1, &FP8, 50.4, 0.0);
-    check("xl", ["256xH100", "2048"], 1, &FP8, 37.8, 0.0);
+    check("large", ["64xH100", "2048"], 1, &FP8, 174.1, 0.14);
+    check("xl", ["144xH100", "2016"], 1, &FP8, 50.4, -0.04);
+    check("xl", ["256xH100", "2048"], 1, &FP8, 37.8, -0.13);
 }
 
 #[test]

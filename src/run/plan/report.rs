@@ -7,9 +7,9 @@ use crate::session::check::UnfitSpec;
 use crate::telemetry::thousands;
 use crate::train::{Train, training_shape};
 
-use super::layout::{Layout, Zero, remat_name};
-use super::machine::Machine;
-use super::search::{Plan, Row};
+use super::cluster::Cluster;
+use super::layout::{MeshLayout, Zero, remat_name};
+use super::search::{MeshPlan, Row};
 use super::time::StepTime;
 
 /// Words of the table's heading.
@@ -37,8 +37,8 @@ const HEADING: [&str; 15] = [
 /// A length is not bound.
 pub fn report(
     train: &Train,
-    machine: &Machine,
-    plan: &Plan,
+    machine: &Cluster,
+    plan: &MeshPlan,
     most: usize,
 ) -> Result<String, UnfitSpec> {
     let mut out = String::new();
@@ -68,7 +68,7 @@ pub fn report(
     Ok(out)
 }
 
-fn describe_run(train: &Train, machine: &Machine, out: &mut String) -> Result<(), UnfitSpec> {
+fn describe_run(train: &Train, machine: &Cluster, out: &mut String) -> Result<(), UnfitSpec> {
     let batch = training_shape(train)?;
     let lengths = match batch.inputs_length {
         0 => format!("{} tokens", batch.targets_length),
@@ -77,7 +77,7 @@ fn describe_run(train: &Train, machine: &Machine, out: &mut String) -> Result<()
     let (num_params, dtype) = (grouped(train.model.num_params()), train.model.dtype().as_str());
     let _ = writeln!(out, "model    {num_params} parameters, activations in {dtype}");
     let _ = writeln!(out, "batch    {} rows of {lengths}", batch.rows);
-    let Machine { count, per_host, device, .. } = machine;
+    let Cluster { count, per_host, device, .. } = machine;
     let _ = match machine.is_of_cpus() {
         true => writeln!(
             out,
@@ -100,7 +100,7 @@ fn describe_run(train: &Train, machine: &Machine, out: &mut String) -> Result<()
 }
 
 fn cells(row: &Row, tokens_per_second: f64, utilization: f64) -> Vec<String> {
-    let Layout { num_partitions, zero, activation_dims, num_microbatches, remat_policy } =
+    let MeshLayout { num_partitions, zero, activation_dims, num_microbatches, remat_policy } =
         row.layout;
     let StepTime { products, attention, other, optimizer, inside, network, hidden } = row.time;
     let share = |seconds: f64| format!("{:.0}%", 100.0 * seconds / row.time.total());
@@ -124,13 +124,14 @@ fn cells(row: &Row, tokens_per_second: f64, utilization: f64) -> Vec<String> {
 }
 
 /// Tells how many layouts the table does not show, and why.
-fn describe_others(machine: &Machine, plan: &Plan, most: usize, out: &mut String) {
+fn describe_others(machine: &Cluster, plan: &MeshPlan, most: usize, out: &mut String) {
     let more = plan.rows.len().saturating_sub(most);
     if more > 0 {
         let _ = writeln!(out, "{more} more fit: --rows={} shows them", plan.rows.len());
     }
     if let Some(nearest) = plan.too_large.first() {
-        let Layout { num_partitions, zero, num_microbatches, remat_policy, .. } = nearest.layout;
+        let MeshLayout { num_partitions, zero, num_microbatches, remat_policy, .. } =
+            nearest.layout;
         let with_zero = match zero {
             Zero::None => String::new(),
             zero => format!(", ZeRO-{}", zero.stage()),

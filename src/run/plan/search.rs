@@ -5,15 +5,15 @@ use crate::partition::Process;
 use crate::session::check::UnfitSpec;
 use crate::train::{Train, bytes_sent, step_estimate, training_shape};
 
-use super::layout::{Layout, Zero};
-use super::machine::Machine;
+use super::cluster::Cluster;
+use super::layout::{MeshLayout, Zero};
 use super::time::{StepTime, step_time};
 
 /// A layout, and the predictions about it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// The layout.
-    pub layout: Layout,
+    pub layout: MeshLayout,
     /// Size of the data axis.
     pub data: usize,
     /// Bytes of memory of a device.
@@ -26,7 +26,7 @@ pub struct Row {
 
 /// All layouts of a run on a machine.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Plan {
+pub struct MeshPlan {
     /// Those that fit, the fastest first: the best microbatches and policy of each mesh.
     pub rows: Vec<Row>,
     /// Those for which the memory is too small, whatever the microbatches and the policy; the smallest first.
@@ -39,8 +39,8 @@ pub struct Plan {
 ///
 /// # Errors
 /// A length is not bound, or the optimizer's rules do not cover a parameter.
-pub fn search(train: &Train, machine: &Machine) -> Result<Plan, UnfitSpec> {
-    let mut plan = Plan::default();
+pub fn search(train: &Train, machine: &Cluster) -> Result<MeshPlan, UnfitSpec> {
+    let mut plan = MeshPlan::default();
     for num_partitions in (1..=machine.count).filter(|size| machine.count.is_multiple_of(*size)) {
         let dims = if num_partitions > 1 { &[1, 2][..] } else { &[1] };
         let zeros = if num_partitions < machine.count { &Zero::ALL[..] } else { &[Zero::None] };
@@ -59,21 +59,21 @@ pub fn search(train: &Train, machine: &Machine) -> Result<Plan, UnfitSpec> {
 ///
 /// # Errors
 /// A length is not bound, or the optimizer's rules do not cover a parameter.
-pub fn alone(train: &Train, machine: &Machine) -> Result<StepTime, UnfitSpec> {
+pub fn alone(train: &Train, machine: &Cluster) -> Result<StepTime, UnfitSpec> {
     let machine = machine.alone();
     let mesh = train.mesh(Process::ALONE, machine.local_device())?;
     step_time(train, &mesh, &machine, Zero::None)
 }
 
-impl Plan {
+impl MeshPlan {
     /// Adds a mesh with the fastest microbatches and policy that fit.
     fn add(
         &mut self,
         train: &Train,
-        machine: &Machine,
+        machine: &Cluster,
         (num_partitions, activation_dims, zero): (usize, usize, Zero),
     ) -> Result<(), UnfitSpec> {
-        let first = Layout {
+        let first = MeshLayout {
             num_partitions,
             zero,
             activation_dims,
@@ -86,7 +86,7 @@ impl Plan {
         let mut smallest: Option<Row> = None;
         for remat_policy in policies(train, zero) {
             for num_microbatches in divisors_by_two(rows) {
-                let layout = Layout { num_microbatches, remat_policy, ..first };
+                let layout = MeshLayout { num_microbatches, remat_policy, ..first };
                 let row = match predict(train, machine, layout)? {
                     Predicted::Row(row) => row,
                     Predicted::Misfit(reason) => {
@@ -123,7 +123,7 @@ enum Predicted {
     Misfit(String),
 }
 
-fn predict(train: &Train, machine: &Machine, layout: Layout) -> Result<Predicted, UnfitSpec> {
+fn predict(train: &Train, machine: &Cluster, layout: MeshLayout) -> Result<Predicted, UnfitSpec> {
     let Some(train) = layout.of(train) else {
         return Ok(Predicted::Misfit("the network has no remat_policy".to_string()));
     };

@@ -5,15 +5,15 @@
 //! everything else on activations takes its bytes. A backward pass is two forward passes, inside attention two and a half.
 
 use crate::models::memory::StepShape;
-use crate::models::transformer::{Products, StackSpec, TransformerSpec, Work};
+use crate::models::transformer::{ForwardWork, MatrixProducts, StackSpec, TransformerSpec};
 use crate::nn::{Dtype, RematPolicy};
 use crate::partition::Mesh;
 use crate::session::check::UnfitSpec;
 use crate::session::spec::TrainerClass;
 use crate::train::{Traffic, Train, step_estimate, traffic, training_shape};
 
+use super::cluster::{Cluster, RingPlace};
 use super::layout::Zero;
-use super::machine::{Machine, Place};
 
 /// The passes of products in a step: forward, and for the gradients of both factors.
 const PASSES: f64 = 3.0;
@@ -24,7 +24,8 @@ const BACKWARD: f64 = 2.0 / 3.0;
 /// Bytes of a parameter that an update reads and writes beside the optimizer's state: value and gradient, the gradient for
 /// its norm, the new value.
 const UPDATED: f64 = 16.0;
-/// Bytes that a conversion to fp8 moves for each number of a product: reading 16 bits and writing 8, in both orders.
+/// Bytes that conversions to fp8 move for each number before and each gradient after a product, which are converted once a
+/// step: reading 16 bits and writing 8, in both orders.
 const CONVERTED: f64 = 4.0;
 /// Bytes of a bucket of gradients (`optim/reduction.rs`).
 const BUCKET: f64 = 25.0 * 1024.0 * 1024.0;
@@ -65,10 +66,10 @@ impl StepTime {
         }
     }
 
-    fn wait(&mut self, place: Place, seconds: f64) {
+    fn wait(&mut self, place: RingPlace, seconds: f64) {
         match place {
-            Place::Inside => self.inside += seconds,
-            Place::Network => self.network += seconds,
+            RingPlace::Inside => self.inside += seconds,
+            RingPlace::Network => self.network += seconds,
         }
     }
 }
@@ -80,7 +81,7 @@ impl StepTime {
 pub fn step_time(
     train: &Train,
     mesh: &Mesh,
-    machine: &Machine,
+    machine: &Cluster,
     zero: Zero,
 ) -> Result<StepTime, UnfitSpec> {
     let TrainerClass::Trainer(trainer) = &train.trainer_cls.0;
@@ -110,7 +111,7 @@ fn transformer(train: &Train, zero: Zero) -> TransformerSpec {
         if zero == Zero::Parameters && *policy == RematPolicy::None {
             *policy = RematPolicy::Minimal;
         }
-        // Products in fp8 are not kept.
+        // MatrixProducts in fp8 are not kept.
         if is_fp8 && *policy == RematPolicy::Minimal {
             *policy = RematPolicy::Full;
         }
@@ -125,8 +126,8 @@ fn is_fp8(spec: &TransformerSpec) -> bool {
 /// The time of forward and backward passes.
 fn computing(
     spec: &TransformerSpec,
-    work: &Work,
-    machine: &Machine,
+    work: &ForwardWork,
+    machine: &Cluster,
     num_microbatches: f64,
 ) -> StepTime {
     let dims = &spec.decoder.dims;
@@ -135,7 +136,7 @@ fn computing(
     let products_again = again(dims.remat_policy == RematPolicy::Full);
     let fp8 = machine.fp8_products().filter(|_| is_fp8(spec));
     let (rate, memory) = (machine.products(dims.dtype), machine.memory_rate());
-    let of_product = |products: &Products| {
+    let of_product = |products: &MatrixProducts| {
         let rate = fp8.filter(|_| products.is_projection).unwrap_or(rate);
         let moved = work.size * products.numbers() / memory;
         let one = (products.flops() / products.count / rate).max(moved);
@@ -148,24 +149,23 @@ fn computing(
         })
         .sum();
     let products: f64 = work.products.iter().map(of_product).sum();
-    let other = (work.stream_bytes + converted) / memory
-        + work.num_operations * machine.efficiency.operation;
+    let other = work.stream_bytes / memory + work.num_operations * machine.efficiency.operation;
     StepTime {
         products: num_microbatches * (PASSES + products_again) * products,
         attention: num_microbatches * (ATTENTION_PASSES + remat) * work.attention_flops
             / attention_rate(machine, dims.dtype),
-        other: num_microbatches * (PASSES + remat) * other,
+        other: num_microbatches * ((PASSES + remat) * other + converted / memory),
         ..StepTime::default()
     }
 }
 
 /// Attention in float32 is as much slower as products are.
-fn attention_rate(machine: &Machine, dtype: Dtype) -> f64 {
+fn attention_rate(machine: &Cluster, dtype: Dtype) -> f64 {
     machine.attention() * machine.products(dtype) / machine.products(Dtype::Bfloat16)
 }
 
 /// The time of the optimizer, and of casting parameters.
-fn updating(train: &Train, mesh: &Mesh, machine: &Machine) -> Result<f64, UnfitSpec> {
+fn updating(train: &Train, mesh: &Mesh, machine: &Cluster) -> Result<f64, UnfitSpec> {
     let own: usize = train
         .model
         .param_tree()
@@ -182,7 +182,7 @@ fn add_model_axis(
     spec: &TransformerSpec,
     sent: Traffic,
     mesh: &Mesh,
-    machine: &Machine,
+    machine: &Cluster,
     num_microbatches: f64,
 ) {
     let size = mesh.model().size;
@@ -202,7 +202,7 @@ fn add_data_axis(
     time: &mut StepTime,
     sent: Traffic,
     mesh: &Mesh,
-    machine: &Machine,
+    machine: &Cluster,
     (zero, num_microbatches): (Zero, f64),
 ) {
     let size = mesh.data().size;
@@ -225,6 +225,6 @@ fn add_data_axis(
 }
 
 /// The seconds of a collective that has nothing to send.
-fn latency(machine: &Machine, size: usize) -> f64 {
+fn latency(machine: &Cluster, size: usize) -> f64 {
     machine.efficiency.collective * (size as f64).log2()
 }

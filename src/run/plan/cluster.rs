@@ -1,25 +1,25 @@
 //! The machine for which a run is planned: its devices, and the links between them.
 
-use super::device::{CPU, Device, Efficiency};
+use super::device::{CPU, DeviceRates, Efficiency};
 use crate::nn::Dtype;
 use crate::partition::LocalDevice;
 
 /// The processes of a run, each with its device.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Machine {
+pub struct Cluster {
     /// Number of processes.
     pub count: usize,
     /// Number of processes of a host.
     pub per_host: usize,
     /// The device of each process; of CPUs, the processors that all of them share.
-    pub device: Device,
+    pub device: DeviceRates,
     /// The shares of rates that are reached.
     pub efficiency: Efficiency,
     /// Seconds that a step takes for each predicted second: 1, or as a measured step says.
     pub pace: f64,
 }
 
-impl Machine {
+impl Cluster {
     /// The kind of its devices.
     pub fn local_device(&self) -> LocalDevice {
         if self.device.name == CPU { LocalDevice::Cpu } else { LocalDevice::Cuda(0) }
@@ -32,11 +32,9 @@ impl Machine {
 
     /// Operations a second of all processes, without their efficiency.
     pub fn peak(&self) -> f64 {
-        let device = self.share(self.device.bfloat16) / self.pace;
-        if self.is_of_cpus() {
-            device * self.count as f64
-        } else {
-            self.device.bfloat16 * self.count as f64
+        match self.is_of_cpus() {
+            true => self.device.bfloat16 / self.pace,
+            false => self.device.bfloat16 * self.count as f64,
         }
     }
 
@@ -76,12 +74,12 @@ impl Machine {
 
     /// Bytes a second that a process sends to the next one of a ring in which `neighbours` of each host are, and whether
     /// the ring leaves hosts. It leaves each host once, over the ports of all of its processes there.
-    pub fn link(&self, neighbours: usize, size: usize) -> (f64, Place) {
+    pub fn link(&self, neighbours: usize, size: usize) -> (f64, RingPlace) {
         let inside = self.efficiency.links * self.device.inside;
         let ports = self.efficiency.links * self.device.network * neighbours as f64;
         match neighbours >= size {
-            true => (inside, Place::Inside),
-            false => (inside.min(ports), Place::Network),
+            true => (inside, RingPlace::Inside),
+            false => (inside.min(ports), RingPlace::Network),
         }
     }
 
@@ -96,9 +94,36 @@ impl Machine {
 
 /// The links that a ring uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum RingPlace {
     /// Those of hosts.
     Inside,
     /// Those between hosts too.
     Network,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::device::{CPUS, GPUS, KNOWN, processors};
+    use super::*;
+
+    #[test]
+    fn a_ring_leaves_each_host_over_the_ports_of_its_processes_there() {
+        let device = KNOWN.into_iter().find(|device| device.name == "H100").expect("it is known");
+        let cluster = Cluster { count: 16, per_host: 8, device, efficiency: GPUS, pace: 1.0 };
+        assert_eq!(cluster.link(8, 8), (0.75 * 450e9, RingPlace::Inside));
+        // Eight ports of 50 GB/s, and one.
+        assert_eq!(cluster.link(8, 16), (0.75 * 400e9, RingPlace::Network));
+        assert_eq!(cluster.link(1, 2), (0.75 * 50e9, RingPlace::Network));
+    }
+
+    #[test]
+    fn processes_share_processors_and_have_gpus_of_their_own() {
+        let device = processors(100e9, 8e9);
+        let cluster = Cluster { count: 4, per_host: 4, device, efficiency: CPUS, pace: 2.0 };
+        assert_eq!(cluster.products(Dtype::Float32), 25e9);
+        assert_eq!(cluster.alone().products(Dtype::Float32), 100e9);
+        assert_eq!(cluster.peak(), 50e9);
+        let cluster = Cluster { device: KNOWN[0], ..cluster };
+        assert_eq!(cluster.products(Dtype::Bfloat16), 312e12);
+    }
 }
