@@ -228,6 +228,30 @@ pub enum DataError {
         /// The task's folder.
         folder: String,
     },
+    /// Another of the processes that write a cache together does not go on.
+    #[error(
+        "process {rank} of {count} has written nothing into `{folder}` for {seconds} s: see its output, and start all \
+         of them again, which continues; all hosts must see this folder"
+    )]
+    CacheProcess {
+        /// The task's folder.
+        folder: String,
+        /// That process, from 0.
+        rank: usize,
+        /// Number of processes.
+        count: usize,
+        /// The seconds for which it was waited.
+        seconds: u64,
+    },
+    /// A cache in a store, whose parts on their disks hosts would have to exchange.
+    #[error(
+        "`{folder}` is in a store, and the processes run on several hosts: cache into a folder on a disk that they \
+         share and copy it, or use the processes of one host"
+    )]
+    CacheOfHosts {
+        /// The task's folder.
+        folder: String,
+    },
     /// Examples that one cache cannot hold.
     #[error(
         "task `{task}`, split '{split}', example {number}: {reason}; all examples of a cache have \
@@ -369,7 +393,10 @@ impl DataError {
             Self::Storage(error) => error.is_users(),
             Self::Vocab(error) => error.is_users(),
             Self::RestOfFile { error, .. } | Self::Mixture { error, .. } => error.is_users(),
-            Self::Read { .. } | Self::TfRecord { .. } | Self::CacheBusy { .. } => false,
+            Self::Read { .. }
+            | Self::TfRecord { .. }
+            | Self::CacheBusy { .. }
+            | Self::CacheProcess { .. } => false,
             _ => true,
         }
     }

@@ -40,8 +40,8 @@ mod value;
 
 pub use batches::{BatchIterator, DatasetState};
 pub use cache::{
-    CacheFolder, CacheOptions, CacheStep, Caches, Estimate, SplitPlan, Written, cache_step,
-    estimate, split_plans, write_cache,
+    CacheFolder, CacheOptions, CacheProcess, CacheStep, Caches, Estimate, SplitPlan, Written,
+    cache_step, estimate, split_plans, write_cache,
 };
 pub use convert::*;
 pub use dataset::{

@@ -2,19 +2,24 @@
 //! `scripts/cache_tasks_main.py`.
 
 use std::collections::BTreeSet;
+use std::env;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::thread::available_parallelism;
 
 use anyhow::anyhow;
 use clap::Args;
 
 use crate::data::{
-    BadRecords, CacheFolder, CacheOptions, Caches, DataError, Estimate, Task, TaskOrMixture,
-    TaskProvider, estimate, split_plans, write_cache,
+    BadRecords, CacheFolder, CacheOptions, CacheProcess, Caches, DataError, Estimate, Task,
+    TaskOrMixture, TaskProvider, estimate, split_plans, write_cache,
 };
 use crate::gin::did_you_mean;
+use crate::launch::DistributedArgs;
 use crate::storage::Path;
-use crate::telemetry::{Count, duration, notice, thousands, warn};
+use crate::telemetry::{Count, Verbosity, duration, notice, set_verbosity, thousands, warn};
 
+use super::commands::world;
 use super::configure::configure_tasks;
 use super::failure::Failure;
 use super::gin_flags::GinArgs;
@@ -23,6 +28,11 @@ use super::tasks::GinTasks;
 
 /// Number of examples from which a dry run estimates the cache.
 const SAMPLE: u64 = 100_000;
+
+/// The variable with the seconds for which processes wait for each other.
+const PROCESS_TIMEOUT: &str = "GIMLET_PROCESS_TIMEOUT_SECS";
+/// These seconds by default.
+const TIMEOUT_SECS: u64 = 600;
 
 /// Flags of `gimlet cache`, which are those of `seqio_cache_tasks`.
 #[derive(Args, Debug)]
@@ -86,12 +96,18 @@ pub(super) fn cache_command(args: &CacheArgs, color: bool) -> Result<(), Failure
     let (tasks, warnings) = configure_tasks(&args.gin, &args.module_import, &Library, color)?;
     eprint!("{warnings}");
     let root = Path::parse(&args.output_cache_dir).map_err(Failure::usage)?;
+    let process = process()?;
+    if process.is_some_and(|process| process.rank > 0) {
+        set_verbosity(Verbosity::Quiet);
+    }
     let options = CacheOptions {
         min_shards: args.min_shards.max(1),
         max_shards: args.max_shards,
         base_seed: args.base_seed,
         enable_char_counts: args.enable_char_counts,
         overwrite: args.overwrite,
+        num_threads: threads(),
+        process: process.filter(|process| process.count > 1),
         ..CacheOptions::default()
     };
     for task in cacheable(&selected(args, &tasks)?, &tasks)? {
@@ -99,12 +115,42 @@ pub(super) fn cache_command(args: &CacheArgs, color: bool) -> Result<(), Failure
         if is_there(args, &task, &cache).map_err(failure)? {
             continue;
         }
-        match args.dry_run {
-            true => describe(&task, &cache, &options).map_err(failure)?,
-            false => write(args, &task, &cache, &options).map_err(failure)?,
+        match (args.dry_run, options.process) {
+            (true, Some(process)) if process.rank > 0 => {}
+            (true, _) => describe(&task, &cache, &options).map_err(failure)?,
+            (false, _) => write(args, &task, &cache, &options).map_err(failure)?,
         }
     }
     Ok(())
+}
+
+/// Reports mistakes in flags and task files before processes are started.
+///
+/// # Errors
+/// The first mistake.
+pub(super) fn check_cache(args: &CacheArgs, color: bool) -> Result<(), Failure> {
+    refuse_array_records(args)?;
+    let (tasks, _) = configure_tasks(&args.gin, &args.module_import, &Library, color)?;
+    cacheable(&selected(args, &tasks)?, &tasks).map(|_| ())
+}
+
+/// Returns this process among those that a launcher has started.
+fn process() -> Result<Option<CacheProcess>, Failure> {
+    let world = world(&DistributedArgs::default())?;
+    let timeout = env::var(PROCESS_TIMEOUT).ok().and_then(|text| text.parse().ok());
+    Ok(world.map(|world| CacheProcess {
+        rank: world.rank,
+        count: world.size,
+        is_on_one_host: world.is_on_one_host(),
+        timeout_secs: timeout.unwrap_or(TIMEOUT_SECS),
+    }))
+}
+
+/// Returns the number of threads of this process, which shares its host's cores with others.
+fn threads() -> NonZeroUsize {
+    let cores = available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let threads = env::var("OMP_NUM_THREADS").ok().and_then(|text| text.parse().ok());
+    threads.map_or(cores, |threads: NonZeroUsize| threads.min(cores))
 }
 
 /// Refuses other formats: caches are TFRecord files, which SeqIO and Gimlet can both read.
@@ -207,7 +253,9 @@ fn write(
 ) -> Result<(), DataError> {
     if args.overwrite && cache.is_complete()? {
         warn(&format!("overwriting {}", cache.path()));
-        cache.clear()?;
+        if options.process.is_none() {
+            cache.clear()?;
+        }
     }
     let name = task.task_name();
     let options = &CacheOptions { bad_records: BadRecords::default(), ..options.clone() };

@@ -12,6 +12,7 @@ use crate::launch::{
 };
 use crate::telemetry;
 
+use super::cache::{cache_command, check_cache};
 use super::cli::{Command, parse};
 use super::commands::{ModelCommand, world};
 use super::failure::Failure;
@@ -43,7 +44,7 @@ pub struct LaunchArgs {
     /// Seconds that the other processes have to end after one has failed, before they are killed.
     #[arg(long = "grace", value_name = "SECONDS", default_value_t = GRACE_SECS)]
     pub grace: u64,
-    /// The command, `train`, `eval` or `bench train_step`, and its flags.
+    /// The command, `train`, `eval`, `infer`, `cache` or `bench train_step`, and its flags.
     #[arg(value_name = "COMMAND", last = true, required = true)]
     pub command: Vec<String>,
 }
@@ -61,10 +62,12 @@ pub(super) fn launch_command(args: &LaunchArgs, color: bool) -> Result<(), Failu
     match &command {
         Command::Model(command) => command.check(color, num_processes)?,
         Command::Bench(args) if args.runs_in_processes() => args.check(color, num_processes)?,
+        Command::Cache(args) if args.dry_run => return cache_command(args, color),
+        Command::Cache(args) => check_cache(args, color)?,
         _ => {
             let found = &args.command[0];
             let message = format!(
-                "`gimlet launch` runs `train`, `eval` and `bench train_step`, and not `{found}`"
+                "`gimlet launch` runs `train`, `eval`, `infer`, `cache` and `bench train_step`, and not `{found}`"
             );
             return Err(Failure::Usage(anyhow!(message)));
         }
@@ -115,7 +118,7 @@ fn num_devices(world: Option<&World>, visible_gpus: impl FnOnce() -> usize) -> u
 }
 
 /// Returns the number of GPUs that this build can use.
-fn visible_gpus() -> usize {
+pub(super) fn visible_gpus() -> usize {
     let variable = |name: &str| env::var(name).ok();
     if is_for_gpus() { num_visible(&variable, num_present) } else { 0 }
 }

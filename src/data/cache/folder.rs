@@ -1,5 +1,8 @@
 //! The paths of the files of a task's cache.
 
+use std::collections::BTreeSet;
+
+use super::plan::SplitPlan;
 use crate::error::DataError;
 use gimlet_storage::Path;
 
@@ -67,6 +70,34 @@ impl CacheFolder {
         Ok(names.iter().filter_map(split).collect())
     }
 
+    /// Removes shards and descriptions of other plans.
+    pub(super) fn keep_only(&self, plans: &[SplitPlan]) -> Result<(), DataError> {
+        let of_split = |plan: &SplitPlan| self.files_of(plan);
+        let wanted: BTreeSet<Path> = plans.iter().flat_map(of_split).collect();
+        let is_stray =
+            |file: &Path| is_of_cache(file) && !is_of_process(file) && !wanted.contains(file);
+        self.remove_if(is_stray)
+    }
+
+    /// Removes the files that several processes need to write a cache.
+    pub(super) fn remove_parts(&self) -> Result<(), DataError> {
+        self.remove_if(is_of_process)
+    }
+
+    /// The files of a split.
+    pub(super) fn files_of(&self, plan: &SplitPlan) -> Vec<Path> {
+        let shard = |index| self.shard(&plan.split, index, plan.num_shards);
+        let described = [self.info(&plan.split), self.stats(&plan.split)];
+        described.into_iter().chain((0..plan.num_shards).map(shard)).collect()
+    }
+
+    fn remove_if(&self, is_unwanted: impl Fn(&Path) -> bool) -> Result<(), DataError> {
+        for file in self.path.list()?.iter().filter(|file| is_unwanted(file)) {
+            file.remove_file()?;
+        }
+        Ok(())
+    }
+
     /// Removes the files of a cache and no other files. The mark of completion is removed first.
     pub fn clear(&self) -> Result<(), DataError> {
         let mut files: Vec<Path> = self.path.list()?.into_iter().filter(is_of_cache).collect();
@@ -83,6 +114,12 @@ fn is_of_cache(file: &Path) -> bool {
     let described = name.starts_with("info.") || name.starts_with("stats.");
     name == COMPLETED
         || name == PROGRESS
+        || is_of_process(file)
         || name.contains(".tfrecord-")
         || (described && name.ends_with(".json"))
+}
+
+/// Whether one of several processes needs the file to write its share.
+fn is_of_process(file: &Path) -> bool {
+    [".part.", ".progress-", ".lock-"].iter().any(|start| file.file_name().starts_with(start))
 }

@@ -139,6 +139,27 @@ impl FeatureTable {
         }
     }
 
+    /// Takes in the features of other examples, or returns how they differ.
+    pub(super) fn join(&mut self, other: &Self) -> Result<(), String> {
+        if self.features.is_empty() || other.features.is_empty() {
+            self.features.extend(other.features.clone());
+            return Ok(());
+        }
+        if let Some(name) = other.features.keys().find(|name| !self.features.contains_key(*name)) {
+            return Err(format!("some examples have '{name}', and others lack it"));
+        }
+        for (name, known) in &mut self.features {
+            let Some(theirs) = other.features.get(name) else {
+                return Err(format!("some examples have '{name}', and others lack it"));
+            };
+            if !known.take_in(theirs) {
+                let (found, expected) = (theirs.as_str(), known.as_str());
+                return Err(format!("'{name}' is {found}, and {expected} in other examples"));
+            }
+        }
+        Ok(())
+    }
+
     /// The features as the file describes them.
     pub(super) fn described(&self) -> BTreeMap<String, Described> {
         let described = self.features.iter().map(|(name, known)| {

@@ -12,13 +12,16 @@
 //! Source of the layout: SeqIO `beam_utils.py` and `dataset_providers.py`; each can read the
 //! other's caches.
 
+mod divided;
 mod estimate;
 mod find;
 mod folder;
 mod info;
+mod part;
 mod plan;
 mod progress;
 mod read;
+mod shards;
 mod share;
 mod staged;
 mod stats;
@@ -28,6 +31,7 @@ mod write;
 pub use estimate::{Estimate, estimate};
 pub use find::Caches;
 pub use folder::CacheFolder;
+pub use part::CacheProcess;
 pub use plan::SplitPlan;
 pub use write::{CacheOptions, Written, split_plans, write_cache};
 

@@ -41,11 +41,7 @@ pub(super) fn publish(
 /// Checks that no file is missing: cleanup of temporary folders removes the oldest files first.
 fn check(staged: &CacheFolder, plans: &[SplitPlan]) -> Result<(), DataError> {
     let found: BTreeSet<Path> = staged.path().list()?.into_iter().collect();
-    let of_split = |plan: &SplitPlan| {
-        let shard = |index| staged.shard(&plan.split, index, plan.num_shards);
-        let described = [staged.info(&plan.split), staged.stats(&plan.split)];
-        described.into_iter().chain((0..plan.num_shards).map(shard)).collect::<Vec<_>>()
-    };
+    let of_split = |plan: &SplitPlan| staged.files_of(plan);
     match plans.iter().flat_map(of_split).find(|file| !found.contains(file)) {
         None => Ok(()),
         Some(lacking) => Err(DataError::UnfitCache {

@@ -25,6 +25,16 @@ impl Stats {
         self.0.get(name).copied()
     }
 
+    /// Adds the counts of other examples.
+    pub(super) fn join(&mut self, other: &Self) {
+        for (name, count) in &other.0 {
+            match name.ends_with("_max_tokens") {
+                true => self.raise(name.clone(), *count),
+                false => self.add(name.clone(), *count),
+            }
+        }
+    }
+
     fn add(&mut self, name: String, count: u64) {
         *self.0.entry(name).or_insert(0) += count;
     }

@@ -6,30 +6,32 @@
 //! [`Progress`] records them. So memory is bounded, and a killed run loses only the examples after
 //! the last append.
 
-use std::io::Write;
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
+use super::divided::Divided;
 use super::folder::CacheFolder;
-use super::info::Info;
+use super::info::{FeatureTable, Info};
+use super::part::CacheProcess;
 use super::plan::SplitPlan;
 use super::progress::{Progress, SplitProgress};
+use super::shards::Shards;
 use super::share::Gauge;
 use super::staged::{publish, staging};
-use super::stats::Counter;
+use super::stats::{Counter, Stats};
 use super::step::cache_step;
 use crate::error::DataError;
 use crate::example::Example;
 use crate::pipeline::{Listing, Pull, TaskPlan, Workers, precache_stage};
 use crate::random::StageSeed;
-use crate::source::{BadRecords, SharedReads, encode, frame};
+use crate::source::{BadRecords, SharedReads, encode};
 use crate::task::Task;
-use gimlet_storage::{Locked, StorageError};
+use gimlet_storage::Locked;
 
 /// After this time, examples are written whatever their size.
-const FLUSH_INTERVAL: Duration = Duration::from_secs(30);
+pub(super) const FLUSH_INTERVAL: Duration = Duration::from_secs(30);
 /// Examples between two calls of the observer.
-const EXAMPLES_PER_REPORT: u64 = 256;
+pub(super) const EXAMPLES_PER_REPORT: u64 = 256;
 
 /// Options of a cache; names and defaults are those of SeqIO's `seqio_cache_tasks`.
 #[derive(Clone, Debug)]
@@ -50,6 +52,8 @@ pub struct CacheOptions {
     pub overwrite: bool,
     /// Counts the records that sources skip.
     pub bad_records: BadRecords,
+    /// This process, if several write the cache together.
+    pub process: Option<CacheProcess>,
 }
 
 impl Default for CacheOptions {
@@ -63,6 +67,7 @@ impl Default for CacheOptions {
             num_threads: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
             flush_bytes: 32 << 20,
             bad_records: BadRecords::default(),
+            process: None,
         }
     }
 }
@@ -120,6 +125,15 @@ pub fn write_cache(
     let plans = split_plans(task, options)?;
     let recipe = recipe(task, &plans, options)?;
     let staged = staging(cache, &recipe)?;
+    if let Some(process) = options.process {
+        if !process.is_on_one_host {
+            return Err(DataError::CacheOfHosts { folder: cache.path().to_string() });
+        }
+        let _lock = lock_share(&staged, process)?;
+        let writer = Divided { task, cache: &staged, target: cache, options, process };
+        writer.write(&plans, &recipe, observe)?;
+        return if process.rank == 0 { publish(&staged, cache, &plans) } else { Ok(()) };
+    }
     // No other process writes or sends the cache meanwhile.
     let _lock = lock(&staged)?;
     if options.overwrite {
@@ -140,9 +154,28 @@ fn write_on_disk(
 ) -> Result<(), DataError> {
     let plans = split_plans(task, options)?;
     cache.path().create_dir_all()?;
+    let recipe = recipe(task, &plans, options)?;
+    if let Some(process) = options.process {
+        let _lock = lock_share(cache, process)?;
+        let writer = Divided { task, cache, target: cache, options, process };
+        return writer.write(&plans, &recipe, observe);
+    }
     let _lock = lock(cache)?;
-    let progress = Progress::resume(cache, recipe(task, &plans, options)?)?;
+    let progress = Progress::resume(cache, recipe)?;
     CacheWriter { task, cache, options, progress }.write(&plans, observe)
+}
+
+/// Locks the share of one of several processes: against another launch with as many, and as the first against
+/// a process alone.
+fn lock_share(
+    cache: &CacheFolder,
+    process: CacheProcess,
+) -> Result<(Option<Locked>, Locked), DataError> {
+    let alone = if process.rank == 0 { Some(lock(cache)?) } else { None };
+    match process.lock_of(cache).try_lock_with("")? {
+        Locked::Busy => Err(DataError::CacheBusy { folder: cache.path().to_string() }),
+        held => Ok((alone, held)),
+    }
 }
 
 /// Locks the folder against other processes until dropped, if its file system supports locks.
@@ -193,15 +226,10 @@ impl CacheWriter<'_> {
     ) -> Result<(), DataError> {
         let mut stage = precache_stage(self.task, &task_plan(self.options, &plan.split))?;
         let fresh = || SplitProgress::new(&plan.split, plan.num_shards);
-        let mut shards = Shards {
-            cache: self.cache,
-            reached: self.progress.of(&plan.split).cloned().unwrap_or_else(fresh),
-            held: vec![Vec::new(); plan.num_shards],
-            num_held: 0,
-            seed: self.seed(&plan.split),
-            round: None,
-        };
-        shards.trim()?;
+        let reached = self.progress.of(&plan.split).cloned().unwrap_or_else(fresh);
+        let seed = shard_seed(self.task, self.options, &plan.split);
+        let mut shards = Shards::new(self.cache, reached, seed);
+        shards.trim(|_| true)?;
         if let Some(position) = &shards.reached.position {
             stage.restore(position)?;
         }
@@ -209,9 +237,7 @@ impl CacheWriter<'_> {
         let mut gauge = Gauge::new(self.task, plan)?;
         let mut flushed = Instant::now();
         while let Some(mut example) = stage.pull()? {
-            for (key, feature) in &self.task.output_features {
-                example.fit(key, feature.dtype.leaf(), feature.rank);
-            }
+            fit(self.task, &mut example);
             self.add(&example, &counter, &mut shards)?;
             let written = shards.reached.stats.examples();
             if written.is_multiple_of(EXAMPLES_PER_REPORT) {
@@ -230,7 +256,7 @@ impl CacheWriter<'_> {
         shards.flush()?;
         let examples = shards.reached.stats.examples();
         observe(&plan.split, Written { examples, share: Some(1.0) });
-        self.finish_split(&shards.reached)
+        self.finish_split(plan, &shards.reached)
     }
 
     fn add(
@@ -249,24 +275,14 @@ impl CacheWriter<'_> {
             reason,
         })?;
         counter.count(example, stats);
-        shards.push(number, &encode(example));
+        let shard = shards.shard_of(number);
+        shards.push(shard, &encode(example));
         Ok(())
     }
 
-    /// Writes the description of a split whose shards are written.
-    fn finish_split(&mut self, reached: &SplitProgress) -> Result<(), DataError> {
-        let SplitProgress { split, lengths, stats, features, .. } = reached;
-        if stats.examples() == 0 {
-            return Err(DataError::Empty {
-                task: self.task.task_name().to_string(),
-                split: split.clone(),
-                detail: ": its preprocessors drop every one".to_string(),
-            });
-        }
-        let info = Info::new(features.described(), lengths.len());
-        self.cache.info(split).write_atomic(&pretty(&info))?;
-        self.cache.stats(split).write_atomic(&pretty(stats))?;
-        self.progress.finished.push(split.clone());
+    fn finish_split(&mut self, plan: &SplitPlan, reached: &SplitProgress) -> Result<(), DataError> {
+        described(self.task, self.cache, plan, &reached.features, &reached.stats)?;
+        self.progress.finished.push(plan.split.clone());
         self.progress.current = None;
         self.save_progress()
     }
@@ -275,11 +291,39 @@ impl CacheWriter<'_> {
         self.progress.bad_records = self.options.bad_records.places();
         self.progress.save(self.cache)
     }
+}
 
-    fn seed(&self, split: &str) -> StageSeed {
-        let stage = format!("{}/cache/{split}", self.task.task_name());
-        StageSeed::new(self.options.base_seed, &stage)
+/// The seed of the order in which examples go to the shards of a split.
+pub(super) fn shard_seed(task: &Task, options: &CacheOptions, split: &str) -> StageSeed {
+    StageSeed::new(options.base_seed, &format!("{}/cache/{split}", task.task_name()))
+}
+
+/// Converts the values of an example to the types of the task's features.
+pub(super) fn fit(task: &Task, example: &mut Example) {
+    for (key, feature) in &task.output_features {
+        example.fit(key, feature.dtype.leaf(), feature.rank);
     }
+}
+
+/// Writes the description of a split whose shards are written.
+pub(super) fn described(
+    task: &Task,
+    cache: &CacheFolder,
+    plan: &SplitPlan,
+    features: &FeatureTable,
+    stats: &Stats,
+) -> Result<(), DataError> {
+    let SplitPlan { split, num_shards, .. } = plan;
+    if stats.examples() == 0 {
+        return Err(DataError::Empty {
+            task: task.task_name().to_string(),
+            split: split.clone(),
+            detail: ": its preprocessors drop every one".to_string(),
+        });
+    }
+    let info = Info::new(features.described(), *num_shards);
+    cache.info(split).write_atomic(&pretty(&info))?;
+    Ok(cache.stats(split).write_atomic(&pretty(stats))?)
 }
 
 /// The plan for the examples of a split's cache.
@@ -306,73 +350,4 @@ fn pretty(value: &impl serde::Serialize) -> Vec<u8> {
     let mut json = serde_json::to_vec_pretty(value).expect("maps with text keys are JSON");
     json.push(b'\n');
     json
-}
-
-/// The shards of a split; the last examples are held in memory.
-struct Shards<'a> {
-    cache: &'a CacheFolder,
-    reached: SplitProgress,
-    /// The bytes to be appended to each shard.
-    held: Vec<Vec<u8>>,
-    /// Total number of held bytes.
-    num_held: usize,
-    seed: StageSeed,
-    /// The round that deals out examples, and its order of shards.
-    round: Option<(u64, Vec<usize>)>,
-}
-
-impl Shards<'_> {
-    /// Truncates every shard to the length in the progress, as a killed run may have written more.
-    fn trim(&self) -> Result<(), DataError> {
-        for (index, &length) in self.reached.lengths.iter().enumerate() {
-            self.path(index).set_size(length)?;
-        }
-        Ok(())
-    }
-
-    fn path(&self, index: usize) -> gimlet_storage::Path {
-        self.cache.shard(&self.reached.split, index, self.held.len())
-    }
-
-    fn push(&mut self, number: u64, record: &[u8]) {
-        let shard = self.shard_of(number);
-        let held = &mut self.held[shard];
-        let before = held.len();
-        frame(record, held);
-        self.num_held += held.len() - before;
-    }
-
-    fn shard_of(&mut self, number: u64) -> usize {
-        let num_shards = self.held.len() as u64;
-        let (round, turn) = (number / num_shards, (number % num_shards) as usize);
-        match &self.round {
-            Some((current, order)) if *current == round => order[turn],
-            _ => {
-                let mut order: Vec<usize> = (0..self.held.len()).collect();
-                self.seed.draw(round).shuffle(&mut order);
-                let shard = order[turn];
-                self.round = Some((round, order));
-                shard
-            }
-        }
-    }
-
-    /// Appends the held bytes and waits until the disk has them.
-    fn flush(&mut self) -> Result<(), DataError> {
-        for index in 0..self.held.len() {
-            if self.held[index].is_empty() {
-                continue;
-            }
-            let path = self.path(index);
-            // One file at a time: a split may have more shards than a process may open files.
-            let mut file = path.append()?;
-            let written = file.write_all(&self.held[index]);
-            written.map_err(|error| StorageError::new("write", &path, error))?;
-            file.close()?;
-            self.reached.lengths[index] += self.held[index].len() as u64;
-            self.held[index].clear();
-        }
-        self.num_held = 0;
-        Ok(self.cache.path().sync_tree()?)
-    }
 }

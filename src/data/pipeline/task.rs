@@ -8,11 +8,12 @@ use super::chunks::{FlatMap, Join, StepContext};
 use super::convert::Convert;
 use super::few_shot::FewShot;
 use super::listing::Listing;
-use super::map::{Count, ExampleMaps, Map, NamedStep, RecordMaps};
+use super::map::{Count, ExampleMaps, Map, MapItems, NamedStep, RecordMaps};
 use super::parallel::{batched, mapped};
 use super::pool::Workers;
 use super::pull::Stage;
 use super::rebatch::Rebatch;
+use super::share::{RecordShare, ShareOf};
 use super::shuffle::Shuffle;
 use super::validate::Validate;
 use crate::cache::{CacheFolder, CacheStep, Caches, cache_step, cached_split};
@@ -20,7 +21,8 @@ use crate::error::DataError;
 use crate::preprocess::{BuiltFeature, Context, Features, Preprocessor, Step};
 use crate::random::StageSeed;
 use crate::source::{
-    BadRecordGuard, BadRecords, Deal, FewshotDataSource, ReadPlan, Reader, SharedReads, SplitFiles,
+    BadRecordGuard, BadRecords, Deal, FewshotDataSource, ReadPlan, Reader, Record, SharedReads,
+    SplitFiles,
 };
 use crate::task::Task;
 
@@ -65,7 +67,7 @@ pub(crate) fn task_stage(task: &Task, plan: &TaskPlan) -> Result<Stage, DataErro
     let cache = cache_of(task, step, plan)?;
     let features = build_features(task)?;
     let produced = Arc::new(AtomicU64::new(0));
-    let builder = Builder { task, plan, produced: produced.clone() };
+    let builder = Builder { task, plan, produced: produced.clone(), share: None };
     let mut stage = match &cache {
         Some(cache) => {
             let first = step.map_or(0, |step| step.index + 1);
@@ -117,10 +119,27 @@ pub(crate) fn precache_stage(task: &Task, plan: &TaskPlan) -> Result<Stage, Data
     first_stages(task, plan, cache_step(task)?.map_or(0, |step| step.index))
 }
 
+/// The examples of a task's cache that one of several processes makes, each with the number of its block, or `None` if a
+/// step takes several examples together.
+pub(crate) fn precache_part(
+    task: &Task,
+    plan: &TaskPlan,
+    share: RecordShare,
+) -> Result<Option<Stage>, DataError> {
+    let count = cache_step(task)?.map_or(0, |step| step.index);
+    let builder = Builder { task, plan, produced: Arc::default(), share: Some(share) };
+    let (steps, features) = (&task.preprocessors[..count], build_features(task)?);
+    let groups = builder.groups("", steps, 0, &features, &BadRecordGuard::default())?;
+    match groups.len() == 1 && task.source.few_shot().is_none() {
+        true => builder.source_stage(steps, &features).map(Some),
+        false => Ok(None),
+    }
+}
+
 /// The result of the first `count` preprocessors of a task, on the records of its source; on those
 /// of its cache, if a cache is to be read and the cache step is among these preprocessors.
 pub(crate) fn first_stages(task: &Task, plan: &TaskPlan, count: usize) -> Result<Stage, DataError> {
-    let builder = Builder { task, plan, produced: Arc::new(AtomicU64::new(0)) };
+    let builder = Builder { task, plan, produced: Arc::default(), share: None };
     let (steps, features) = (&task.preprocessors[..count], build_features(task)?);
     match (cache_step(task)?.filter(|step| step.index < count), &plan.cache) {
         (Some(step), Some(caches)) => {
@@ -180,6 +199,8 @@ struct Builder<'a> {
     task: &'a Task,
     plan: &'a TaskPlan,
     produced: Arc<AtomicU64>,
+    /// The records to map, if others map the rest.
+    share: Option<RecordShare>,
 }
 
 impl Builder<'_> {
@@ -351,6 +372,10 @@ impl Builder<'_> {
         let reader = Reader::new(read_plan, format!("{}/{label}", self.name()), &plan.reads);
         let maps = ExampleMaps { task: self.name(), steps, bad_records: guard.clone() };
         let maps = Arc::new(RecordMaps { parser: files.parser, maps });
+        let maps: Arc<dyn MapItems<Record>> = match self.share {
+            Some(share) => Arc::new(ShareOf { share, maps }),
+            None => maps,
+        };
         mapped(reader, maps, plan.workers.as_ref())
     }
 

@@ -1,5 +1,6 @@
 //! SeqIO's task cache: written, read, damaged, left unfinished.
 
+mod divided;
 mod reading;
 mod writing;
 

@@ -76,7 +76,7 @@ fn rows_of_different_lengths_are_cached_as_seqio_caches_ragged_tensors() {
 
 /// Writes two files of 800 lines of JSON. Line 700 of the second has its full length, but is
 /// malformed if `broken`.
-fn write_ids(folder: &tempfile::TempDir, broken: bool) {
+pub(super) fn write_ids(folder: &tempfile::TempDir, broken: bool) {
     for file in 0..2 {
         let line = |i: usize| match (file, i) {
             (1, 699) if broken => "{\"inputs\": [699, 1], \"targets\": [699, 1]?\n".to_string(),
@@ -87,7 +87,7 @@ fn write_ids(folder: &tempfile::TempDir, broken: bool) {
     }
 }
 
-fn ids_task(folder: &tempfile::TempDir) -> Task {
+pub(super) fn ids_task(folder: &tempfile::TempDir) -> Task {
     let source = json_source(&format!("{}/*.jsonl", folder.path().display()));
     let features = features(&ids_vocabulary(), &["inputs", "targets"]);
     task("ids", source, vec![placeholder()], features)
