@@ -133,8 +133,8 @@ cuda: cmake ## Build for NVIDIA GPUs into target/cuda (fetches 2.6 GB once; need
 	LIBTORCH="$${LIBTORCH:-$(CURDIR)/.libtorch-cuda/torch}" \
 	  cargo build --release --no-default-features --target-dir target/cuda --bin gimlet
 
-gpu-check: cuda ## Check our kernels on a GPU and measure training, in under eight minutes
-	$(PYTHON) benches/gpu_check.py $(if $(PEER_PYTHON),--peer_python=$(PEER_PYTHON))
+gpu-check: cuda ## Check our kernels on a GPU and measure training, in under eight minutes; GPUS=8 checks 8 together
+	$(PYTHON) benches/gpu_check.py $(if $(PEER_PYTHON),--peer_python=$(PEER_PYTHON)) $(if $(GPUS),--gpus=$(GPUS))
 
 ifdef LIBTORCH
 libtorch:

@@ -4,6 +4,7 @@ computes, and how fast training and decoding are.
 
     benches/gpu_check.py                            builds, then runs everything
     benches/gpu_check.py --binaries DIR             runs what `--build_only --binaries DIR` left there
+    benches/gpu_check.py --gpus N                   runs many_devices.py on N GPUs
     benches/gpu_check.py --peer_python PYTHON       also runs transformers in turn with ours
 
 Prints a line for each check and a JSON line for each benchmark: sequences a second, utilization of the matrix
@@ -24,8 +25,9 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "benches/peers"))
+sys.path[:0] = [str(ROOT / "benches"), str(ROOT / "benches/peers")]
 
+import many_devices
 from ours import command
 
 PEAK_FLOPS = 989e12
@@ -47,9 +49,14 @@ def main():
     parser.add_argument("--binaries", type=pathlib.Path, help="folder of the programs `gpu` and `gimlet-torch`")
     parser.add_argument("--build_only", action="store_true", help="build into --binaries and stop")
     parser.add_argument("--peer_python", help="a Python with torch 2.11.0 and transformers 5.23.0")
+    parser.add_argument("--gpus", type=int, help="check this number of GPUs together instead: many_devices.py")
     parser.add_argument("--seconds", type=float, default=450, help="time for all of it, building left out")
     args = parser.parse_args()
 
+    if args.gpus:
+        # `make cuda` has built it, beside `gimlet-torch`.
+        programs = args.binaries or ROOT / "target/cuda/release"
+        sys.exit(1 if many_devices.check(programs / "gimlet", args.gpus, "cuda") else 0)
     binaries = args.binaries or ROOT / "target/cuda/gpu_check"
     if args.build_only or not args.binaries:
         build(binaries)

@@ -50,7 +50,7 @@ pub(super) fn run(args: Vec<String>, color: bool) -> Result<(), Failure> {
     let args = expand_flag_files(args).map_err(Failure::Usage)?;
     match without_torch(&args, color)? {
         None => Ok(()),
-        Some(Command::Doctor(_)) => doctor::diagnose(&args),
+        Some(Command::Doctor(doctor)) => doctor::diagnose(&args, &doctor, color),
         Some(_) => Err(hand_over(torch_command()?, &args)),
     }
 }
@@ -62,7 +62,7 @@ pub(super) fn without_torch(args: &[String], color: bool) -> Result<Option<Comma
         return done.map(|()| None);
     }
     let is_done = match &command {
-        Command::Doctor(doctor) => doctor::without_torch(doctor)?,
+        Command::Doctor(doctor) => doctor::without_torch(doctor, color)?,
         Command::Bench(bench) => bench::without_torch(bench, color)?,
         Command::Model(command) => {
             command.check(color, launch::num_processes(command)?)?;

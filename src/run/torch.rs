@@ -53,10 +53,7 @@ fn run(args: Vec<String>, color: bool) -> Result<(), Failure> {
     interrupt::release().map_err(Failure::world)?;
     match &command {
         Command::Bench(args) => bench::run(args, color),
-        Command::Doctor(_) => {
-            print!("{}", doctor::report(&doctor::libtorch()));
-            Ok(())
-        }
+        Command::Doctor(args) => doctor::tell(args, color),
         command => tools::run(command, color).expect("every other command is a tool"),
     }
 }

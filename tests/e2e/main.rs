@@ -23,6 +23,7 @@ mod microbatches;
 mod my_optimizer;
 mod own_task;
 mod pages;
+mod plan;
 #[path = "../language/play.rs"]
 mod play;
 mod processes;

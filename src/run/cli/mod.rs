@@ -89,7 +89,7 @@ pub enum Command {
     #[command(visible_alias = "seqio_cache_tasks")]
     Cache(Box<CacheArgs>),
     /// Say what this build and machine support, and what is missing.
-    Doctor(DoctorArgs),
+    Doctor(Box<DoctorArgs>),
     /// Inspect, check and format gin files.
     Gin(GinToolArgs),
     /// Inspect, check and measure tasks and mixtures.

@@ -34,6 +34,7 @@ use train::TrainArgs;
 
 pub use root::Root;
 pub use summary::{bytes, grouped};
+pub use train::describe_mesh;
 
 /// Declares the commands, in the order of the help: `Name(flags)`.
 macro_rules! commands {

@@ -66,15 +66,23 @@ impl Root for Train {
         describe_model(&self.model, &mut out);
         describe_steps(self, step, &mut out);
         describe_batches(&self.model, &self.train_dataset_cfg, &mut out);
-        describe_memory(self, mesh, &mut out)?;
-        describe_devices(mesh, &mut out);
-        if mesh.process().count > 1 {
-            let sent = bytes_sent(self, mesh).map_err(Failure::usage)?;
-            let _ =
-                writeln!(out, "traffic      {} bytes sent by each process a step", grouped(sent));
-        }
+        describe_mesh(self, mesh, &mut out)?;
         Ok(out)
     }
+}
+
+/// Describes the parts of a run that lie on each device of a mesh, and what the devices exchange.
+///
+/// # Errors
+/// A length is not bound, or the optimizer's rules do not cover a parameter.
+pub fn describe_mesh(train: &Train, mesh: &Mesh, out: &mut String) -> Result<(), Failure> {
+    describe_memory(train, mesh, out)?;
+    describe_devices(mesh, out);
+    if mesh.process().count > 1 {
+        let sent = bytes_sent(train, mesh).map_err(Failure::usage)?;
+        let _ = writeln!(out, "traffic      {} bytes sent by each process a step", grouped(sent));
+    }
+    Ok(())
 }
 
 fn describe_steps(train: &Train, step: u64, out: &mut String) {

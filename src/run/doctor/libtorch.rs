@@ -1,5 +1,6 @@
 //! The capabilities of the loaded libtorch.
 
+use std::ffi::c_int;
 use std::path::Path;
 
 use super::{Fact, processors};
@@ -65,8 +66,36 @@ pub fn describe_device(device: LocalDevice) -> String {
 fn process_groups() -> String {
     let known = [(Transport::Gloo, "gloo"), (Transport::Nccl, "nccl")];
     let present = known.iter().filter(|(group, _)| has_transport(*group));
-    let names: Vec<&str> = present.map(|(_, name)| *name).collect();
+    let names: Vec<String> = present.map(|(group, name)| with_version(*group, name)).collect();
     if names.is_empty() { "none in this libtorch".to_string() } else { names.join(", ") }
+}
+
+fn with_version(transport: Transport, name: &str) -> String {
+    match nccl_version().filter(|_| transport == Transport::Nccl) {
+        Some(version) => format!("{name} {version}"),
+        None => name.to_string(),
+    }
+}
+
+/// Returns the version of the NCCL that libtorch has loaded.
+fn nccl_version() -> Option<String> {
+    // SAFETY: looks a name up among the loaded libraries; the function of that name writes one number and
+    // returns a status (nccl.h).
+    let code = unsafe {
+        let found = libc::dlsym(libc::RTLD_DEFAULT, c"ncclGetVersion".as_ptr());
+        if found.is_null() {
+            return None;
+        }
+        let get: unsafe extern "C" fn(*mut c_int) -> c_int = std::mem::transmute(found);
+        let mut code = 0;
+        (get(&raw mut code) == 0).then_some(code)?
+    };
+    Some(nccl_name(code))
+}
+
+/// Returns `2.27.3` for 22703, as nccl.h counts versions since 2.9.
+fn nccl_name(code: c_int) -> String {
+    format!("{}.{}.{}", code / 10_000, code / 100 % 100, code % 100)
 }
 
 /// Whether the machine has an NVIDIA GPU with its driver, independently of this build.
@@ -78,6 +107,11 @@ fn has_nvidia_driver() -> bool {
 mod tests {
     use super::*;
     use crate::run::version::facts;
+
+    #[test]
+    fn versions_of_nccl_are_told_as_its_releases_are_named() {
+        assert_eq!(nccl_name(22_703), "2.27.3");
+    }
 
     #[test]
     fn the_version_finds_what_this_build_is_for() {

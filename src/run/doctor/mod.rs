@@ -6,6 +6,7 @@
 #[cfg(feature = "torch")]
 mod libtorch;
 mod places;
+mod processes;
 
 #[cfg(feature = "torch")]
 pub use libtorch::{BUILD, describe_device, libtorch};
@@ -18,6 +19,8 @@ use clap::Args;
 use crate::storage::{CREDENTIALS, Credentials};
 
 use super::failure::Failure;
+use super::gin_flags::GinArgs;
+use super::output::write;
 use super::start::torch_command;
 use super::version;
 
@@ -31,6 +34,12 @@ pub struct DoctorArgs {
     /// permission is missing.
     #[arg(value_name = "PATH")]
     pub paths: Vec<String>,
+    /// A run: says its mesh, the memory of each device, and the bytes that a step sends.
+    #[command(flatten)]
+    pub gin: GinArgs,
+    /// Number of processes of the run; by default those of the launcher, or one for each visible GPU.
+    #[arg(long = "nproc_per_node", alias = "nproc-per-node", value_name = "N")]
+    pub nproc_per_node: Option<usize>,
 }
 
 /// Returns the report, a line a fact. Credentials are named, but their values are never shown.
@@ -51,16 +60,25 @@ pub fn report(libtorch: &[Fact]) -> String {
 /// Examines the given folders. Returns false if there are none: the report is then of libtorch, too.
 ///
 /// # Errors
-/// Paths that have no meaning, permissions that are missing.
-pub fn without_torch(args: &DoctorArgs) -> Result<bool, Failure> {
+/// Paths that have no meaning, permissions that are missing, mistakes in a run.
+pub fn without_torch(args: &DoctorArgs, color: bool) -> Result<bool, Failure> {
     match &args.paths[..] {
-        [] => Ok(false),
+        [] => processes::describe(args, color).map(|_| false),
         places => examine(places).map(|()| true),
     }
 }
 
+/// Prints the whole report, in `gimlet-torch`.
+#[cfg(feature = "torch")]
+pub fn tell(args: &DoctorArgs, color: bool) -> Result<(), Failure> {
+    match processes::describe(args, color)? {
+        Some(described) => write(&format!("{}{described}", report(&libtorch()))),
+        None => Ok(()),
+    }
+}
+
 /// Prints `gimlet-torch`'s report of libtorch; if that fails, the machine and the remedy.
-pub fn diagnose(args: &[String]) -> Result<(), Failure> {
+pub fn diagnose(args: &[String], doctor: &DoctorArgs, color: bool) -> Result<(), Failure> {
     let trouble = match torch_command() {
         Err(failure) => failure.to_string(),
         Ok(mut command) => match command.args(&args[1..]).output() {
@@ -76,8 +94,10 @@ pub fn diagnose(args: &[String]) -> Result<(), Failure> {
             Err(error) => format!("cannot start {}: {error}", command.get_program().display()),
         },
     };
-    print!("{}", report(&[("libtorch", trouble)]));
-    Ok(())
+    match processes::describe(doctor, color)? {
+        Some(described) => write(&format!("{}{described}", report(&[("libtorch", trouble)]))),
+        None => Ok(()),
+    }
 }
 
 /// Tries the actions of a run in each of the folders; status 1 means that a permission is missing.
