@@ -4,9 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use assert_cmd::Command;
-use gimlet::storage;
+use gimlet::storage::Path as StoragePath;
 use gimlet::telemetry::{EventWriter, MetricLines};
 use serde_json::{Value, json};
+
+use crate::storage::faulty::Bucket;
 
 /// A configuration that differs from another one in its number of steps.
 fn config(train_steps: u64) -> String {
@@ -18,9 +20,12 @@ fn config(train_steps: u64) -> String {
 }
 
 /// Makes the MODEL_DIR of a run with a training, evaluations, predictions, two starts and a checkpoint.
-fn model_dir(folder: &Path, name: &str, loss: f64) -> PathBuf {
-    let local = folder.join(name);
-    let dir = storage::Path::try_from(&*local).unwrap();
+fn model_dir(dir: &StoragePath, loss: f64) {
+    let write = |name: &str, text: &str| {
+        let file = dir.join(name);
+        file.folder().create_dir_all().unwrap();
+        file.write_atomic(text.as_bytes()).unwrap();
+    };
     let mut lines = MetricLines::new(dir.join("train/metrics.jsonl"), 0);
     for step in (10..=200).step_by(10) {
         let loss = loss + 100.0 / step as f64;
@@ -33,18 +38,28 @@ fn model_dir(folder: &Path, name: &str, loss: f64) -> PathBuf {
     {
         EventWriter::new(dir.join(part), Some(0)).scalars(200, [(tag, value)]);
     }
-    let example = json!({"input": {"inputs_pretokenized": "1 < 2 & <b>"}, "target": "yes", "prediction": "no"});
-    fs::write(local.join("inference_eval/sums-000200.jsonl"), format!("{example}\n")).unwrap();
+    let example = json!({
+        "input": {"inputs_pretokenized": "1 < 2 & <b>"}, "target": "yes", "prediction": "no"
+    });
+    write("inference_eval/sums-000200.jsonl", &format!("{example}\n"));
     let start = |step: u64| {
-        json!({"time": 784_111_777, "step": step, "device": "CPU, 2 cores", "gimlet": "0.1.0 (abc)",
-               "bound_at": {"TRAIN_STEPS": "--gin.TRAIN_STEPS"}})
+        json!({
+            "time": 784_111_777, "step": step, "device": "CPU, 2 cores", "gimlet": "0.1.0 (abc)",
+            "bound_at": {"TRAIN_STEPS": "--gin.TRAIN_STEPS"}
+        })
         .to_string()
             + "\n"
     };
-    fs::write(local.join("starts.jsonl"), start(0) + &start(120)).unwrap();
-    fs::write(local.join("config.gin"), config((loss * 100.0) as u64)).unwrap();
-    fs::write(local.join("model-info.txt"), "Total number of parameters: 1234567\n\n").unwrap();
-    fs::create_dir(local.join("checkpoint_200.tmp-1")).unwrap();
+    write("starts.jsonl", &(start(0) + &start(120)));
+    write("config.gin", &config((loss * 100.0) as u64));
+    write("model-info.txt", "Total number of parameters: 1234567\n\n");
+    write("checkpoint_200.tmp-1/part", "");
+}
+
+/// Makes the MODEL_DIR of a run in a folder on disk.
+fn local_model_dir(folder: &Path, name: &str, loss: f64) -> PathBuf {
+    let local = folder.join(name);
+    model_dir(&StoragePath::try_from(&*local).unwrap(), loss);
     local
 }
 
@@ -72,8 +87,8 @@ fn data(page: &str) -> Value {
 #[test]
 fn a_page_holds_the_numbers_of_its_runs_and_stays_the_same() {
     let folder = tempfile::tempdir().unwrap();
-    model_dir(folder.path(), "base", 2.0);
-    model_dir(folder.path(), "slower", 3.0);
+    local_model_dir(folder.path(), "base", 2.0);
+    local_model_dir(folder.path(), "slower", 3.0);
     let both = page(folder.path(), &["base", "slower"]);
     assert_eq!(both, page(folder.path(), &["base", "slower"]));
     let data = data(&both);
@@ -110,13 +125,24 @@ fn a_page_holds_the_numbers_of_its_runs_and_stays_the_same() {
 #[test]
 fn a_page_is_one_file_that_loads_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    model_dir(folder.path(), "base", 2.0);
+    local_model_dir(folder.path(), "base", 2.0);
     let page = page(folder.path(), &["base"]);
     assert!(page.contains("default-src 'none'") && page.len() < 200_000);
     for loading in [" src=", "<link", "@import", "url(", "fetch(", "XMLHttpRequest", "href=\"http"]
     {
         assert!(!page.contains(loading), "the page has {loading}");
     }
+}
+
+#[test]
+fn runs_in_a_bucket_have_the_same_page() {
+    let folder = tempfile::tempdir().unwrap();
+    local_model_dir(folder.path(), "base", 2.0);
+    let bucket = Bucket::new();
+    let remote = bucket.path("runs/base");
+    model_dir(&remote, 2.0);
+    let data_of = |dir: &str| data(&page(folder.path(), &[dir]));
+    assert_eq!(data_of(remote.as_str()), data_of("base"));
 }
 
 #[test]
@@ -154,7 +180,7 @@ fn a_folder_of_no_run_is_refused_and_a_damaged_one_is_shown() {
     let empty = page(folder.path(), &["empty"]);
     assert!(empty.contains("empty has no metrics yet") && empty.contains("empty/config.gin: "));
 
-    let dir = model_dir(folder.path(), "damaged", 2.0);
+    let dir = local_model_dir(folder.path(), "damaged", 2.0);
     let events = fs::read_dir(dir.join("training_eval/sums")).unwrap().next().unwrap().unwrap();
     let mut bytes = fs::read(events.path()).unwrap();
     let last = bytes.len() - 5;

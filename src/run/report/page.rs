@@ -28,7 +28,7 @@ const MOST_PREDICTED: usize = 1 << 20;
 /// The number of bindings, differences and checkpoints that a page lists of each run.
 const MOST_ROWS: usize = 1000;
 
-/// Where a value is absent.
+/// The sign of an absent value.
 const NOTHING: &str = "–";
 
 /// Renders the page of the runs; with seconds, it reads its own file again so often.

@@ -28,7 +28,7 @@ pub struct MlflowSettings {
 pub enum MlflowError {
     /// There is no address.
     #[error(
-        "MLflowLogger has no server: set the variable {TRACKING_URI}, or bind \
+        "MLflowLogger has no server: set the variable MLFLOW_TRACKING_URI, or bind \
          gimlet.MLflowLogger.tracking_uri = 'http://HOST:5000'"
     )]
     NoServer,
