@@ -6,13 +6,15 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::SystemTime;
 
+use serde::{Deserialize, Serialize};
+
 use super::workers::Worker;
 
 /// The number of lines that are shown of the output of a process that left no message.
 const NUM_LINES: usize = 20;
 
 /// A process that failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerFailure {
     /// The process.
     pub rank: usize,
@@ -85,7 +87,8 @@ fn last_lines(text: &str) -> String {
     lines[lines.len().saturating_sub(NUM_LINES)..].join("\n")
 }
 
-fn host() -> String {
+/// Returns the name of this machine.
+pub fn host() -> String {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     if name.trim().is_empty() { "this machine".to_string() } else { name.trim().to_string() }
 }

@@ -7,18 +7,22 @@ use std::sync::mpsc::Receiver;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
+
+use super::board::Board;
 use super::failure::{WorkerFailure, code, order};
+use super::rounds::NodeState;
 use super::workers::{WorkerGroup, Workers};
 
 /// The time between two looks at the processes.
-const PERIOD: Duration = Duration::from_millis(20);
+pub(super) const PERIOD: Duration = Duration::from_millis(20);
 /// Signals within this time are one request, as for a single run.
 const ONE_REQUEST: Duration = Duration::from_millis(300);
 /// The signals that ask a process to end.
 const ENDING: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
 /// The end of all processes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum GroupEnd {
     /// All have finished.
     Finished,
@@ -26,6 +30,10 @@ pub enum GroupEnd {
     Interrupted(u8),
     /// A process failed; the others were ended.
     Failed(WorkerFailure),
+    /// A machine is lost, or too few have come.
+    Lost(String),
+    /// This launcher has other flags than the others.
+    Unlike(String),
 }
 
 /// Runs the processes to their end. `signals` yields those that the launcher gets; `notice` is called before the
@@ -40,11 +48,11 @@ pub fn supervise(
 ) -> io::Result<GroupEnd> {
     let mut restart_count = 0;
     loop {
-        let mut watch = Watch::new(Workers::start(group, restart_count)?, group.grace);
+        let mut watch = Watch::new(Workers::start(group, restart_count)?, group.grace, None);
         let end = watch.run(signals)?;
         let GroupEnd::Failed(failure) = &end else { return Ok(end) };
         let is_last = restart_count == group.max_restarts || !failure.may_pass();
-        if is_last || watch.asked.is_some() {
+        if is_last || watch.is_asked() {
             return Ok(end);
         }
         restart_count += 1;
@@ -54,7 +62,7 @@ pub fn supervise(
 }
 
 /// One start of the processes, until all have ended.
-struct Watch {
+pub(super) struct Watch<'a> {
     workers: Workers,
     grace: Duration,
     /// The time of the first signal that was passed on.
@@ -63,19 +71,30 @@ struct Watch {
     deadline: Option<Instant>,
     interrupted: Option<u8>,
     failure: Option<WorkerFailure>,
+    /// The words of other machines, and the round of this start.
+    others: Option<(&'a Board, usize)>,
 }
 
-impl Watch {
-    fn new(workers: Workers, grace: Duration) -> Self {
-        Self { workers, grace, asked: None, deadline: None, interrupted: None, failure: None }
+impl<'a> Watch<'a> {
+    pub fn new(workers: Workers, grace: Duration, others: Option<(&'a Board, usize)>) -> Self {
+        let (asked, deadline, interrupted, failure) = (None, None, None, None);
+        Self { workers, grace, asked, deadline, interrupted, failure, others }
     }
 
-    fn run(&mut self, signals: &Receiver<i32>) -> io::Result<GroupEnd> {
+    /// Whether a signal has asked the launcher to end.
+    pub fn is_asked(&self) -> bool {
+        self.asked.is_some()
+    }
+
+    pub fn run(&mut self, signals: &Receiver<i32>) -> io::Result<GroupEnd> {
         loop {
             for signal in signals.try_iter() {
                 self.pass_on(signal);
             }
             self.look_for_ends()?;
+            if self.others.is_some_and(|(board, round)| board.is_over(round)) {
+                self.end_workers();
+            }
             if !self.workers.are_running() {
                 break;
             }
@@ -109,16 +128,26 @@ impl Watch {
         let failure = failed.map(|(worker, status)| WorkerFailure::of(worker, *status));
         let interrupted = ended.iter().find(|(_, status)| is_interruption(*status, asked));
         let interrupted = interrupted.map(|(_, status)| code(*status));
-        if failure.is_some() && self.failure.is_none() {
-            self.failure = failure;
-            self.workers.send(libc::SIGTERM);
-            self.deadline.get_or_insert(Instant::now() + self.grace);
+        if let Some(failure) = failure.filter(|_| self.failure.is_none()) {
+            if let Some((board, round)) = self.others {
+                board.tell(NodeState::Ended(round, GroupEnd::Failed(failure.clone())));
+            }
+            self.failure = Some(failure);
+            self.end_workers();
         } else if interrupted.is_some() && self.interrupted.is_none() {
             // The processes end together. If somebody sent the signal to one or all of them, the others save now,
             // and a signal from here would be a second one, which ends them at once.
             self.interrupted = interrupted;
         }
         Ok(())
+    }
+
+    /// Asks the processes to end, once.
+    fn end_workers(&mut self) {
+        if self.deadline.is_none() {
+            self.workers.send(libc::SIGTERM);
+            self.deadline = Some(Instant::now() + self.grace);
+        }
     }
 }
 
@@ -143,6 +172,7 @@ mod tests {
     use std::process::Command;
     use std::sync::mpsc;
 
+    use super::super::world::StoreOwner;
     use super::*;
 
     /// Ends in order on SIGTERM, and otherwise never.
@@ -161,6 +191,8 @@ mod tests {
             nnodes: 1,
             node_rank: 0,
             endpoint: None,
+            store: StoreOwner::RankZero,
+            run_id: None,
             max_restarts: 0,
             grace: Duration::from_secs(20),
         }

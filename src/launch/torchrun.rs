@@ -8,7 +8,7 @@ use super::world::{Launcher, StoreOwner, World};
 /// The number of times that the processes were started again.
 pub(super) const RESTART_COUNT: &str = "TORCHELASTIC_RESTART_COUNT";
 /// The name of the run.
-const RUN_ID: &str = "TORCHELASTIC_RUN_ID";
+pub(super) const RUN_ID: &str = "TORCHELASTIC_RUN_ID";
 /// `True` if the launcher serves the store.
 pub(super) const USE_AGENT_STORE: &str = "TORCHELASTIC_USE_AGENT_STORE";
 

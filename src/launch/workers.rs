@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::torchrun::{RESTART_COUNT, USE_AGENT_STORE};
+use super::torchrun::{RESTART_COUNT, RUN_ID, USE_AGENT_STORE};
+use super::world::StoreOwner;
 
 /// The variable with the file into which a worker writes the message with which it fails.
 pub const ERROR_FILE: &str = "GIMLET_ERROR_FILE";
@@ -33,6 +34,10 @@ pub struct WorkerGroup {
     pub node_rank: usize,
     /// Host and port of rank 0; by default this machine, and a free port for each start.
     pub endpoint: Option<(String, u16)>,
+    /// The process that serves the store there.
+    pub store: StoreOwner,
+    /// The name of this run, if there is one for all its machines.
+    pub run_id: Option<String>,
     /// The number of times that failed processes are started again.
     pub max_restarts: usize,
     /// The time that processes have to end, after another one has failed.
@@ -162,6 +167,12 @@ impl WorkerGroup {
             ("TORCHELASTIC_MAX_RESTARTS", self.max_restarts),
         ];
         command.envs(numbers.map(|(name, number)| (name, number.to_string())));
+        if self.store == StoreOwner::Launcher {
+            command.env(USE_AGENT_STORE, "True");
+        }
+        if let Some(run_id) = &self.run_id {
+            command.env(RUN_ID, run_id);
+        }
         if std::env::var_os(NUM_THREADS).is_none() {
             let num_cores = thread::available_parallelism().map_or(1, usize::from);
             let num_threads = (num_cores / self.nproc_per_node).max(1);

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::error::ProcessError;
 use super::mesh::Process;
+use crate::launch::StoreOwner;
 use crate::nn::C10dError;
 use crate::nn::c10d::Store;
 
@@ -19,12 +20,12 @@ const ANSWER: Duration = Duration::from_secs(1);
 /// The way in which processes find each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
-    /// The host of process 0, and the port of the store that it serves there.
+    /// The host and the port of the store.
     pub address: (String, u16),
     /// This process.
     pub process: Process,
-    /// Whether this process serves the store.
-    pub serves: bool,
+    /// The process that serves the store; rank 0 may, and then `address` is its own.
+    pub store: StoreOwner,
     /// The name of this attempt, if a store serves several one after the other.
     pub attempt: String,
     /// Whether all processes run on this host.
@@ -33,6 +34,13 @@ pub struct Endpoint {
     pub patience: Duration,
     /// The time after which a process that does not answer counts as lost.
     pub timeout: Duration,
+}
+
+impl Endpoint {
+    /// Whether this process serves the store.
+    fn serves(&self) -> bool {
+        self.process.rank == 0 && self.store == StoreOwner::RankZero
+    }
 }
 
 /// The reason why a process does not meet the others.
@@ -72,7 +80,7 @@ pub(super) fn meet(
         {
             Ok((hosts, store)) => return Ok((store, hosts)),
             Err(Unmet::Ended(error)) => return Err(error),
-            Err(Unmet::Store(reason)) if endpoint.serves || !wait.goes_on()? => {
+            Err(Unmet::Store(reason)) if endpoint.serves() || !wait.goes_on()? => {
                 return Err(not_reached(endpoint, &reason));
             }
             Err(Unmet::Store(_)) => {}
@@ -100,19 +108,20 @@ impl Wait<'_> {
 /// Connects to the store, or serves it.
 fn reach(endpoint: &Endpoint, wait: &Wait<'_>) -> Result<Store, Unmet> {
     let (host, port) = &endpoint.address;
-    while !endpoint.serves && !is_open(host, *port) {
+    while !endpoint.serves() && !is_open(host, *port) {
         if !wait.goes_on()? {
             let seconds = endpoint.patience.as_secs_f64();
             let reason = format!("nobody has answered there for {seconds} s");
             return Err(not_reached(endpoint, &reason).into());
         }
     }
-    let store = Store::connect((host, *port), endpoint.serves, &endpoint.attempt, endpoint.timeout);
+    let store =
+        Store::connect((host, *port), endpoint.serves(), &endpoint.attempt, endpoint.timeout);
     store.map_err(|error| Unmet::Store(error.0))
 }
 
 /// Whether a port is served. c10d would wait for it in one piece, and print each failure with its C++ stack.
-fn is_open(host: &str, port: u16) -> bool {
+pub(super) fn is_open(host: &str, port: u16) -> bool {
     let addresses = (host, port).to_socket_addrs();
     let answers = |address| TcpStream::connect_timeout(&address, ANSWER).is_ok();
     addresses.is_ok_and(|mut all| all.any(answers))
@@ -167,7 +176,7 @@ fn missing(
 
 fn not_reached(endpoint: &Endpoint, reason: &str) -> ProcessError {
     let ((host, port), rank) = (&endpoint.address, endpoint.process.rank);
-    ProcessError::NotMet(match endpoint.serves {
+    ProcessError::NotMet(match endpoint.serves() {
         true => format!("process {rank} cannot serve port {port}: {reason}; choose another port"),
         false => format!(
             "process {rank} on {} does not reach process 0 at {host}:{port}: {reason}; start it, or \
@@ -191,7 +200,7 @@ mod tests {
         Endpoint {
             address: ("127.0.0.1".to_string(), port),
             process: Process { rank, count: 2 },
-            serves: rank == 0,
+            store: StoreOwner::RankZero,
             attempt: "test".to_string(),
             is_local: true,
             patience: Duration::from_millis(patience),

@@ -15,6 +15,8 @@ mod device;
 mod joining;
 #[cfg(feature = "torch")]
 mod processes;
+#[cfg(feature = "torch")]
+mod rendezvous;
 
 pub use error::ProcessError;
 pub use mesh::{LocalDevice, Mesh, MeshAxis, Process};
@@ -26,3 +28,5 @@ pub use spec::{LogicalAxisRules, Partitioner, PjitPartitioner, StandardLogicalAx
 pub use joining::Endpoint;
 #[cfg(feature = "torch")]
 pub use processes::Processes;
+#[cfg(feature = "torch")]
+pub use rendezvous::{MeetingPoint, Rendezvous};

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::channel;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use tch::{Device, Kind, Tensor};
@@ -9,6 +11,7 @@ use tch::{Device, Kind, Tensor};
 use super::error::ProcessError;
 use super::joining::{Endpoint, meet};
 use super::mesh::{LocalDevice, Mesh, MeshAxis, Process};
+use crate::launch::StoreOwner;
 use crate::nn::bridge::Transport;
 use crate::nn::c10d::{Membership, ProcessGroup, Reduce, Store};
 use crate::nn::{Axes, Axis, C10dError};
@@ -36,7 +39,9 @@ struct Joined {
     hosts: Vec<String>,
     timeout: Duration,
     is_local: bool,
-    store: Store,
+    store: Arc<Store>,
+    /// The name of the store's owner.
+    owner: String,
     /// For values of the host.
     values: Arc<ProcessGroup>,
 }
@@ -65,8 +70,15 @@ impl Processes {
             timeout: *timeout,
         };
         let values = Arc::new(ProcessGroup::join(&store, "values", member).map_err(not_met)?);
-        let (place, timeout, is_local) = (*place, *timeout, *is_local);
-        Ok(Self(Some(Joined { place, hosts, timeout, is_local, store, values })))
+        let owner = match endpoint.store {
+            StoreOwner::RankZero => format!("process 0 on {}", hosts[0]),
+            StoreOwner::Launcher => {
+                let (host, port) = &endpoint.address;
+                format!("the launcher at {host}:{port}, which serves the store,")
+            }
+        };
+        let (place, timeout, is_local, store) = (*place, *timeout, *is_local, Arc::new(store));
+        Ok(Self(Some(Joined { place, hosts, timeout, is_local, store, owner, values })))
     }
 
     /// Finds the processes along the axes of a mesh.
@@ -169,7 +181,8 @@ impl Processes {
     pub fn meet_at(&self, place: &str) -> bool {
         match &self.0 {
             Some(joined) => {
-                joined.silent(place, joined.timeout).is_ok_and(|silent| silent.is_empty())
+                let silent = silent(&joined.store, joined.place, place, joined.timeout);
+                silent.is_ok_and(|silent| silent.is_empty())
             }
             None => true,
         }
@@ -211,19 +224,58 @@ impl Processes {
         let Some(Joined { place, hosts, store, values, .. }) = self.0 else { return };
         let text = format!("process {} on {} ended: {message}", place.rank, hosts[place.rank]);
         // Without a store there is nobody to tell.
-        let _ = store.set_first(FAILURE, text.as_bytes());
-        let _ = store.set(&format!("{LOST}/{}", place.rank), b"here");
-        // The others notice that connections are closed; the store must outlive their questions.
-        drop(values);
-        let end = Instant::now() + ROLL_CALL;
-        let is_here = |rank: usize| store.has(&format!("{LOST}/{rank}")).unwrap_or(true);
-        while !(0..place.count).all(|rank| rank == place.rank || is_here(rank))
-            && Instant::now() < end
-        {
-            std::thread::sleep(Duration::from_millis(20));
+        within(2 * ROLL_CALL, move || {
+            let _ = store.set_first(FAILURE, text.as_bytes());
+            let _ = store.set(&format!("{LOST}/{}", place.rank), b"here");
+            // The others notice that connections are closed; the store must outlive their questions.
+            drop(values);
+            let end = Instant::now() + ROLL_CALL;
+            let is_here = |rank: usize| store.has(&format!("{LOST}/{rank}")).unwrap_or(true);
+            while !(0..place.count).all(|rank| rank == place.rank || is_here(rank))
+                && Instant::now() < end
+            {
+                thread::sleep(Duration::from_millis(20));
+            }
+            let _ = store.set(ENDED, b"");
+            thread::sleep(Duration::from_millis(100));
+        });
+    }
+}
+
+/// Asks the store on a thread of its own: c10d waits for an answer without end, and a network that is cut gives
+/// none.
+fn within<T: Send + 'static>(
+    time: Duration,
+    ask: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let (sender, answer) = channel();
+    // Nobody may listen any more.
+    thread::spawn(move || drop(sender.send(ask())));
+    answer.recv_timeout(time).ok()
+}
+
+/// Says that a process is at a place, and returns those that do not come there in time, or before one of them has
+/// told a failure.
+fn silent(
+    store: &Store,
+    own: Process,
+    place: &str,
+    patience: Duration,
+) -> Result<Vec<usize>, C10dError> {
+    let key = |rank: usize| format!("{place}/{rank}");
+    store.set(&key(own.rank), b"here")?;
+    let end = Instant::now() + patience;
+    loop {
+        let mut silent = Vec::new();
+        for rank in 0..own.count {
+            if !store.has(&key(rank))? {
+                silent.push(rank);
+            }
         }
-        let _ = store.set(ENDED, b"");
-        std::thread::sleep(Duration::from_millis(100));
+        if silent.is_empty() || Instant::now() > end || store.has(FAILURE)? {
+            return Ok(silent);
+        }
+        thread::sleep(Duration::from_millis(20));
     }
 }
 
@@ -259,21 +311,22 @@ impl Joined {
     /// Finds out who is lost: the process that said why it ended, else those that do not answer.
     fn lost(&self, detail: String) -> ProcessError {
         let patience = ROLL_CALL.min(self.timeout);
-        let found =
-            self.silent(LOST, patience).and_then(|silent| match self.store.has(FAILURE)? {
-                true => Ok(Err(self.store.get(FAILURE, ROLL_CALL)?)),
+        let (store, own) = (Arc::clone(&self.store), self.place);
+        let found = within(patience + ROLL_CALL, move || -> Result<_, C10dError> {
+            let silent = silent(&store, own, LOST, patience)?;
+            match store.has(FAILURE)? {
+                true => Ok(Err(store.get(FAILURE, ROLL_CALL)?)),
                 false => Ok(Ok(silent)),
-            });
-        let silent = match found {
-            Ok(Err(said)) => {
+            }
+        });
+        let names: Vec<String> = match found {
+            Some(Ok(Err(said))) => {
                 self.let_first_end();
                 return ProcessError::Other(String::from_utf8_lossy(&said).into_owned());
             }
-            Ok(Ok(silent)) => silent,
-            // Process 0 serves the store.
-            Err(_) => vec![0],
+            Some(Ok(Ok(silent))) => silent.into_iter().map(|rank| self.name(rank)).collect(),
+            Some(Err(C10dError(_))) | None => vec![self.owner.clone()],
         };
-        let names: Vec<String> = silent.into_iter().map(|rank| self.name(rank)).collect();
         let seconds = patience.as_secs_f64();
         let who = match &names[..] {
             [] => "the connection between processes broke".to_string(),
@@ -287,28 +340,8 @@ impl Joined {
     fn let_first_end(&self) {
         let end = Instant::now() + ROLL_CALL + Duration::from_secs(1);
         while Instant::now() < end && self.store.has(ENDED).is_ok_and(|ended| !ended) {
-            std::thread::sleep(Duration::from_millis(20));
+            thread::sleep(Duration::from_millis(20));
         }
-        std::thread::sleep(Duration::from_millis(300));
-    }
-
-    /// Says that this process is at a place, and returns those that do not come there in time, or before one
-    /// of them has told a failure.
-    fn silent(&self, place: &str, patience: Duration) -> Result<Vec<usize>, C10dError> {
-        let key = |rank: usize| format!("{place}/{rank}");
-        self.store.set(&key(self.place.rank), b"here")?;
-        let end = Instant::now() + patience;
-        loop {
-            let mut silent = Vec::new();
-            for rank in 0..self.place.count {
-                if !self.store.has(&key(rank))? {
-                    silent.push(rank);
-                }
-            }
-            if silent.is_empty() || Instant::now() > end || self.store.has(FAILURE)? {
-                return Ok(silent);
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        thread::sleep(Duration::from_millis(300));
     }
 }

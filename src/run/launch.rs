@@ -2,13 +2,15 @@
 //! without it does so by itself where several GPUs are visible.
 
 use std::env;
+use std::io;
 use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::Args;
 
 use crate::launch::{
-    GroupEnd, WorkerGroup, World, host_and_port, num_present, num_visible, supervise,
+    GroupEnd, StoreOwner, Terms, WorkerGroup, World, host_and_port, num_present, num_visible,
+    supervise,
 };
 use crate::telemetry;
 
@@ -17,6 +19,7 @@ use super::cli::{Command, parse};
 use super::commands::{ModelCommand, world};
 use super::failure::Failure;
 use super::interrupt;
+use super::machines::{Machines, WaitingTimes};
 use super::start::is_for_gpus;
 
 /// The seconds that processes have to end after another one has failed.
@@ -29,16 +32,25 @@ pub struct LaunchArgs {
     /// Processes on this machine, and on every other one; by default one for each visible GPU.
     #[arg(long = "nproc_per_node", alias = "nproc-per-node", value_name = "N")]
     pub nproc_per_node: Option<usize>,
-    /// Machines; on each of them `gimlet launch` is run, with the same flags but --node_rank.
-    #[arg(long = "nnodes", value_name = "N", default_value = "1")]
+    /// Machines, or the least and the most of them; on each `gimlet launch` is run, with the same flags but
+    /// --node_rank.
+    #[arg(long = "nnodes", value_name = "N|MIN:MAX", default_value = "1")]
     pub nnodes: String,
-    /// This machine among them, from 0.
-    #[arg(long = "node_rank", alias = "node-rank", value_name = "R", default_value_t = 0)]
-    pub node_rank: usize,
-    /// Machine 0, and a free port of it; needed with several machines.
+    /// Place of this machine among them, from 0; by default they are in the order of their arrival.
+    #[arg(long = "node_rank", alias = "node-rank", value_name = "R")]
+    pub node_rank: Option<usize>,
+    /// One of the machines, and a free port of it; needed with several machines.
     #[arg(long = "rdzv_endpoint", alias = "rdzv-endpoint", value_name = "HOST:PORT")]
     pub rdzv_endpoint: Option<String>,
-    /// Times that all processes are started again after one has failed.
+    /// Seconds to wait for machines, such as `join_timeout=600,last_call_timeout=30,keep_alive_timeout=15`.
+    #[arg(
+        long = "rdzv_conf",
+        alias = "rdzv-conf",
+        value_name = "NAME=SECONDS,...",
+        default_value = ""
+    )]
+    pub rdzv_conf: String,
+    /// Times that all processes are started again after one has failed or a machine is lost.
     #[arg(long = "max_restarts", alias = "max-restarts", value_name = "K", default_value_t = 0)]
     pub max_restarts: usize,
     /// Seconds that the other processes have to end after one has failed, before they are killed.
@@ -49,30 +61,105 @@ pub struct LaunchArgs {
     pub command: Vec<String>,
 }
 
-/// Runs the command in processes of its own.
+/// The meaning of the words of `gimlet launch`.
+pub(super) struct Launched {
+    /// The processes of this machine.
+    pub group: WorkerGroup,
+    /// The machines of the run.
+    pub machines: Machines,
+    /// The command of every process.
+    pub command: Command,
+}
+
+impl Launched {
+    /// Reads the flags and the command.
+    ///
+    /// # Errors
+    /// Mistakes in them.
+    pub fn read(args: &LaunchArgs) -> Result<Self, Failure> {
+        let words =
+            ["gimlet".to_string()].into_iter().chain(args.command.iter().cloned()).collect();
+        let command = parse(words)?.command;
+        let machines = Machines::parse(&args.nnodes);
+        let machines = machines.map_err(|message| Failure::Usage(anyhow!(message)))?;
+        Ok(Self { group: group(args, machines, visible_gpus())?, machines, command })
+    }
+
+    /// Checks the command for so many machines. Returns whether nothing is left to do.
+    ///
+    /// # Errors
+    /// Mistakes in the command.
+    fn check(&self, color: bool, num_machines: usize) -> Result<bool, Failure> {
+        let num_processes = self.group.nproc_per_node * num_machines;
+        match &self.command {
+            Command::Model(command) => command.check(color, num_processes)?,
+            Command::Bench(args) if args.runs_in_processes() => args.check(color, num_processes)?,
+            Command::Cache(args) if args.dry_run => {
+                cache_command(args, color)?;
+                return Ok(true);
+            }
+            Command::Cache(args) => check_cache(args, color)?,
+            _ => {
+                let found = &self.group.args[0];
+                let message = format!(
+                    "`gimlet launch` runs `train`, `eval`, `infer`, `cache` and `bench train_step`, and not `{found}`"
+                );
+                return Err(Failure::Usage(anyhow!(message)));
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns the rules by which machines start together. `notice` hears of the numbers of machines on which
+    /// the command cannot run.
+    ///
+    /// # Errors
+    /// Mistakes in flags.
+    pub fn terms(&self, args: &LaunchArgs, notice: &dyn Fn(&str)) -> Result<Terms, Failure> {
+        let Self { group, machines, .. } = self;
+        let times = WaitingTimes::parse(&args.rdzv_conf);
+        let times = times.map_err(|message| Failure::Usage(anyhow!(message)))?;
+        let mut sizes = Vec::new();
+        for size in machines.least..machines.most {
+            match self.check(false, size) {
+                Ok(_) => sizes.push(size),
+                Err(failure) => {
+                    notice(&format!("the run will not start on {size} machines: {failure}"))
+                }
+            }
+        }
+        sizes.push(machines.most);
+        Ok(Terms {
+            sizes,
+            max_restarts: args.max_restarts,
+            join_timeout: times.join,
+            last_call: times.last_call,
+            silence: times.keep_alive,
+            flags: format!(
+                "--nnodes={} --nproc_per_node={} --max_restarts={}",
+                args.nnodes, group.nproc_per_node, args.max_restarts
+            ),
+        })
+    }
+}
+
+/// Runs the command in processes of this machine. Returns `false` if it runs on several machines, which meet by
+/// libtorch's means.
 ///
 /// # Errors
 /// Mistakes in the command, before a process is started; the first failure of a process.
-pub(super) fn launch_command(args: &LaunchArgs, color: bool) -> Result<(), Failure> {
-    let words = ["gimlet".to_string()].into_iter().chain(args.command.iter().cloned()).collect();
-    let command = parse(words)?.command;
-    let group = group(args, visible_gpus())?;
-    let num_processes = group.nproc_per_node * group.nnodes;
+pub(super) fn launch_here(args: &LaunchArgs, color: bool) -> Result<bool, Failure> {
+    let launched = Launched::read(args)?;
     // Mistakes are reported here, once and in colour.
-    match &command {
-        Command::Model(command) => command.check(color, num_processes)?,
-        Command::Bench(args) if args.runs_in_processes() => args.check(color, num_processes)?,
-        Command::Cache(args) if args.dry_run => return cache_command(args, color),
-        Command::Cache(args) => check_cache(args, color)?,
-        _ => {
-            let found = &args.command[0];
-            let message = format!(
-                "`gimlet launch` runs `train`, `eval`, `infer`, `cache` and `bench train_step`, and not `{found}`"
-            );
-            return Err(Failure::Usage(anyhow!(message)));
-        }
+    if launched.check(color, launched.machines.most)? {
+        return Ok(true);
     }
-    run(&group)
+    if launched.machines.most > 1 {
+        launched.terms(args, &telemetry::notice)?;
+        return Ok(false);
+    }
+    run(&launched.group)?;
+    Ok(true)
 }
 
 /// Runs the command in a process for each visible GPU, if there are several and no launcher has started this
@@ -94,6 +181,8 @@ pub(super) fn on_every_device(command: &ModelCommand, args: &[String]) -> Result
         nnodes: 1,
         node_rank: 0,
         endpoint: None,
+        store: StoreOwner::RankZero,
+        run_id: None,
         max_restarts: 0,
         grace: Duration::from_secs(GRACE_SECS),
     })?;
@@ -125,7 +214,15 @@ pub(super) fn visible_gpus() -> usize {
 
 fn run(group: &WorkerGroup) -> Result<(), Failure> {
     let signals = interrupt::received().map_err(Failure::world)?;
-    let end = supervise(group, &signals, &telemetry::notice).map_err(|error| {
+    ended(group, supervise(group, &signals, &telemetry::notice))
+}
+
+/// Returns the result of a command whose processes have ended.
+///
+/// # Errors
+/// The failure that ended them.
+pub(super) fn ended(group: &WorkerGroup, end: io::Result<GroupEnd>) -> Result<(), Failure> {
+    let end = end.map_err(|error| {
         let message = format!("cannot start {}", group.program.display());
         Failure::World(anyhow!(error).context(message))
     })?;
@@ -133,15 +230,20 @@ fn run(group: &WorkerGroup) -> Result<(), Failure> {
         GroupEnd::Finished => Ok(()),
         GroupEnd::Interrupted(status) => Err(Failure::Interrupted(i32::from(status) - 128)),
         GroupEnd::Failed(failure) => Err(Failure::Worker(failure)),
+        GroupEnd::Lost(message) => Err(Failure::World(anyhow!(message))),
+        GroupEnd::Unlike(message) => Err(Failure::Usage(anyhow!(message))),
     }
 }
 
 /// Checks the flags.
-fn group(args: &LaunchArgs, visible_gpus: usize) -> Result<WorkerGroup, Failure> {
+fn group(
+    args: &LaunchArgs,
+    machines: Machines,
+    visible_gpus: usize,
+) -> Result<WorkerGroup, Failure> {
     let usage = |message: String| Failure::Usage(anyhow!(message));
-    let nnodes = nnodes(&args.nnodes).map_err(usage)?;
-    if args.node_rank >= nnodes {
-        let rank = args.node_rank;
+    let nnodes = machines.most;
+    if let Some(rank) = args.node_rank.filter(|rank| *rank >= nnodes) {
         return Err(usage(format!("--node_rank is {rank}, expected less than --nnodes, {nnodes}")));
     }
     let nproc_per_node = match (args.nproc_per_node, visible_gpus) {
@@ -158,25 +260,13 @@ fn group(args: &LaunchArgs, visible_gpus: usize) -> Result<WorkerGroup, Failure>
         args: args.command.clone(),
         nproc_per_node,
         nnodes,
-        node_rank: args.node_rank,
+        node_rank: args.node_rank.unwrap_or(0),
         endpoint: endpoint(args.rdzv_endpoint.as_deref(), nnodes)?,
+        store: StoreOwner::RankZero,
+        run_id: None,
         max_restarts: args.max_restarts,
         grace: Duration::from_secs(args.grace),
     })
-}
-
-/// Reads `N` and `N:N`, a smallest and a largest number of machines.
-fn nnodes(text: &str) -> Result<usize, String> {
-    let (least, most) = text.split_once(':').unwrap_or((text, text));
-    match (least.parse(), most.parse()) {
-        (Ok(0), _) | (_, Ok(0)) | (Err(_), _) | (_, Err(_)) => {
-            Err(format!("--nnodes is `{text}`, expected a number from 1 on"))
-        }
-        (Ok(least), Ok(most)) if least == most => Ok(most),
-        _ => Err(format!(
-            "--nnodes={text}: a number of machines that changes is not supported yet; give one number"
-        )),
-    }
 }
 
 /// Returns the place where the processes meet; `None` for a free port of this machine.
@@ -186,7 +276,7 @@ fn endpoint(flag: Option<&str>, nnodes: usize) -> Result<Option<(String, u16)>, 
         Some(flag) => host_and_port("--rdzv_endpoint", flag).map(Some).map_err(Failure::usage),
         None if nnodes == 1 => Ok(None),
         None => Err(Failure::Usage(anyhow!(
-            "{nnodes} machines need --rdzv_endpoint=HOST:PORT, with the name of machine 0"
+            "{nnodes} machines need --rdzv_endpoint=HOST:PORT, with the name of one of them"
         ))),
     }
 }
@@ -207,7 +297,8 @@ mod tests {
     fn check(flags: &str, visible_gpus: usize, expected: &str) {
         let line = format!("gimlet {flags} -- train");
         let args = Line::parse_from(line.split_whitespace()).launch;
-        let shown = match group(&args, visible_gpus) {
+        let machines = Machines::parse(&args.nnodes).expect("a number or a range");
+        let shown = match group(&args, machines, visible_gpus) {
             Ok(group) => {
                 format!("{} {} {:?}", group.nproc_per_node, group.nnodes, group.endpoint)
             }
@@ -228,13 +319,12 @@ mod tests {
         let no_gpu = "there is no visible GPU to start a process for: give --nproc_per_node";
         check("", 0, no_gpu);
         check("--nproc_per_node=0", 4, "--nproc_per_node is 0, expected at least 1");
-        let elastic = "a number of machines that changes is not supported yet; give one number";
-        check("--nnodes=1:4", 1, &format!("--nnodes=1:4: {elastic}"));
-        check("--nnodes=all", 1, "--nnodes is `all`, expected a number from 1 on");
-        check("--nnodes=0", 1, "--nnodes is `0`, expected a number from 1 on");
         check("--node_rank=1", 1, "--node_rank is 1, expected less than --nnodes, 1");
         let found = endpoint(None, 2).expect_err("where do they meet?").to_string();
-        assert_eq!(found, "2 machines need --rdzv_endpoint=HOST:PORT, with the name of machine 0");
+        assert_eq!(
+            found,
+            "2 machines need --rdzv_endpoint=HOST:PORT, with the name of one of them"
+        );
         assert!(endpoint(Some("a:0"), 2).is_err() && endpoint(Some("a"), 1).is_err());
     }
 

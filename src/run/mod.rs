@@ -18,6 +18,7 @@ mod gin_flags;
 mod interrupt;
 mod launch;
 mod library;
+mod machines;
 mod named_tasks;
 mod output;
 mod plan;
@@ -35,6 +36,8 @@ mod vocab;
 mod doctor;
 mod front;
 mod gin;
+#[cfg(feature = "torch")]
+mod together;
 #[cfg(feature = "torch")]
 mod torch;
 

@@ -3,7 +3,6 @@
 use super::cache::cache_command;
 use super::cli::Command;
 use super::failure::Failure;
-use super::launch::launch_command;
 use super::plan::plan_command;
 use super::report::report_command;
 use super::shell::{completions_command, man_command};
@@ -13,7 +12,6 @@ use super::shims::shims_command;
 pub(super) fn run(command: &Command, color: bool) -> Option<Result<(), Failure>> {
     Some(match command {
         Command::Cache(args) => cache_command(args, color),
-        Command::Launch(args) => launch_command(args, color),
         Command::Plan(args) => plan_command(args, color),
         Command::Gin(command) => command.run(color),
         Command::Task(command) => command.run(color),
@@ -23,6 +21,8 @@ pub(super) fn run(command: &Command, color: bool) -> Option<Result<(), Failure>>
         Command::Shims(args) => shims_command(args),
         Command::Completions(args) => completions_command(args),
         Command::Man(args) => man_command(args),
-        Command::Model(_) | Command::Bench(_) | Command::Doctor(_) => return None,
+        Command::Model(_) | Command::Launch(_) | Command::Bench(_) | Command::Doctor(_) => {
+            return None;
+        }
     })
 }

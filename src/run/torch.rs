@@ -12,6 +12,7 @@ use super::failure::Failure;
 use super::front::{WAIT_POLICY, hand_over, program, without_torch};
 use super::interrupt;
 use super::program::Cli;
+use super::together::launch_together;
 use super::tools;
 
 impl Cli {
@@ -48,6 +49,9 @@ fn run(args: Vec<String>, color: bool) -> Result<(), Failure> {
     set_verbosity(verbosity.min(Verbosity::Normal));
     if let Command::Model(command) = command {
         return command.run(verbosity, color);
+    }
+    if let Command::Launch(args) = &command {
+        return launch_together(args);
     }
     // Other commands end by the system's default action.
     interrupt::release().map_err(Failure::world)?;

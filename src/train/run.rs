@@ -36,8 +36,8 @@ use super::periods::{Periods, Stop};
 use super::slowest::Slowest;
 use super::spec::Train;
 use super::start::{
-    Start, check_same_start, check_shared, foresee_shortage, inference_evaluation, occupy,
-    occupy_new, refuse_shortage, restore_or_init, share, training_evaluation,
+    Start, check_same_data, check_same_start, check_shared, foresee_shortage, inference_evaluation,
+    occupy, occupy_new, refuse_shortage, restore_or_init, share, training_evaluation,
 };
 use super::step::{StepReport, Stepper};
 use super::window::Window;
@@ -124,7 +124,7 @@ pub fn train(
         run.batches.wait()?;
     }
     // Nothing is written before this line: a run that cannot start leaves no files.
-    processes.wait_for_all()?;
+    check_same_data(processes, &run.batches.state().stream)?;
     if is_first {
         model_dir.create_dir_all()?;
         if run.occupied.is_none() {

@@ -131,6 +131,24 @@ pub fn check_same_start(processes: &Processes, start: &Start) -> Result<(), Proc
     }
 }
 
+/// Ensures that all processes read the same data: `stream` describes them, with the number of files and a checksum
+/// of their names.
+///
+/// # Errors
+/// The difference of a process from the first.
+pub fn check_same_data(processes: &Processes, stream: &str) -> Result<(), ProcessError> {
+    let all = of_all(processes, &stream.to_string())?;
+    match all.iter().position(|other| *other != all[0]) {
+        None => Ok(()),
+        Some(rank) => Err(ProcessError::Differ(format!(
+            "{} reads the data `{}` and process 0 `{}`: all hosts must find the same files, and none may be missing",
+            processes.name(rank),
+            all[rank],
+            all[0]
+        ))),
+    }
+}
+
 /// Returns this process's share in writing checkpoints; `None` for one process alone.
 ///
 /// # Errors

@@ -1,6 +1,7 @@
 //! Several processes make the run of one: the same losses, evaluations and checkpoints, with dropout, in
 //! parts, packed (float32, relative 1e-5). They end together, and say which of them is lost.
 
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::{Duration, Instant};
@@ -134,6 +135,12 @@ fn several_processes_evaluate_as_one() {
     assert_eq!(evaluated("3"), one);
 }
 
+/// A port of this machine that nobody uses.
+pub fn free_port() -> u16 {
+    let socket = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+    socket.expect("a free port").port()
+}
+
 /// Starts processes that train without end in sight, and waits for their first measurements.
 fn start(folder: &Folder, count: usize) -> (Child, PathBuf) {
     let model_dir = folder.path("model");
@@ -149,7 +156,7 @@ fn start(folder: &Folder, count: usize) -> (Child, PathBuf) {
 }
 
 /// Returns the process that a launcher has started as that rank.
-fn worker(launcher: &Child, rank: usize) -> i32 {
+pub fn worker(launcher: &Child, rank: usize) -> i32 {
     let id = launcher.id();
     let path = format!("/proc/{id}/task/{id}/children");
     let children = fs::read_to_string(path).expect("the launcher runs");
@@ -200,27 +207,45 @@ fn a_signal_to_any_process_saves_and_ends_all() {
 #[test]
 fn processes_that_do_not_run_the_same_are_refused() {
     let folder = Folder::new();
-    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
-    let port = port.expect("a free port").port().to_string();
-    let process = |rank: &str, rate: f64| {
-        let place =
-            [("RANK", rank), ("LOCAL_RANK", rank), ("WORLD_SIZE", "2"), ("LOCAL_WORLD_SIZE", "2")];
-        let train = folder.pretrain(STEPS).bind("DROPOUT_RATE", rate);
-        let train = train.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", &port);
-        place.into_iter().fold(train, |train, (name, value)| train.env(name, value))
+    let model_dir = folder.path("model");
+    let train = folder.pretrain(STEPS).bind_text("MODEL_DIR", &model_dir);
+    let check = |other: Train, expected: &str| {
+        let port = free_port().to_string();
+        let place = |train: Train, rank: &str| {
+            let train = train.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", &port);
+            let train = train.env("RANK", rank).env("WORLD_SIZE", "2");
+            train.env("LOCAL_RANK", rank).env("LOCAL_WORLD_SIZE", "2")
+        };
+        let other = place(other, "1").start();
+        let first = place(train.clone(), "0").run();
+        let other = Ended::new(other.wait_with_output().expect("it ends"));
+        for ended in [first, other] {
+            assert_eq!(ended.status, Some(2), "{}", ended.stderr);
+            let is_said = ended.stderr.contains("process 1 on ") && ended.stderr.contains(expected);
+            assert!(is_said, "`{expected}` is not in {}", ended.stderr);
+        }
+        assert!(!model_dir.exists());
     };
-    let other = process("1", 0.3).start();
-    let first = process("0", 0.1).run();
-    assert_eq!(first.status, Some(2), "{}", first.stderr);
-    let expected =
-        "has another configuration: `DROPOUT_RATE = 0.3` where process 0 has `DROPOUT_RATE = 0.1`";
-    assert!(
-        first.stderr.contains("process 1 on ") && first.stderr.contains(expected),
-        "{}",
-        first.stderr
-    );
-    assert_eq!(Ended::new(other.wait_with_output().expect("it ends")).status, Some(2));
-    assert!(!folder.path("model").exists());
+    let rates = "configuration: `DROPOUT_RATE = 0.3` where process 0 has `DROPOUT_RATE = 0.1`";
+    check(train.clone().bind("DROPOUT_RATE", 0.3), rates);
+    let elsewhere = folder.path("elsewhere");
+    let model_dirs = format!("`MODEL_DIR = '{}'` where process 0 has", elsewhere.display());
+    check(train.clone().bind_text("MODEL_DIR", &elsewhere), &model_dirs);
+    let host = Folder::new();
+    fs::remove_file(host.path("lines-1.txt")).expect("it is there");
+    check(host.pretrain(STEPS).bind_text("MODEL_DIR", &model_dir), "none may be missing");
+}
+
+#[test]
+fn a_second_launch_into_one_folder_is_refused() {
+    let folder = Folder::new();
+    let (launcher, model_dir) = start(&folder, 2);
+    let second = launched(folder.pretrain(STEPS).bind_text("MODEL_DIR", &model_dir), 2).run();
+    signal(worker(&launcher, 0), libc::SIGKILL);
+    assert_eq!(launcher.wait_with_output().expect("it ends").status.code(), Some(137));
+    assert_eq!(second.status, Some(2), "{}", second.stderr);
+    assert!(second.stderr.contains("error: rank 0 on "), "{}", second.stderr);
+    assert!(second.stderr.contains("MODEL_DIR"), "{}", second.stderr);
 }
 
 #[test]

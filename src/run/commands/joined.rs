@@ -44,7 +44,7 @@ pub fn join(
     let endpoint = Endpoint {
         address: (world.master_addr.clone(), world.master_port),
         process: Process { rank: world.rank, count: world.size },
-        serves: world.rank == 0 && world.store == StoreOwner::RankZero,
+        store: world.store,
         attempt: match world.store {
             // Each attempt has a store of its own. Hosts may count restarts apart.
             StoreOwner::RankZero => "gimlet".to_string(),
