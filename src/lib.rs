@@ -13,12 +13,14 @@ pub use gimlet_telemetry as telemetry;
 pub use gimlet_vocab as vocab;
 
 pub mod eval;
+pub mod export;
 pub mod infer;
 pub mod launch;
 pub mod models;
 pub mod nn;
 pub mod optim;
 pub mod partition;
+pub mod precompile;
 pub mod run;
 pub mod session;
 pub mod train;

@@ -36,6 +36,7 @@ mod rates;
 mod source;
 mod streams;
 mod task;
+mod tfexample_task;
 mod value;
 
 pub use batches::{BatchIterator, DatasetState};
@@ -80,4 +81,5 @@ pub use source::{
     VarLenFeature, set_tfds_data_dir,
 };
 pub use task::Task;
+pub use tfexample_task::{CreateTaskFromTfexampleFile, Paths, TfExampleFileType};
 pub use value::{Key, Value};

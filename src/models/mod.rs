@@ -14,6 +14,7 @@ pub mod transformer;
 mod base_model;
 mod encoder_decoder;
 mod spec;
+mod vocabularies;
 
 #[cfg(feature = "torch")]
 mod features;
@@ -26,6 +27,7 @@ pub use base_model::BaseModel;
 pub use decoder_only::DecoderOnlyModel;
 pub use encoder_decoder::{DecoderParams, EncoderDecoderModel, PredictBatchWithAux};
 pub use spec::{Model, Module};
+pub use vocabularies::{GetInputVocabulary, GetOutputVocabulary};
 
 #[cfg(feature = "torch")]
 pub use features::{Batch, feature};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::data::{Mixture, Task, TaskFamily};
+use crate::data::{CreateTaskFromTfexampleFile, Mixture, Task, TaskFamily};
 use crate::gin::{
     Config, Configurable, Diagnostics, Evaluator, Fields, Loaded, Registry, Rows, Value, ValueKind,
 };
@@ -37,6 +37,8 @@ pub(super) enum Declaration {
     Mixture(Origin),
     /// A row of `seqio.TaskFamily` in its scope.
     Row(Origin, Fields),
+    /// A call in its scope that makes a task of files.
+    TfExampleFile(Origin),
     /// A block in its scope that derives a task or mixture from another.
     Derived(Derived),
 }
@@ -48,6 +50,7 @@ impl Declaration {
             Self::Task(origin) => (origin, Task::schema()),
             Self::Mixture(origin) => (origin, Mixture::schema()),
             Self::Row(origin, _) => (origin, TaskFamily::schema()),
+            Self::TfExampleFile(origin) => (origin, CreateTaskFromTfexampleFile::schema()),
             Self::Derived(block) => (&block.origin, block.helper.schema()),
         };
         let bindings = origin.table(loaded).bindings.get(&(scope.to_string(), schema.name));
@@ -137,6 +140,16 @@ fn declared_in(origin: Origin, loaded: &Loaded, registry: &Registry, out: &mut D
             if !name.is_empty() {
                 out.add(name, scope, declaration.clone(), loaded);
             }
+        }
+    }
+    for scope in table.scopes_of(CreateTaskFromTfexampleFile::schema().name) {
+        let mut cx = Evaluator::new(table, registry).with_run_config(&loaded.config);
+        let created = cx.evaluate_in::<CreateTaskFromTfexampleFile>(scope);
+        match checked(created, cx, loaded) {
+            Ok(created) => {
+                out.add(created.task_name(), scope, Declaration::TfExampleFile(origin), loaded);
+            }
+            Err(detail) => out.unread.push(format!("the task of files cannot be used\n{detail}")),
         }
     }
     for scope in table.scopes_of(TaskFamily::schema().name) {

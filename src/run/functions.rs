@@ -1,13 +1,16 @@
 //! Functions that gin files call for a value: T5X's (`t5x/gin_utils.py`), from the time before gin
-//! had derived values, and t5's lengths of corrupted spans.
+//! had derived values, t5's lengths of corrupted spans, tasks made of others or of files, and the vocabularies of a
+//! model.
 
 use num_traits::Zero;
 
 use crate::data::{
-    PromptMixture, PromptRows, RandomSpansHelper, RandomSpansTargetsLength,
-    RandomSpansTokensLength, WithMissingTaskSplitsRemoved, WithNewVocab, WithTruncatedData,
+    CreateTaskFromTfexampleFile, PromptMixture, PromptRows, RandomSpansHelper,
+    RandomSpansTargetsLength, RandomSpansTokensLength, WithMissingTaskSplitsRemoved, WithNewVocab,
+    WithTruncatedData,
 };
 use crate::gin::{Configurable, Expression, Function, Operator, Registry, Value, ValueKind};
+use crate::models::{GetInputVocabulary, GetOutputVocabulary};
 
 /// Adds all functions to the registry.
 pub fn with_functions(registry: Registry) -> Registry {
@@ -23,6 +26,9 @@ pub fn with_functions(registry: Registry) -> Registry {
         .with_function::<WithNewVocab>()
         .with_function::<WithTruncatedData>()
         .with_function::<WithMissingTaskSplitsRemoved>()
+        .with_function::<CreateTaskFromTfexampleFile>()
+        .with_function::<GetInputVocabulary>()
+        .with_function::<GetOutputVocabulary>()
 }
 
 /// The sum of two numbers, or two texts or lists joined.

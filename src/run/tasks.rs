@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::data::{
-    Caches, DataError, Mixture, Task, TaskFamily, TaskOrMixture, TaskProvider, mixture_rates,
-    subtasks,
+    Caches, CreateTaskFromTfexampleFile, DataError, Mixture, Task, TaskFamily, TaskOrMixture,
+    TaskProvider, mixture_rates, subtasks,
 };
 use crate::gin::{Configurable, Evaluator, Fields, Loaded, Registry, did_you_mean};
 
@@ -64,7 +64,7 @@ impl GinTasks {
     fn is_mixture(&self, name: &str, declaration: &Declaration) -> bool {
         match declaration {
             Declaration::Mixture(_) => true,
-            Declaration::Task(_) | Declaration::Row(..) => false,
+            Declaration::Task(_) | Declaration::Row(..) | Declaration::TfExampleFile(_) => false,
             // This helper applies to mixtures only; reading the mixture's tasks would ask for their
             // data.
             Declaration::Derived(block) if !block.helper.renames_tasks() => true,
@@ -181,6 +181,14 @@ impl GinTasks {
                 let task = Task::from(family);
                 task.check()?;
                 TaskOrMixture::Task(Arc::new(task))
+            }
+            Declaration::TfExampleFile(origin) => {
+                let created = self.evaluate::<CreateTaskFromTfexampleFile>(
+                    (name, scope),
+                    *origin,
+                    Fields::default(),
+                )?;
+                TaskOrMixture::Task(Arc::new(Task::from(created)))
             }
             Declaration::Derived(_) => unreachable!("made of others"),
         })

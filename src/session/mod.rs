@@ -1,7 +1,7 @@
 //! L4: the parts that the commands on a model share: their environment, errors and checks, the state of a
 //! model, its forward pass, and the evaluations on held-out data.
 //!
-//! `train`, `eval` and `infer` stand beside each other on this layer. It knows no root spec.
+//! `train`, `eval`, `infer` and their like stand beside each other on this layer. It knows no root spec.
 
 pub mod check;
 pub mod error;
@@ -14,6 +14,7 @@ pub mod seeds;
 pub mod spec;
 pub mod start_record;
 pub mod state_layout;
+pub mod step_memory;
 pub mod vocabularies;
 pub mod wanted;
 

@@ -2,51 +2,28 @@
 
 use crate::data::{DatasetConfig, FeatureConverter, Lengths, PREFETCH, Packing};
 use crate::models::Model;
-use crate::models::memory::{Estimate, Gradients, StepShape};
-use crate::nn::{ParamSpec, Shard};
+use crate::models::memory::Estimate;
 use crate::partition::Mesh;
 use crate::session::check::UnfitSpec;
 use crate::session::memory::gib;
 use crate::session::spec::TrainerClass;
-use crate::session::state_layout::state_variables;
+use crate::session::step_memory;
 
 use super::inputs::training_shape;
 use super::spec::Train;
 
-/// Estimates the memory of a training step on the device of one process of a mesh. Activations count as if all of
-/// them were divided over the model axis, and layers that are gathered for their passes do not count: the estimate is low then.
+/// Estimates the memory of a training step on the device of one process of a mesh.
 ///
 /// # Errors
 /// A length is not bound, or the optimizer's rules do not cover a parameter.
 pub fn step_estimate(train: &Train, mesh: &Mesh) -> Result<Estimate, UnfitSpec> {
     let TrainerClass::Trainer(trainer) = &train.trainer_cls.0;
-    let batch = training_shape(train)?;
-    let parts = trainer.num_microbatches() * mesh.data().size;
-    let shape = StepShape { rows: batch.rows / parts, ..batch };
-    let slots = state_variables(&train.model).map_err(|error| UnfitSpec(error.to_string()))?;
-    let numbers: usize = slots.iter().map(|slot| slot.shape.iter().product::<usize>()).sum();
-    let params = train.model.param_tree();
-    let is_divided = |param: &ParamSpec| {
-        mesh.state_shard(&param.axes, &param.shape).axes.iter().any(Option::is_some)
-    };
-    let waits = train.model.optimizer_def().waits_for_all(params.iter().any(is_divided));
-    let together = trainer.num_microbatches() > 1 || waits;
-    let gradients = if together { Gradients::Together } else { Gradients::OneByOne };
-    let whole = train.model.estimate(4 * numbers as u64, gradients, shape, mesh.local_device());
-    let share = |part: &dyn Fn(&ParamSpec) -> Shard| {
-        let own: usize =
-            params.iter().map(|param| part(param).shape().iter().product::<usize>()).sum();
-        own as f64 / train.model.num_params() as f64
-    };
-    let of_params = share(&|param| mesh.shard(&param.axes, &param.shape));
-    let of_state = share(&|param| mesh.state_shard(&param.axes, &param.shape));
-    let scaled = |bytes: u64, share: f64| (bytes as f64 * share) as u64;
-    Ok(Estimate {
-        parameters: scaled(whole.parameters, of_params),
-        gradients: scaled(whole.gradients, of_params),
-        optimizer: scaled(whole.optimizer, of_state),
-        activations: whole.activations / mesh.model().size as u64,
-    })
+    step_memory::step_estimate(
+        &train.model,
+        training_shape(train)?,
+        trainer.num_microbatches(),
+        mesh,
+    )
 }
 
 /// Returns the bytes of the host that saving needs for the rest of a run: a copy of parameters and

@@ -1,4 +1,4 @@
-//! `gimlet train` and `gimlet eval` as users type them: their results, their files, their
+//! `gimlet train`, `gimlet eval` and `gimlet infer` as users type them: their results, their files, their
 //! errors.
 
 mod adamw;
@@ -16,6 +16,7 @@ mod fp8;
 #[allow(dead_code, reason = "tests of the language use all of it")]
 #[path = "../language/golden.rs"]
 mod golden;
+mod infer;
 mod kills;
 mod launch;
 mod machines;

@@ -15,9 +15,14 @@ use crate::folder::{Folder, steps};
 pub const STEPS: u64 = 10;
 pub const TOLERANCE: f64 = 1e-5;
 
-/// `gimlet launch` of another command, in so many processes.
+/// `gimlet launch` of a training, in so many processes.
 pub fn launched(train: Train, count: usize) -> Train {
-    train.tool(&["launch", "--nproc_per_node", &count.to_string(), "train"])
+    launched_as(train, count, "train")
+}
+
+/// `gimlet launch` of a command, in so many processes.
+pub fn launched_as(run: Train, count: usize, command: &str) -> Train {
+    run.tool(&["launch", "--nproc_per_node", &count.to_string(), command])
 }
 
 fn run(folder: &Folder, name: &str, count: usize, change: &dyn Fn(Train) -> Train) -> PathBuf {

@@ -1,4 +1,4 @@
-//! Imports point down: `main > run > train, eval > session > models > optim > partition > nn, launch`, and below
+//! Imports point down: `main > run > train, eval, infer > session > models > optim > partition > nn, launch`, and below
 //! them the layers that are crates, for which the compiler checks the order.
 
 use std::path::Path;
@@ -14,7 +14,7 @@ const LAYERS: [&[&str]; 7] = [
     &["optim"],
     &["models"],
     &["session"],
-    &["train", "eval"],
+    &["train", "eval", "infer", "export", "precompile"],
     &["run"],
 ];
 

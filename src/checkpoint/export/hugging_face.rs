@@ -39,7 +39,7 @@ pub fn export_hugging_face(
         None => Vec::new(),
     };
     files.push(("config.json", pretty(&model.config(options))));
-    files.push(("generation_config.json", pretty(&generation_config())));
+    files.push(("generation_config.json", pretty(&generation_config(options))));
     let missing = missing(to, files)?;
     to.create_dir_all()?;
     write_weights(from, &model, options.weights, &Target { file: to.join(name), beside: missing })
@@ -145,6 +145,8 @@ fn write_in_order(
 }
 
 /// `generation_config.json`: decoding starts with the padding token in every T5.
-fn generation_config() -> Value {
-    json!({"decoder_start_token_id": 0, "eos_token_id": 1, "pad_token_id": 0})
+fn generation_config(options: &HuggingFaceOptions) -> Value {
+    let mut config = json!({"decoder_start_token_id": 0, "eos_token_id": 1, "pad_token_id": 0});
+    config.as_object_mut().expect("it is a map").extend(options.generation.clone());
+    config
 }

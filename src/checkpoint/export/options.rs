@@ -3,6 +3,7 @@
 use crate::array::DType;
 use crate::names::hugging_face;
 use gimlet_storage::Path;
+use serde_json::{Map, Value};
 
 /// The file in which a model of transformers keeps its weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,4 +49,6 @@ pub struct HuggingFaceOptions {
     pub local_radius: Option<usize>,
     /// Number of tokens that LongT5 summarizes in a global token; by default 16.
     pub global_block_size: Option<usize>,
+    /// Entries of `generation_config.json` beside the ids of special tokens.
+    pub generation: Map<String, Value>,
 }

@@ -1,20 +1,9 @@
-//! Command lines whose command is missing, late, or not implemented: the words to type instead.
+//! Command lines whose command is missing or late: the words to type instead.
 
 use clap::Command;
 
-/// Commands of T5X that Gimlet does not have, and the closest replacement.
-const LACKING: [(&str, &str); 2] = [
-    ("export", "`gimlet checkpoint convert --to=hugging_face` writes what other programs load"),
-    ("precompile", "`gimlet train --dry_run` checks a configuration without data"),
-];
-
 /// Describes the mistake in the first word, and the words to type instead.
 pub fn mistake(words: &[String], command: &Command) -> Option<String> {
-    let first = words.get(1)?;
-    if let Some((name, remedy)) = LACKING.into_iter().find(|(name, _)| name == first) {
-        let is_lacking = command.find_subcommand(name).is_none();
-        return is_lacking.then(|| format!("there is no `gimlet {name}` yet; {remedy}"));
-    }
     let is_global = |word: &String| {
         let mut known =
             command.get_arguments().filter_map(clap::Arg::get_long).chain(["help", "version"]);
@@ -87,13 +76,5 @@ mod tests {
         ] {
             check(line, None);
         }
-    }
-
-    #[test]
-    fn a_command_of_t5x_that_is_lacking_is_told_with_what_comes_closest() {
-        let line = "gimlet export --gin_file=a.gin";
-        let words = shlex::split(line).expect("well formed");
-        let said = mistake(&words, &CommandLine::command()).expect("it is lacking");
-        assert!(said.starts_with("there is no `gimlet export` yet; `gimlet checkpoint convert"));
     }
 }

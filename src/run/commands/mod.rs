@@ -5,7 +5,9 @@
 //! the body.
 
 mod eval;
+mod export;
 mod infer;
+mod precompile;
 mod root;
 mod summary;
 mod train;
@@ -28,7 +30,9 @@ use super::failure::Failure;
 use super::library::Library;
 
 use eval::EvalArgs;
+use export::ExportArgs;
 use infer::InferArgs;
+use precompile::PrecompileArgs;
 use root::RootCommand;
 use train::TrainArgs;
 
@@ -101,6 +105,10 @@ commands! {
     /// Write a model's predictions or scores for the examples of a task or mixture, as T5X's infer.py
     /// does.
     Infer(InferArgs),
+    /// Write a model as a folder that transformers load, in place of T5X's export.py.
+    Export(ExportArgs),
+    /// Check shapes and memory of a training without data, in place of T5X's main.py --run_mode=precompile.
+    Precompile(PrecompileArgs),
 }
 
 fn check<C: RootCommand>(command: &C, color: bool, num_processes: usize) -> Result<(), Failure> {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::data::DatasetConfig;
 use crate::models::Model;
-use crate::models::memory::StepShape;
+use crate::models::memory::{Estimate, StepShape};
 use crate::partition::Mesh;
 
 /// Counts the parameters.
@@ -31,6 +31,19 @@ pub fn describe_batches(model: &Model, data: &DatasetConfig, out: &mut String) {
     }
     let packing = if data.pack { "several examples a row" } else { "one example a row" };
     let _ = writeln!(out, "rows         {packing}");
+}
+
+/// Describes the memory of a training step on one device.
+pub fn describe_estimate(estimate: &Estimate, out: &mut String) {
+    let parts = [
+        ("parameters", estimate.parameters),
+        ("gradients", estimate.gradients),
+        ("optimizer", estimate.optimizer),
+        ("activations", estimate.activations),
+    ];
+    let parts: Vec<String> = parts.map(|(name, size)| format!("{name} {}", bytes(size))).to_vec();
+    let total = bytes(estimate.total());
+    let _ = writeln!(out, "memory       {total} per device (estimate: {})", parts.join(", "));
 }
 
 /// Describes the mesh of devices.

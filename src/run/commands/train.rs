@@ -14,7 +14,9 @@ use crate::session::check::UnfitSpec;
 use crate::train::{Periods, Train, bytes_sent, check, foresee, step_estimate};
 
 use super::root::{Root, RootCommand};
-use super::summary::{bytes, describe_batches, describe_devices, describe_model, grouped};
+use super::summary::{
+    describe_batches, describe_devices, describe_estimate, describe_model, grouped,
+};
 
 /// Flags of `gimlet train`.
 #[derive(Args, Debug)]
@@ -76,7 +78,7 @@ impl Root for Train {
 /// # Errors
 /// A length is not bound, or the optimizer's rules do not cover a parameter.
 pub fn describe_mesh(train: &Train, mesh: &Mesh, out: &mut String) -> Result<(), Failure> {
-    describe_memory(train, mesh, out)?;
+    describe_estimate(&step_estimate(train, mesh).map_err(Failure::usage)?, out);
     describe_devices(mesh, out);
     if mesh.process().count > 1 {
         let sent = bytes_sent(train, mesh).map_err(Failure::usage)?;
@@ -97,20 +99,6 @@ fn describe_steps(train: &Train, step: u64, out: &mut String) {
     let last = Periods::of(train, 0, step).total_steps;
     let _ = writeln!(out, "steps        {first}to {last}");
     let _ = writeln!(out, "checkpoints  {checkpoints}, evaluations {evaluations}");
-}
-
-fn describe_memory(train: &Train, mesh: &Mesh, out: &mut String) -> Result<(), Failure> {
-    let estimate = step_estimate(train, mesh).map_err(Failure::usage)?;
-    let parts = [
-        ("parameters", estimate.parameters),
-        ("gradients", estimate.gradients),
-        ("optimizer", estimate.optimizer),
-        ("activations", estimate.activations),
-    ];
-    let parts: Vec<String> = parts.map(|(name, size)| format!("{name} {}", bytes(size))).to_vec();
-    let total = bytes(estimate.total());
-    let _ = writeln!(out, "memory       {total} per device (estimate: {})", parts.join(", "));
-    Ok(())
 }
 
 #[cfg(feature = "torch")]

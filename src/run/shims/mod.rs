@@ -23,7 +23,7 @@ pub struct ShimsArgs {
 
 /// The programs, each with the words that it puts before its arguments: those of T5X and SeqIO, and
 /// those that T5X's documentation calls. `main.py` has none: its command is in `--run_mode`.
-const PROGRAMS: [(&str, &[&str]); 10] = [
+const PROGRAMS: [(&str, &[&str]); 11] = [
     ("t5x/train.py", &["train"]),
     ("t5x/train_unfragmented.py", &["train"]),
     ("t5x/eval.py", &["eval"]),
@@ -31,6 +31,7 @@ const PROGRAMS: [(&str, &[&str]); 10] = [
     ("t5x/infer.py", &["infer"]),
     ("t5x/infer_unfragmented.py", &["infer"]),
     ("t5x/export.py", &["export"]),
+    ("t5x/precompile.py", &["precompile"]),
     ("t5x/main.py", &[]),
     ("seqio/scripts/cache_tasks_main.py", &["cache"]),
     ("seqio_cache_tasks", &["cache"]),

@@ -5,6 +5,7 @@
 
 mod decode;
 mod decode_prefixes;
+mod infer;
 mod states;
 
 use std::fs::File;

@@ -119,6 +119,7 @@ impl ConvertArgs {
             model_type: self.model.model_type.clone(),
             local_radius: self.model.local_radius,
             global_block_size: self.model.global_block_size,
+            ..HuggingFaceOptions::default()
         })
     }
 }

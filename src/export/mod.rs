@@ -1,0 +1,10 @@
+//! L5: `gimlet export`: T5X's `export_lib.save`, whose bindings here make a folder that transformers load.
+
+mod check;
+mod functions;
+mod run;
+mod spec;
+
+pub use check::{check, checkpoint, foresee};
+pub use run::export;
+pub use spec::Save;
