@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::data::{Task, TaskProvider, check_split, subtasks};
+use crate::data::{DatasetConfig, Task, TaskProvider, check_split, split_files_found, subtasks};
 use crate::session::check::{UnfitSpec, unfit};
 use crate::session::error::SessionError;
 use crate::session::vocabularies::check_vocabularies;
@@ -22,11 +22,13 @@ pub fn foresee(spec: &Infer, tasks: &dyn TaskProvider) -> Result<Vec<Arc<Task>>,
     let of_mixture = subtasks(name, tasks).map_err(|error| tasks.placed(name, error))?;
     for task in &of_mixture {
         check_features(spec, task)?;
-        let one = crate::data::DatasetConfig {
-            mixture_or_task_name: task.task_name().to_string(),
-            ..data.clone()
-        };
-        match check_split(&one, tasks) {
+        let one =
+            DatasetConfig { mixture_or_task_name: task.task_name().to_string(), ..data.clone() };
+        let found = check_split(&one, tasks).and_then(|()| match data.use_cached {
+            true => Ok(()),
+            false => split_files_found(task, &data.split).map(drop),
+        });
+        match found {
             Err(error) if error.is_users() => return Err(error.into()),
             Err(error) => telemetry::warn_once(&error.to_string()),
             Ok(()) => {}

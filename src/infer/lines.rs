@@ -44,7 +44,7 @@ pub struct ScoreParts {
 
 /// Makes lines of examples and outputs.
 pub struct Lines<'a> {
-    /// What is written.
+    /// Options of the lines.
     pub spec: &'a WriteInferencesToFile,
     /// Decodes predictions.
     pub vocabulary: &'a dyn Vocabulary,

@@ -195,7 +195,7 @@ fn texts_of_tf_examples_need_no_task() {
     assert_eq!(found, expected);
     assert!(text.lines().all(|line| line.contains("}, \"score\": -")), "{text}");
 
-    let none = run.bind("TF_EXAMPLE_FILE_PATHS", "'none-*.tfrecord'").run();
+    let none = run.bind("TF_EXAMPLE_FILE_PATHS", "'none-*.tfrecord'").arg("--dry_run").run();
     assert_eq!(none.status, Some(2), "{}", none.stderr);
     assert_said(&none, &["none-*.tfrecord"]);
 }

@@ -19,7 +19,7 @@ use crate::telemetry::{self, Verbosity, set_verbosity};
 
 use super::joined::{end, join, laid_out};
 use super::root::RootCommand;
-use super::world;
+use super::world::world;
 
 /// The work of a command.
 pub trait Body: RootCommand {

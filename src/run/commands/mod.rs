@@ -11,18 +11,19 @@ mod precompile;
 mod root;
 mod summary;
 mod train;
+mod world;
 
 #[cfg(feature = "torch")]
 mod body;
 #[cfg(feature = "torch")]
 pub(super) mod joined;
 
-use std::{env, process};
+use std::process;
 
 use clap::Subcommand;
 
 use crate::gin::{Configurable, Registry, Schema};
-use crate::launch::{DistributedArgs, World};
+use crate::launch::DistributedArgs;
 use crate::partition::{LocalDevice, Process};
 
 use super::configure::configure;
@@ -39,6 +40,7 @@ use train::TrainArgs;
 pub use root::Root;
 pub use summary::{bytes, grouped};
 pub use train::describe_mesh;
+pub use world::world;
 
 /// Declares the commands, in the order of the help: `Name(flags)`.
 macro_rules! commands {
@@ -121,12 +123,4 @@ fn check<C: RootCommand>(command: &C, color: bool, num_processes: usize) -> Resu
         process::exit(0)
     }
     Ok(())
-}
-
-/// Returns the place of this process among those that a launcher has started.
-///
-/// # Errors
-/// Launchers and flags that contradict themselves.
-pub fn world(flags: &DistributedArgs) -> Result<Option<World>, Failure> {
-    World::find(&|name| env::var(name).ok(), flags).map_err(Failure::usage)
 }
