@@ -7,7 +7,7 @@ use tch::{Kind, Tensor};
 
 use super::Batch;
 use super::decoder_only::DecoderOnly;
-use super::decoding::{DecodeError, Decodes, Prediction};
+use super::decoding::{DecodeError, Decodes, Observer, Prediction};
 use super::loss::{LossOutput, LossSpec};
 use super::spec::Model;
 use super::t5::T5;
@@ -58,7 +58,20 @@ pub trait Predict {
     ///
     /// # Errors
     /// The prediction's parameters contradict each other.
-    fn predict(&self, batch: &Batch, prediction: &Prediction) -> Result<Decodes, DecodeError>;
+    fn predict(&self, batch: &Batch, prediction: &Prediction) -> Result<Decodes, DecodeError> {
+        self.predict_observed(batch, prediction, &mut ())
+    }
+
+    /// Predicts in the same way, and tells `observer` about each step, which may end the decoding.
+    ///
+    /// # Errors
+    /// The prediction's parameters contradict each other.
+    fn predict_observed(
+        &self,
+        batch: &Batch,
+        prediction: &Prediction,
+        observer: &mut dyn Observer,
+    ) -> Result<Decodes, DecodeError>;
 }
 
 impl Model {

@@ -3,7 +3,7 @@
 use tch::{Kind, Tensor};
 
 use super::network::{DecoderOnly, prefix_mask};
-use crate::models::decoding::{DecodeError, Decodes, Prediction, Prompt};
+use crate::models::decoding::{DecodeError, Decodes, Observer, Prediction, Prompt};
 use crate::models::transformer::{DecoderCache, Decoding, Stack};
 use crate::models::{Batch, Predict, feature};
 use crate::nn::{Params, causal_mask};
@@ -72,7 +72,11 @@ impl<'a> Predictor<'a> {
                 // Positions after the prefix are not read, so that only its keys matter.
                 prefix_mask(&marks).logical_and(&marks.gt(0).unsqueeze(1).unsqueeze(1))
             }
-            false => causal_mask(read, tokens.device()),
+            // Kernels read a mask of each row.
+            false => {
+                let rows = tokens.size()[0];
+                causal_mask(read, tokens.device()).expand([rows, 1, read, read], false)
+            }
         };
         let head_dim = spec.decoder.dims.head_dim as i64;
         spec.begin(params);
@@ -104,12 +108,17 @@ impl Predict for Predictor<'_> {
     }
 
     /// Source: T5X `models.py`, `DecoderOnlyModel.predict_batch_with_aux`.
-    fn predict(&self, batch: &Batch, prediction: &Prediction) -> Result<Decodes, DecodeError> {
+    fn predict_observed(
+        &self,
+        batch: &Batch,
+        prediction: &Prediction,
+        observer: &mut dyn Observer,
+    ) -> Result<Decodes, DecodeError> {
         tch::no_grad(|| {
             let prefixes = Prefixes::new(batch);
             let prompt = prefixes.prompt(prediction.num_decodes, prediction.eos_id);
             let cache = self.cache(&prefixes, &prompt);
-            let decodes = self.decoding.decode(&prompt, cache, prediction)?;
+            let decodes = self.decoding.decode(&prompt, cache, prediction, observer)?;
             Ok(Decodes { sequences: prefixes.remove_from(&decodes.sequences), ..decodes })
         })
     }

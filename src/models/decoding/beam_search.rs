@@ -2,7 +2,7 @@
 
 use tch::{Device, Kind, Tensor};
 
-use super::decode::{Decodes, NextLogits, Prompt, steps_between_looks, truth};
+use super::decode::{Decodes, NextLogits, Observer, Prompt, steps_between_looks, truth};
 use super::spec::{BeamSearch, DecodeError, NEG_INF};
 
 /// Hypotheses of every input. Sequences start with 0, a position that the result drops.
@@ -37,8 +37,10 @@ impl BeamSearch {
         &self,
         prompt: &Prompt,
         model: &mut dyn NextLogits,
+        observer: &mut dyn Observer,
     ) -> Result<Decodes, DecodeError> {
-        self.decode_looking(steps_between_looks(prompt.inputs.device()), prompt, model)
+        let period = steps_between_looks(prompt.inputs.device());
+        self.decode_looking(period, prompt, model, observer)
     }
 
     /// Decodes, and checks after every `period` steps whether the search is over.
@@ -47,6 +49,7 @@ impl BeamSearch {
         period: i64,
         prompt: &Prompt,
         model: &mut dyn NextLogits,
+        observer: &mut dyn Observer,
     ) -> Result<Decodes, DecodeError> {
         // One more position for the 0 at the start of sequences.
         let length = self.check(prompt.inputs.size()[1] as usize)? as i64 + 1;
@@ -59,6 +62,9 @@ impl BeamSearch {
             }
             let next = self.step(prompt, &beams, model);
             beams = beams.unless_over(&over, next);
+            if observer.observe(None).is_break() {
+                break;
+            }
         }
         Ok(beams.into_decodes(length))
     }
@@ -222,8 +228,9 @@ mod tests {
         let _ = inputs.get(1).get(2).fill_(3);
         let prompt = Prompt { inputs, eos_id: 1, num_decodes: 3, start: 0 };
         let mut chain = Chain::new(11);
-        let mut decode =
-            |period| spec.decode_looking(period, &prompt, &mut chain).expect("nothing contradicts");
+        let mut decode = |period| {
+            spec.decode_looking(period, &prompt, &mut chain, &mut ()).expect("nothing contradicts")
+        };
         let (at_once, late, last) = (decode(1), decode(7), decode(100));
         // It ended early, so that there was something to change.
         assert!(truth(&at_once.sequences.narrow(2, 20, 10).eq(0).all()));

@@ -1,5 +1,7 @@
 //! The inputs and outputs of decoding, independent of the algorithm.
 
+use std::ops::ControlFlow;
+
 use tch::{Device, Tensor};
 
 use super::spec::{DecodeError, DecodeFn};
@@ -12,6 +14,20 @@ pub trait NextLogits {
 
     /// Continues row `i` from the past of row `indices[i]`, int64 `[rows]`.
     fn reorder(&mut self, indices: &Tensor);
+}
+
+/// Follows a decoding step by step, and may end it early.
+pub trait Observer {
+    /// Gets the tokens that a step has appended, int64 `[rows, 1]`, 0 in rows that have ended. A beam search
+    /// gives none, since its hypotheses still change.
+    fn observe(&mut self, tokens: Option<&Tensor>) -> ControlFlow<()>;
+}
+
+/// Observes nothing.
+impl Observer for () {
+    fn observe(&mut self, _: Option<&Tensor>) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
 }
 
 /// The start of decoding.
@@ -45,9 +61,20 @@ impl DecodeFn {
         prompt: &Prompt,
         model: &mut dyn NextLogits,
     ) -> Result<Decodes, DecodeError> {
+        self.decode_observed(prompt, model, &mut ())
+    }
+
+    /// Decodes in the same way, and tells `observer` about each step. If the observer ends the decoding, the
+    /// result is that of the steps before.
+    pub fn decode_observed(
+        &self,
+        prompt: &Prompt,
+        model: &mut dyn NextLogits,
+        observer: &mut dyn Observer,
+    ) -> Result<Decodes, DecodeError> {
         tch::no_grad(|| match self {
-            DecodeFn::BeamSearch(spec) => spec.decode(prompt, model),
-            DecodeFn::TemperatureSample(spec) => spec.decode(prompt, model),
+            DecodeFn::BeamSearch(spec) => spec.decode(prompt, model, observer),
+            DecodeFn::TemperatureSample(spec) => spec.decode(prompt, model, observer),
         })
     }
 }

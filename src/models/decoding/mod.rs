@@ -13,7 +13,7 @@ mod temperature_sample;
 pub use spec::{BeamSearch, DecodeError, DecodeFn, Prediction, TemperatureSample};
 
 #[cfg(feature = "torch")]
-pub use decode::{Decodes, NextLogits, Prompt};
+pub use decode::{Decodes, NextLogits, Observer, Prompt};
 
 #[cfg(feature = "torch")]
 mod decode;

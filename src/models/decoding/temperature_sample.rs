@@ -2,7 +2,7 @@
 
 use tch::{Kind, Tensor};
 
-use super::decode::{Decodes, NextLogits, Prompt, steps_between_looks, truth};
+use super::decode::{Decodes, NextLogits, Observer, Prompt, steps_between_looks, truth};
 use super::spec::{DecodeError, NEG_INF, TemperatureSample};
 
 /// Temperatures up to this mean the most probable token.
@@ -28,8 +28,10 @@ impl TemperatureSample {
         &self,
         prompt: &Prompt,
         model: &mut dyn NextLogits,
+        observer: &mut dyn Observer,
     ) -> Result<Decodes, DecodeError> {
-        self.decode_looking(steps_between_looks(prompt.inputs.device()), prompt, model)
+        let period = steps_between_looks(prompt.inputs.device());
+        self.decode_looking(period, prompt, model, observer)
     }
 
     /// Decodes, and checks after every `period` steps whether all rows have ended.
@@ -38,6 +40,7 @@ impl TemperatureSample {
         period: i64,
         prompt: &Prompt,
         model: &mut dyn NextLogits,
+        observer: &mut dyn Observer,
     ) -> Result<Decodes, DecodeError> {
         let (batch, length) = prompt.inputs.size2().expect("a prompt is [batch, length]");
         let max_steps = self.check(length as usize)?;
@@ -45,6 +48,9 @@ impl TemperatureSample {
         for index in prompt.start..length {
             let logits = model.next_logits(&samples.tokens);
             samples.extend(index, self.sample(&logits), prompt.eos_id);
+            if observer.observe(Some(&samples.tokens)).is_break() {
+                break;
+            }
             if (index + 1 - prompt.start) % period == 0 && truth(&samples.ended.all()) {
                 break;
             }
@@ -183,7 +189,8 @@ mod tests {
         let prompt =
             Prompt { inputs: Tensor::from_slice2(&inputs), eos_id: 1, num_decodes: 1, start: 0 };
         let mut decode = |period| {
-            greedy.decode_looking(period, &prompt, &mut chain).expect("nothing contradicts")
+            let decodes = greedy.decode_looking(period, &prompt, &mut chain, &mut ());
+            decodes.expect("nothing contradicts")
         };
         let (at_once, late) = (decode(1), decode(5));
         let expected = [[4i64, 5, 1, 6, 0, 0, 0, 0], [4, 5, 1, 0, 0, 0, 0, 0]];

@@ -3,7 +3,7 @@
 use tch::Tensor;
 
 use super::model::T5;
-use crate::models::decoding::{DecodeError, Decodes, Prediction, Prompt};
+use crate::models::decoding::{DecodeError, Decodes, Observer, Prediction, Prompt};
 use crate::models::transformer::{Decoding, PackedStack};
 use crate::models::{Batch, Predict, feature};
 use crate::nn::team::Team;
@@ -47,7 +47,12 @@ impl Predict for Predictor<'_> {
     }
 
     /// Source: T5X `models.py`, `EncoderDecoderModel.predict_batch_with_aux`.
-    fn predict(&self, batch: &Batch, prediction: &Prediction) -> Result<Decodes, DecodeError> {
+    fn predict_observed(
+        &self,
+        batch: &Batch,
+        prediction: &Prediction,
+        observer: &mut dyn Observer,
+    ) -> Result<Decodes, DecodeError> {
         tch::no_grad(|| {
             let inputs = batch.tensor(feature::ENCODER_INPUT_TOKENS);
             let targets = batch.tensor(feature::DECODER_INPUT_TOKENS);
@@ -66,7 +71,7 @@ impl Predict for Predictor<'_> {
             let encoded = self.encode(inputs);
             let mut cache = self.decoding.new_cache(&prompt);
             self.decoding.decoder().read_encoding(&mut cache, &encoded, &inputs.gt(0));
-            self.decoding.decode(&prompt, cache, prediction)
+            self.decoding.decode(&prompt, cache, prediction, observer)
         })
     }
 }

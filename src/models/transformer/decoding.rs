@@ -5,7 +5,7 @@ use tch::{Device, Kind, Tensor};
 use super::packed::PackedStack;
 use super::spec::TransformerSpec;
 use super::step::{CacheSize, DecoderCache, Position};
-use crate::models::decoding::{DecodeError, Decodes, NextLogits, Prediction, Prompt};
+use crate::models::decoding::{DecodeError, Decodes, NextLogits, Observer, Prediction, Prompt};
 use crate::nn::cuda_graph::CudaGraph;
 use crate::nn::team::Team;
 use crate::nn::{PackedKernel, Params};
@@ -67,6 +67,7 @@ impl<'a> Decoding<'a> {
         prompt: &Prompt,
         cache: DecoderCache,
         prediction: &Prediction,
+        observer: &mut dyn Observer,
     ) -> Result<Decodes, DecodeError> {
         let mut stepper = Stepper { decoding: self, cache, recorded: None };
         if let Device::Cuda(index) = self.device() {
@@ -75,7 +76,7 @@ impl<'a> Decoding<'a> {
         // Only now: a new cache needs products with whole sequences, which libtorch may compute.
         let by_team = self.steps_by_team && !prediction.decode_fn.reads_whole_distributions();
         let _team = by_team.then(Team::assemble);
-        prediction.decode_fn.decode(prompt, &mut stepper)
+        prediction.decode_fn.decode_observed(prompt, &mut stepper, observer)
     }
 }
 
