@@ -15,6 +15,7 @@ pub use gimlet_vocab as vocab;
 pub mod eval;
 pub mod export;
 pub mod infer;
+pub mod interactive;
 pub mod launch;
 pub mod models;
 pub mod nn;
@@ -22,6 +23,7 @@ pub mod optim;
 pub mod partition;
 pub mod precompile;
 pub mod run;
+pub mod serve;
 pub mod session;
 pub mod train;
 

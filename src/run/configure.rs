@@ -159,8 +159,7 @@ fn load_files(
     wanted: Wanted<'_>,
     source: &dyn Source,
 ) -> Result<(Loaded, Registry), Failure> {
-    let path_map = parse_path_map(&args.path_map.join(",")).map_err(Failure::usage)?;
-    set_path_map(path_map).map_err(Failure::usage)?;
+    map_paths(args)?;
     set_tfds_data_dir(args.tfds_data_dir.clone());
     let import = |module: &String| ("--module_import".to_string(), format!("import {module}"));
     let mut request = args.files.request();
@@ -175,6 +174,15 @@ fn load_files(
     let mut loaded = load_anyway(&request, source, &registry);
     loaded.diagnostics.splice(0..0, missing_folders(&request.search_paths));
     Ok((loaded, registry))
+}
+
+/// Lets the folders of `--path_map` replace remote ones from now on.
+///
+/// # Errors
+/// An entry that maps nothing.
+pub fn map_paths(args: &GinArgs) -> Result<(), Failure> {
+    let path_map = parse_path_map(&args.path_map.join(",")).map_err(Failure::usage)?;
+    set_path_map(path_map).map_err(Failure::usage)
 }
 
 /// Warns of search folders that do not exist.

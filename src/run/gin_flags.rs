@@ -75,6 +75,13 @@ impl GinFileArgs {
         }
     }
 
+    /// Puts files and a binding before all others, which win over them; `flag` names the binding in messages.
+    pub fn precede(&mut self, files: Vec<String>, binding: Option<(&str, String)>) {
+        self.gin_file.splice(0..0, files);
+        let bound = binding.map(|(flag, statement)| marked(flag, &statement));
+        self.gin_bindings.splice(0..0, bound);
+    }
+
     /// Adds a binding that a flag stands for, which wins over those before it.
     pub fn bind(&mut self, flag: &str, statement: &str) {
         self.gin_bindings.push(marked(flag, statement));

@@ -170,7 +170,7 @@ pub(super) fn launch_here(args: &LaunchArgs, color: bool) -> Result<bool, Failur
 pub(super) fn on_every_device(command: &ModelCommand, args: &[String]) -> Result<bool, Failure> {
     let world = world(&command.distributed())?;
     let num_devices = num_devices(world.as_ref(), visible_gpus);
-    if num_devices == 1 {
+    if num_devices == 1 || !command.is_shared() {
         return Ok(false);
     }
     telemetry::notice(&format!("starting {num_devices} processes, one for each visible GPU"));
@@ -195,6 +195,9 @@ pub(super) fn on_every_device(command: &ModelCommand, args: &[String]) -> Result
 /// Launchers and flags that contradict themselves.
 pub(super) fn num_processes(command: &ModelCommand) -> Result<usize, Failure> {
     let world = world(&command.distributed())?;
+    if !command.is_shared() {
+        return Ok(world.map_or(1, |world| world.size));
+    }
     Ok(world.map_or_else(|| visible_gpus().max(1), |world| world.size))
 }
 

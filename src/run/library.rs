@@ -8,6 +8,7 @@ use std::path::Path;
 use include_dir::{Dir, include_dir};
 
 use crate::gin::{LIBRARY, Source, TASK_LIBRARY};
+use crate::interactive::{CONFIG_FILE, gin_of};
 use crate::storage;
 use crate::telemetry;
 
@@ -46,7 +47,10 @@ impl Source for Library {
         match read_anywhere(path) {
             Ok(text) => {
                 telemetry::detail(&format!("reading {path}"));
-                Ok(Some(text))
+                match Path::new(path).file_name().is_some_and(|name| name == CONFIG_FILE) {
+                    true => hugging_face(path, &text).map(Some),
+                    false => Ok(Some(text)),
+                }
             }
             Err(error)
                 if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind()) =>
@@ -74,6 +78,12 @@ impl Source for Library {
         let near = crate::gin::nearest(name, &known);
         near.map(|near| folder.join(near).display().to_string()).into_iter().collect()
     }
+}
+
+/// Reads the configuration of a model of transformers as gin.
+fn hugging_face(path: &str, text: &str) -> io::Result<String> {
+    let path = storage::Path::parse(path)?;
+    gin_of(&path, text).map_err(|reason| io::Error::new(ErrorKind::InvalidData, reason))
 }
 
 /// Reads the text of a file on disk or elsewhere.

@@ -1,7 +1,7 @@
 //! L4: the parts that the commands on a model share: their environment, errors and checks, the state of a
 //! model, its forward pass, and the evaluations on held-out data.
 //!
-//! `train`, `eval`, `infer` and their like stand beside each other on this layer. It knows no root spec.
+//! `train`, `eval`, `infer` and `interactive` stand beside each other above this layer, which knows no root spec.
 
 pub mod check;
 pub mod error;

@@ -13,6 +13,7 @@ mod events;
 mod finetune;
 mod folder;
 mod fp8;
+mod generate;
 #[allow(dead_code, reason = "tests of the language use all of it")]
 #[path = "../language/golden.rs"]
 mod golden;
@@ -36,6 +37,7 @@ mod ro_diacritics;
 #[path = "../pipeline/storage/s3.rs"]
 mod s3;
 mod seeded;
+mod serve;
 #[allow(dead_code, reason = "tests of storage use all of it")]
 #[path = "../pipeline/storage/server.rs"]
 mod server;

@@ -8,13 +8,14 @@ use crate::source::{Source, first_word, is_word, sources};
 
 /// The layers from bottom to top: the folders that share the crate `gimlet`. Folders of one layer do
 /// not use each other.
-const LAYERS: [&[&str]; 7] = [
+const LAYERS: [&[&str]; 8] = [
     &["nn", "launch"],
     &["partition"],
     &["optim"],
     &["models"],
     &["session"],
-    &["train", "eval", "infer", "export", "precompile"],
+    &["train", "eval", "infer", "interactive", "export", "precompile"],
+    &["serve"],
     &["run"],
 ];
 

@@ -41,7 +41,7 @@ pub trait Body: RootCommand {
 /// Mistakes in the configuration, and the errors of the body.
 pub fn run<C: Body>(command: &C, verbosity: Verbosity, color: bool) -> Result<(), Failure> {
     let interrupt = Interrupt::listen().map_err(Failure::world)?;
-    let configured = configure::<C::Spec>(&command.gin(), &Library, color)?;
+    let configured = configure::<C::Spec>(&*command.gin()?, &Library, color)?;
     set_verbosity(verbosity);
     eprint!("{}", configured.warnings);
     unless_asked(&interrupt)?;

@@ -33,8 +33,8 @@ pub struct EvalArgs {
 impl RootCommand for EvalArgs {
     type Spec = Evaluate;
 
-    fn gin(&self) -> Cow<'_, GinArgs> {
-        Cow::Borrowed(&self.gin)
+    fn gin(&self) -> Result<Cow<'_, GinArgs>, Failure> {
+        Ok(Cow::Borrowed(&self.gin))
     }
 
     fn is_dry_run(&self) -> bool {

@@ -36,11 +36,11 @@ pub struct InferArgs {
 impl RootCommand for InferArgs {
     type Spec = Infer;
 
-    fn gin(&self) -> Cow<'_, GinArgs> {
-        let Some(shard_id) = self.shard_id else { return Cow::Borrowed(&self.gin) };
+    fn gin(&self) -> Result<Cow<'_, GinArgs>, Failure> {
+        let Some(shard_id) = self.shard_id else { return Ok(Cow::Borrowed(&self.gin)) };
         let mut gin = self.gin.clone();
         gin.files.bind("--shard_id", &format!("infer.shard_id = {shard_id}"));
-        Cow::Owned(gin)
+        Ok(Cow::Owned(gin))
     }
 
     fn is_dry_run(&self) -> bool {

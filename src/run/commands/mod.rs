@@ -4,11 +4,15 @@
 //! `gimlet` checks the configuration, makes the dry run, and hands the rest to `gimlet-torch`, which runs
 //! the body.
 
+mod asked;
 mod eval;
 mod export;
+mod generate;
 mod infer;
 mod precompile;
 mod root;
+mod score;
+mod serve;
 mod summary;
 mod train;
 mod world;
@@ -17,6 +21,8 @@ mod world;
 mod body;
 #[cfg(feature = "torch")]
 pub(super) mod joined;
+#[cfg(feature = "torch")]
+mod texts;
 
 use std::process;
 
@@ -32,9 +38,12 @@ use super::library::Library;
 
 use eval::EvalArgs;
 use export::ExportArgs;
+use generate::GenerateArgs;
 use infer::InferArgs;
 use precompile::PrecompileArgs;
 use root::RootCommand;
+use score::ScoreArgs;
+use serve::ServeArgs;
 use train::TrainArgs;
 
 pub use root::Root;
@@ -71,6 +80,13 @@ macro_rules! commands {
                 }
             }
 
+            /// Whether processes on several devices share the work.
+            pub fn is_shared(&self) -> bool {
+                match self {
+                    $(Self::$name(flags) => flags.is_shared(),)+
+                }
+            }
+
             /// Runs the body.
             ///
             /// # Errors
@@ -89,7 +105,10 @@ macro_rules! commands {
 
         /// Returns the configurables that the commands run.
         pub fn roots() -> Vec<&'static Schema> {
-            vec![$(<$flags as RootCommand>::Spec::schema(),)+]
+            let mut roots = vec![$(<$flags as RootCommand>::Spec::schema(),)+];
+            // Several commands may run one spec.
+            roots.dedup_by_key(|root| root.name);
+            roots
         }
 
         /// Adds the configurables that the commands run.
@@ -111,10 +130,16 @@ commands! {
     Export(ExportArgs),
     /// Check shapes and memory of a training without data, in place of T5X's main.py --run_mode=precompile.
     Precompile(PrecompileArgs),
+    /// Answer texts: arguments, the lines of a file or of standard input, or a conversation on a terminal.
+    Generate(GenerateArgs),
+    /// Print the log-likelihood that a model gives to targets.
+    Score(ScoreArgs),
+    /// Answer texts over HTTP, several at a time, and show a page to type into.
+    Serve(ServeArgs),
 }
 
 fn check<C: RootCommand>(command: &C, color: bool, num_processes: usize) -> Result<(), Failure> {
-    let configured = configure::<C::Spec>(&command.gin(), &Library, color)?;
+    let configured = configure::<C::Spec>(&*command.gin()?, &Library, color)?;
     let first = Process { rank: 0, count: num_processes };
     let mesh = configured.spec.mesh(first, LocalDevice::Cpu).map_err(Failure::usage)?;
     if command.is_dry_run() {

@@ -36,8 +36,16 @@ pub trait RootCommand {
     /// The spec.
     type Spec: Root;
 
-    /// Returns the flags of the configuration.
-    fn gin(&self) -> Cow<'_, GinArgs>;
+    /// Returns the flags of the configuration, with the files and bindings that other flags stand for.
+    ///
+    /// # Errors
+    /// Flags that contradict themselves.
+    fn gin(&self) -> Result<Cow<'_, GinArgs>, Failure>;
+
+    /// Whether processes on several devices share the work.
+    fn is_shared(&self) -> bool {
+        true
+    }
 
     /// Whether the run is only described.
     fn is_dry_run(&self) -> bool;

@@ -39,8 +39,8 @@ pub struct TrainArgs {
 impl RootCommand for TrainArgs {
     type Spec = Train;
 
-    fn gin(&self) -> Cow<'_, GinArgs> {
-        Cow::Borrowed(&self.gin)
+    fn gin(&self) -> Result<Cow<'_, GinArgs>, Failure> {
+        Ok(Cow::Borrowed(&self.gin))
     }
 
     fn is_dry_run(&self) -> bool {

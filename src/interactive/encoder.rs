@@ -1,0 +1,109 @@
+//! Converts texts to the ids that a model reads, in any thread.
+
+use std::sync::Arc;
+
+use crate::models::Model;
+use crate::models::decoding::Prediction;
+use crate::session::error::SessionError;
+use crate::vocab::Vocabulary;
+
+use super::decoding::{Decoding, DecodingOptions};
+use super::lines::Text;
+use super::spec::InteractiveModel;
+
+/// A text as token ids.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// The ids that the model reads.
+    pub inputs: Vec<i32>,
+    /// The ids of the targets, if there are any.
+    pub targets: Option<Vec<i32>>,
+    /// Whether the inputs were longer than the model's greatest length, and are cut.
+    pub is_cut: bool,
+}
+
+/// The vocabularies of a model, its lengths and its own decoding.
+#[derive(Clone, Debug)]
+pub struct Encoder {
+    inputs: Arc<dyn Vocabulary>,
+    targets: Arc<dyn Vocabulary>,
+    inputs_length: usize,
+    targets_length: usize,
+    /// The ids that end inputs and targets.
+    end_of_inputs: Option<i32>,
+    end_of_targets: Option<i32>,
+    prediction: Prediction,
+}
+
+impl Encoder {
+    /// Builds the vocabularies.
+    ///
+    /// # Errors
+    /// One cannot be built, takes no text, or has more ids than the model.
+    pub fn new(spec: &InteractiveModel) -> Result<Self, SessionError> {
+        let vocabularies = spec.model.vocabularies();
+        let vocabulary = |feature: &str| {
+            let found = vocabularies.iter().find(|(name, _)| *name == feature);
+            found.expect("every model has vocabularies of inputs and targets").1.build()
+        };
+        let (inputs, targets) = (vocabulary("inputs")?, vocabulary("targets")?);
+        check_vocabulary(&spec.model, &*inputs)?;
+        check_vocabulary(&spec.model, &*targets)?;
+        let ends_inputs = spec.add_eos.unwrap_or(spec.model.transformer().encoder.is_some());
+        let eos_id = targets.eos_id();
+        Ok(Self {
+            inputs_length: spec.inputs_length(),
+            targets_length: spec.targets_length(),
+            end_of_inputs: inputs.eos_id().filter(|_| ends_inputs),
+            end_of_targets: eos_id.filter(|_| spec.add_eos.unwrap_or(true)),
+            prediction: spec.model.prediction(i64::from(eos_id.unwrap_or(1))),
+            inputs,
+            targets,
+        })
+    }
+
+    /// The vocabulary of answers.
+    pub fn vocabulary(&self) -> &dyn Vocabulary {
+        &*self.targets
+    }
+
+    /// Fills options in with those of the model.
+    ///
+    /// # Errors
+    /// See [`DecodingOptions::over`].
+    pub fn decoding(&self, options: &DecodingOptions) -> Result<Decoding, String> {
+        options.over(&self.prediction, self.targets_length)
+    }
+
+    /// Converts a text to ids. Inputs beyond the greatest length are cut.
+    pub fn encode(&self, text: &Text) -> Asked {
+        let mut ids = self.inputs.encode(&text.inputs);
+        let room = self.inputs_length.saturating_sub(self.end_of_inputs.iter().count());
+        let is_cut = ids.len() > room;
+        ids.truncate(room);
+        ids.extend(self.end_of_inputs);
+        let targets = text.targets.as_ref().map(|text| {
+            let mut ids = self.targets.encode(text);
+            ids.extend(self.end_of_targets);
+            ids
+        });
+        Asked { inputs: ids, targets, is_cut }
+    }
+}
+
+fn check_vocabulary(model: &Model, vocabulary: &dyn Vocabulary) -> Result<(), SessionError> {
+    let (name, size, rows) = (vocabulary.name(), vocabulary.vocab_size(), model.num_ids());
+    if vocabulary.takes_ids() {
+        return Err(SessionError::Unfit(format!(
+            "{name} encodes no text, and texts are asked; expected the vocabulary with which the ids were made: \
+             bind VOCABULARY"
+        )));
+    }
+    if size > rows {
+        return Err(SessionError::Unfit(format!(
+            "{name} has {size} ids, and the model's embedding {rows} rows; expected the vocabulary with which the \
+             model was trained: bind VOCABULARY"
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,234 @@
+//! A folder of Hugging Face's transformers as gin: its `config.json` gives the dimensions, the files beside it
+//! the vocabulary. `gimlet` reads every file of that name in this way, so that `--gin_file=DIR/config.json` names
+//! the model of any command.
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::checkpoint::open;
+use crate::models::transformer::{MAX_DISTANCE, NUM_BUCKETS};
+use crate::storage::Path;
+use crate::vocab::count_pieces;
+
+/// The name of the file with the dimensions.
+pub const CONFIG_FILE: &str = "config.json";
+
+/// The array of a head of its own, which the others share with the embedding.
+const LOGITS: &str = "target/decoder/logits_dense/kernel";
+
+/// Sentinels that transformers' T5 tokenizer adds if its configuration says nothing.
+const EXTRA_IDS: usize = 100;
+
+/// The same for ByT5.
+const BYTE_EXTRA_IDS: usize = 125;
+
+/// Rows of ByT5's embedding.
+const BYT5_VOCAB: usize = 384;
+
+/// The greatest numbers of tokens if the folder does not say: T5's own.
+const INPUTS: usize = 512;
+const TARGETS: usize = 128;
+
+/// The fields of `config.json` that describe the network.
+#[derive(Debug, Deserialize)]
+struct Config {
+    vocab_size: usize,
+    d_model: usize,
+    d_kv: usize,
+    d_ff: usize,
+    num_layers: usize,
+    num_decoder_layers: Option<usize>,
+    num_heads: usize,
+    #[serde(default = "relu")]
+    feed_forward_proj: String,
+    relative_attention_num_buckets: Option<usize>,
+    relative_attention_max_distance: Option<usize>,
+    n_positions: Option<usize>,
+    dropout_rate: Option<f64>,
+    #[serde(alias = "torch_dtype")]
+    dtype: Option<String>,
+}
+
+fn relu() -> String {
+    "relu".to_string()
+}
+
+/// The fields of `tokenizer_config.json` that name a vocabulary.
+#[derive(Debug, Default, Deserialize)]
+struct TokenizerConfig {
+    tokenizer_class: Option<String>,
+    extra_ids: Option<usize>,
+}
+
+/// The fields of `generation_config.json` that limit answers.
+#[derive(Debug, Default, Deserialize)]
+struct GenerationConfig {
+    max_new_tokens: Option<usize>,
+}
+
+/// Returns the gin text that stands for a `config.json`.
+///
+/// # Errors
+/// The file describes no T5, or the folder cannot be read: found, expected, and a remedy.
+pub fn gin_of(file: &Path, text: &str) -> Result<String, String> {
+    let folder = file.folder();
+    let config = Config::parse(text)?;
+    config.check()?;
+    let activations = config.activations()?;
+    let dtype = match config.dtype.as_deref() {
+        Some("bfloat16") => "bfloat16",
+        _ => "float32",
+    };
+    let generation: GenerationConfig = beside(&folder, "generation_config.json")?;
+    Ok(format!(
+        "# {file} as gin.\n\
+         from __gin__ import dynamic_registration\n\n\
+         import seqio\n\
+         from t5x import decoding\n\
+         from t5x import models\n\
+         from t5x.examples.t5 import network\n\n\
+         include \"t5x/examples/t5/encoder_decoder.gin\"\n\n\
+         {vocabulary}\
+         DROPOUT_RATE = {dropout}\n\
+         TASK_FEATURE_LENGTHS = {{\"inputs\": {inputs}, \"targets\": {targets}}}\n\n\
+         network.T5Config:\n  \
+         vocab_size = {vocab_size}\n  \
+         dtype = '{dtype}'\n  \
+         emb_dim = {emb_dim}\n  \
+         num_heads = {num_heads}\n  \
+         num_encoder_layers = {num_layers}\n  \
+         num_decoder_layers = {num_decoder_layers}\n  \
+         head_dim = {head_dim}\n  \
+         mlp_dim = {mlp_dim}\n  \
+         mlp_activations = {activations}\n  \
+         logits_via_embedding = {tied}\n\n\
+         # As transformers decodes by default.\n\
+         models.EncoderDecoderModel.decode_fn = @decoding.temperature_sample\n\
+         decoding.temperature_sample.temperature = 0.0\n",
+        vocabulary = vocabulary(&folder, config.vocab_size)?,
+        dropout = config.dropout_rate.unwrap_or(0.1),
+        inputs = config.n_positions.unwrap_or(INPUTS),
+        targets = generation.max_new_tokens.unwrap_or(TARGETS),
+        vocab_size = config.vocab_size,
+        emb_dim = config.d_model,
+        num_heads = config.num_heads,
+        num_layers = config.num_layers,
+        num_decoder_layers = config.num_decoder_layers.unwrap_or(config.num_layers),
+        head_dim = config.d_kv,
+        mlp_dim = config.d_ff,
+        tied = if is_tied(&folder)? { "True" } else { "False" },
+    ))
+}
+
+impl Config {
+    /// Reads the fields, once the family is known to be one that has them.
+    fn parse(text: &str) -> Result<Self, String> {
+        let unfit = |error| format!("it is not the config.json of a T5 of transformers: {error}");
+        let fields: Value = serde_json::from_str(text).map_err(unfit)?;
+        match fields["model_type"].as_str() {
+            None | Some("t5" | "mt5") => serde_json::from_value(fields).map_err(unfit),
+            Some("umt5") => Err("its model_type is `umt5`, which has a relative bias in every layer; expected t5 or \
+                                 mt5, whose layers share one"
+                .to_string()),
+            Some(other) => Err(format!("its model_type is `{other}`, expected t5 or mt5")),
+        }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        for (name, found, expected) in [
+            ("relative_attention_num_buckets", self.relative_attention_num_buckets, NUM_BUCKETS),
+            ("relative_attention_max_distance", self.relative_attention_max_distance, MAX_DISTANCE),
+        ] {
+            if let Some(found) = found.filter(|found| *found != expected) {
+                return Err(format!(
+                    "its {name} is {found}, expected {expected}, that of every T5"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Converts `gated-gelu`, which is the tanh approximation, as flax's `gelu`.
+    fn activations(&self) -> Result<&'static str, String> {
+        match self.feed_forward_proj.as_str() {
+            "relu" => Ok("('relu',)"),
+            "gelu" | "gelu_new" => Ok("('gelu',)"),
+            "gated-gelu" => Ok("('gelu', 'linear')"),
+            "gated-silu" => Ok("('silu', 'linear')"),
+            "gated-relu" => Ok("('relu', 'linear')"),
+            other => Err(format!(
+                "its feed_forward_proj is `{other}`, expected relu, gelu, gated-gelu or gated-silu"
+            )),
+        }
+    }
+}
+
+/// Whether the embedding also maps to logits. The weights say so: transformers 5 calls every T5 tied.
+fn is_tied(folder: &Path) -> Result<bool, String> {
+    let stored = open(folder).map_err(|error| error.to_string())?;
+    Ok(!stored.leaves().iter().any(|leaf| leaf.name == LOGITS))
+}
+
+/// Returns the lines that bind VOCABULARY. A folder without one leaves it to the user.
+fn vocabulary(folder: &Path, vocab_size: usize) -> Result<String, String> {
+    let config: TokenizerConfig = beside(folder, "tokenizer_config.json")?;
+    let is_byt5 = match &config.tokenizer_class {
+        Some(class) => class.starts_with("ByT5"),
+        None => vocab_size == BYT5_VOCAB,
+    };
+    if is_byt5 {
+        let extra_ids = config.extra_ids.unwrap_or(BYTE_EXTRA_IDS);
+        return Ok(format!(
+            "VOCABULARY = @seqio.ByteVocabulary()\nseqio.ByteVocabulary.extra_ids = {extra_ids}\n"
+        ));
+    }
+    let file = folder.join("spiece.model");
+    let model = match file.read() {
+        Ok(model) => model,
+        Err(error) if error.is_not_found() => {
+            return Ok(format!(
+                "VOCABULARY = %gin.REQUIRED  # there is no {file}: copy the model's SentencePiece file there\n"
+            ));
+        }
+        Err(error) => return Err(error.to_string()),
+    };
+    let count =
+        count_pieces(&model).ok_or_else(|| format!("{file} is not a SentencePiece model"))?;
+    // Sentinels that are pieces, or have no row in the embedding, are not added again.
+    let has_room = count.num_sentinels == 0 && count.num_pieces + EXTRA_IDS <= vocab_size;
+    let extra_ids = config.extra_ids.unwrap_or(if has_room { EXTRA_IDS } else { 0 });
+    let file = serde_json::to_string(file.as_str()).expect("a text becomes JSON");
+    Ok(format!(
+        "VOCABULARY = @seqio.SentencePieceVocabulary()\n\
+         seqio.SentencePieceVocabulary:\n  sentencepiece_model_file = {file}\n  extra_ids = {extra_ids}\n"
+    ))
+}
+
+/// Reads a JSON file of the folder; its defaults if the file does not exist.
+fn beside<T: DeserializeOwned + Default>(folder: &Path, name: &str) -> Result<T, String> {
+    let file = folder.join(name);
+    match file.read() {
+        Ok(text) => serde_json::from_slice(&text).map_err(|error| format!("{file}: {error}")),
+        Err(error) if error.is_not_found() => Ok(T::default()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_families_are_refused_by_name() {
+        for (text, part) in [
+            (r#"{"model_type": "llama", "vocab_size": 3}"#, "`llama`, expected t5 or mt5"),
+            (r#"{"model_type": "umt5"}"#, "relative bias in every layer"),
+            (r#"{"model_type": "t5"}"#, "missing field `vocab_size`"),
+            ("{", "not the config.json of a T5"),
+        ] {
+            let said = Config::parse(text).expect_err("it is refused");
+            assert!(said.contains(part), "{said}");
+        }
+    }
+}

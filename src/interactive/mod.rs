@@ -1,0 +1,38 @@
+//! L5: asking a model: T5X's `InteractiveModel`, which answers texts and scores targets.
+//!
+//! `spec`, `decoding`, `found`, `hugging_face` and `lines` are torch-free: they find the model, and read what is asked.
+//! [`Engine`] holds the parameters and answers batches of texts; `file`, `prompt` and the layer `serve` give them to it.
+
+mod decoding;
+mod found;
+mod hugging_face;
+mod lines;
+mod spec;
+
+#[cfg(feature = "torch")]
+mod encoder;
+#[cfg(feature = "torch")]
+mod engine;
+#[cfg(feature = "torch")]
+mod file;
+#[cfg(feature = "torch")]
+mod prompt;
+#[cfg(feature = "torch")]
+mod stream;
+
+pub use decoding::{Decoding, DecodingOptions};
+pub use found::Found;
+pub use hugging_face::{CONFIG_FILE, gin_of};
+pub use lines::{BadLine, Text, lines_of};
+pub use spec::InteractiveModel;
+
+#[cfg(feature = "torch")]
+pub use encoder::{Asked, Encoder};
+#[cfg(feature = "torch")]
+pub use engine::{Answer, Engine, EngineParts};
+#[cfg(feature = "torch")]
+pub use file::{Format, LinesError, Progress, generate_lines, score_lines};
+#[cfg(feature = "torch")]
+pub use prompt::converse;
+#[cfg(feature = "torch")]
+pub use stream::TextStream;

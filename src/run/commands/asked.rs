@@ -1,0 +1,155 @@
+//! The parts that the commands that answer texts share: flags of the model, its configuration, check and dry run.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+use anyhow::anyhow;
+use clap::Args;
+
+use crate::checkpoint::{index_of, open};
+use crate::data::TaskProvider;
+use crate::interactive::{Found, InteractiveModel};
+use crate::partition::{LocalDevice, Mesh, Process};
+use crate::run::configure::map_paths;
+use crate::run::failure::Failure;
+use crate::run::gin_flags::GinArgs;
+use crate::session::check::{UnfitSpec, unfit};
+use crate::session::wanted::Wanted;
+use crate::storage::Path;
+
+use super::root::Root;
+use super::summary::{bytes, describe_devices, describe_model};
+
+/// The file of the library that is loaded before all others.
+const PRESET: &str = "t5x/configs/runs/interactive_model.gin";
+
+/// Flags that name a model.
+#[derive(Args, Debug)]
+pub struct ModelArgs {
+    /// The configuration. A run's own config.gin, or a config.json of Hugging Face's, precedes it.
+    #[command(flatten)]
+    pub gin: GinArgs,
+    /// The model: a MODEL_DIR or one of its checkpoints, a folder of Hugging Face's transformers, or a checkpoint of
+    /// any other format with a gin file that defines MODEL.
+    #[arg(long = "checkpoint", value_name = "PATH")]
+    pub checkpoint: Option<String>,
+    /// Greatest number of texts that are decoded at once.
+    #[arg(long = "batch_size", value_name = "N")]
+    pub batch_size: Option<usize>,
+    /// Resolve everything, print the model and its checkpoint, and stop.
+    #[arg(long = "dry_run")]
+    pub dry_run: bool,
+}
+
+impl ModelArgs {
+    /// Returns the gin files of the model before those of the flags.
+    ///
+    /// # Errors
+    /// No model is named.
+    pub fn configuration(&self) -> Result<Cow<'_, GinArgs>, Failure> {
+        let mut gin = self.gin.clone();
+        let mut files = vec![PRESET.to_string()];
+        let mut checkpoint = None;
+        match &self.checkpoint {
+            None if gin.files.gin_file.is_empty() => {
+                return Err(Failure::Usage(anyhow!(
+                    "no model is named, expected --checkpoint=PATH: a MODEL_DIR or one of its checkpoints, or a \
+                     folder of Hugging Face's"
+                )));
+            }
+            None => {}
+            Some(path) => {
+                map_paths(&self.gin)?;
+                let found = find(path)?;
+                if found.config.is_none() && gin.files.gin_file.is_empty() {
+                    return Err(Failure::Usage(anyhow!(
+                        "the model of `{path}` is not known: there is no config.gin of a run in it or beside it and \
+                         no config.json of Hugging Face's, expected one of them or a gin file that defines MODEL: \
+                         give --gin_file=FILE"
+                    )));
+                }
+                files.extend(found.config.map(|config| config.to_string()));
+                let text =
+                    serde_json::to_string(found.checkpoint.as_str()).expect("a text becomes JSON");
+                checkpoint = Some(("--checkpoint", format!("CHECKPOINT_PATH = {text}")));
+            }
+        }
+        gin.files.precede(files, checkpoint);
+        if let Some(size) = self.batch_size {
+            gin.files.bind(
+                "--batch_size",
+                &format!("interactive_model.InteractiveModel.batch_size = {size}"),
+            );
+        }
+        Ok(Cow::Owned(gin))
+    }
+}
+
+fn find(path: &str) -> Result<Found, Failure> {
+    let path = Path::parse(path).map_err(Failure::usage)?;
+    let exists = path.exists().and_then(|exists| Ok(exists || index_of(&path).exists()?));
+    if !exists.map_err(Failure::world)? {
+        // The error names the path and, if there are some, similar ones.
+        open(&path)?;
+    }
+    Ok(Found::at(&path)?)
+}
+
+impl Root for InteractiveModel {
+    fn check(&self) -> Result<(), UnfitSpec> {
+        self.check()
+    }
+
+    fn mesh(&self, process: Process, device: LocalDevice) -> Result<Mesh, UnfitSpec> {
+        match process.count {
+            1 => Ok(self.mesh(process, device)),
+            count => unfit(format!(
+                "there are {count} processes, expected 1: start a command for each device, each with a part of the texts"
+            )),
+        }
+    }
+
+    fn dry_run(&self, _: &dyn TaskProvider, mesh: &Mesh) -> Result<String, Failure> {
+        let path = Path::parse(&self.checkpoint_path).map_err(Failure::usage)?;
+        let config = self.restore_config();
+        Wanted::new(&self.model, &config).check(&path)?;
+        let mut out = String::new();
+        let _ = writeln!(out, "checkpoint   {path}");
+        describe_model(&self.model, &mut out);
+        let _ = writeln!(
+            out,
+            "lengths      {} tokens of inputs, {} of targets",
+            self.inputs_length(),
+            self.targets_length()
+        );
+        let parameters = bytes(4 * self.model.num_params());
+        let _ = writeln!(out, "memory       {parameters} for parameters, and what a batch needs");
+        describe_devices(mesh, &mut out);
+        Ok(out)
+    }
+}
+
+/// Implements [`RootCommand`](super::root::RootCommand) for flags with a field `model`.
+macro_rules! answers {
+    ($flags:ty, $check:expr) => {
+        impl super::root::RootCommand for $flags {
+            type Spec = crate::interactive::InteractiveModel;
+
+            fn gin(&self) -> Result<std::borrow::Cow<'_, crate::run::gin_flags::GinArgs>, Failure> {
+                let check: fn(&Self) -> Result<(), Failure> = $check;
+                check(self)?;
+                self.model.configuration()
+            }
+
+            fn is_shared(&self) -> bool {
+                false
+            }
+
+            fn is_dry_run(&self) -> bool {
+                self.model.dry_run
+            }
+        }
+    };
+}
+
+pub(super) use answers;

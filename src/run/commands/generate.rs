@@ -1,0 +1,103 @@
+//! `gimlet generate`: answers texts, as T5X's `InteractiveModel.predict`.
+
+use anyhow::anyhow;
+use clap::Args;
+
+use crate::interactive::DecodingOptions;
+use crate::run::failure::Failure;
+
+use super::asked::{ModelArgs, answers};
+
+/// Flags of `gimlet generate`.
+#[derive(Args, Debug)]
+pub struct GenerateArgs {
+    /// The texts; without any and without --file, the lines of standard input, or a conversation on a terminal.
+    #[arg(value_name = "TEXT", conflicts_with = "file")]
+    pub texts: Vec<String>,
+    /// A file with a text in each line, or with JSON objects that have `inputs`; in any storage.
+    #[arg(long = "file", value_name = "FILE")]
+    pub file: Option<String>,
+    /// Print a JSON object for each text, with the scores of its answers.
+    #[arg(long = "json")]
+    pub json: bool,
+    /// Decoding.
+    #[command(flatten)]
+    pub decoding: DecodingOptions,
+    /// The model.
+    #[command(flatten)]
+    pub model: ModelArgs,
+}
+
+answers!(GenerateArgs, |args| args
+    .decoding
+    .check()
+    .map_err(|error| Failure::Usage(anyhow!(error))));
+
+#[cfg(feature = "torch")]
+mod body {
+    use std::io::{self, IsTerminal};
+    use std::time::Instant;
+
+    use anyhow::anyhow;
+
+    use super::{Failure, GenerateArgs};
+    use crate::interactive::{
+        Engine, EngineParts, Format, InteractiveModel, Progress, converse, generate_lines,
+    };
+    use crate::run::commands::body::Body;
+    use crate::run::commands::texts::{failure, texts};
+    use crate::run::interrupt::Interrupt;
+    use crate::session::context::Context;
+    use crate::telemetry;
+
+    impl Body for GenerateArgs {
+        fn run(
+            &self,
+            spec: &InteractiveModel,
+            context: &Context<'_>,
+            interrupt: &Interrupt,
+        ) -> Result<(), Failure> {
+            let converses = self.texts.is_empty()
+                && self.file.is_none()
+                && io::stdin().is_terminal()
+                && io::stdout().is_terminal();
+            // A file that cannot be opened is reported before the parameters are read.
+            let texts = if converses {
+                None
+            } else {
+                Some(texts(&self.texts, self.file.as_deref(), false)?)
+            };
+            let parts = EngineParts::restore(spec, &context.mesh)?;
+            let batch_size = spec.batch_size;
+            let rows = match (converses, self.texts.len()) {
+                (true, _) => 1,
+                (_, 0) => batch_size,
+                (_, count) => count.min(batch_size),
+            };
+            let engine = Engine::new(spec, &parts, rows)?;
+            let decoding =
+                engine.decoding(&self.decoding).map_err(|error| Failure::Usage(anyhow!(error)))?;
+            let Some(texts) = texts else {
+                converse(&engine, &decoding, context.stop)?;
+                return interrupt
+                    .signal()
+                    .map_or(Ok(()), |signal| Err(Failure::Interrupted(signal)));
+            };
+            let format = match (self.json, self.texts.is_empty()) {
+                (true, _) => Format::Json,
+                (false, true) => Format::Lines,
+                (false, false) => Format::Plain,
+            };
+            let progress = Progress { engine: &engine, batch_size, format, stop: context.stop };
+            let start = Instant::now();
+            let answered = generate_lines(&progress, &decoding, texts, &mut io::stdout());
+            let tokens = answered.map_err(|error| failure(error, interrupt))?;
+            let seconds = start.elapsed().as_secs_f64();
+            telemetry::detail(&format!(
+                "{tokens} tokens in {seconds:.2} s, {:.1} each second",
+                tokens as f64 / seconds
+            ));
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! `gimlet serve`: answers texts over HTTP.
+
+use clap::Args;
+
+use crate::run::failure::Failure;
+use crate::serve::ServeOptions;
+
+use super::asked::{ModelArgs, answers};
+
+/// Flags of `gimlet serve`.
+#[derive(Args, Debug)]
+pub struct ServeArgs {
+    /// The server.
+    #[command(flatten)]
+    pub options: ServeOptions,
+    /// The model.
+    #[command(flatten)]
+    pub model: ModelArgs,
+}
+
+answers!(ServeArgs, |_| Ok(()));
+
+#[cfg(feature = "torch")]
+mod body {
+    use anyhow::anyhow;
+
+    use super::{Failure, ServeArgs};
+    use crate::interactive::{Engine, EngineParts, InteractiveModel};
+    use crate::run::commands::body::Body;
+    use crate::run::interrupt::Interrupt;
+    use crate::serve::{bind, serve};
+    use crate::session::context::Context;
+    use crate::storage::Path;
+    use crate::telemetry;
+
+    impl Body for ServeArgs {
+        fn run(
+            &self,
+            spec: &InteractiveModel,
+            context: &Context<'_>,
+            interrupt: &Interrupt,
+        ) -> Result<(), Failure> {
+            let token = self.options.token_file.as_deref().map(token).transpose()?;
+            let listener = bind(&self.options).map_err(Failure::usage)?;
+            let parts = EngineParts::restore(spec, &context.mesh)?;
+            let engine = Engine::new(spec, &parts, spec.batch_size)?;
+            serve(&engine, &self.options, (listener, token), context.stop)
+                .map_err(Failure::world)?;
+            if interrupt.signal().is_some() {
+                telemetry::notice("all texts that waited are answered");
+            }
+            Ok(())
+        }
+    }
+
+    /// Reads the token from its file.
+    fn token(file: &str) -> Result<String, Failure> {
+        let bytes = Path::parse(file).and_then(|path| path.read()).map_err(Failure::usage)?;
+        let token = String::from_utf8(bytes).map_err(Failure::usage)?.trim().to_string();
+        match token.is_empty() {
+            true => Err(Failure::Usage(anyhow!("`{file}` is empty, expected a token"))),
+            false => Ok(token),
+        }
+    }
+}

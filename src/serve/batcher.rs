@@ -1,0 +1,78 @@
+//! The thread with the model: takes batches of texts from the queue, and sends news to their clients.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use crate::interactive::{Asked, Decoding, Engine, TextStream};
+use crate::session::error::SessionError;
+use crate::telemetry;
+
+use super::metrics::Metrics;
+use super::queue::{Job, News, Work};
+use super::routes::Shared;
+
+/// Answers batches until the queue is closed and empty. A text waits so long for others.
+pub fn answer_all(engine: &Engine<'_>, shared: &Shared, max_wait: Duration) {
+    let metrics = &shared.metrics;
+    while let Some(jobs) = shared.queue.next(engine.spec().batch_size, max_wait) {
+        let done = match jobs[0].work.clone() {
+            Work::Generate(decoding) => generate(engine, &jobs, &decoding, metrics),
+            Work::Score => score(engine, &jobs, metrics),
+        };
+        if let Err(error) = done {
+            telemetry::warn(&format!("a batch of {} texts failed: {error}", jobs.len()));
+            jobs.iter().for_each(|job| send(job, News::Failed(error.to_string())));
+        }
+    }
+}
+
+fn generate(
+    engine: &Engine<'_>,
+    jobs: &[Job],
+    decoding: &Decoding,
+    metrics: &Metrics,
+) -> Result<(), SessionError> {
+    if let Some(seed) = decoding.seed {
+        tch::manual_seed(seed);
+    }
+    let asked: Vec<&Asked> = jobs.iter().map(|job| &job.asked).collect();
+    let mut streams: Vec<TextStream> = jobs.iter().map(|_| TextStream::default()).collect();
+    let mut watch = |tokens: &[Option<i32>]| {
+        for ((job, stream), token) in jobs.iter().zip(&mut streams).zip(tokens) {
+            let Some(token) = token.filter(|_| job.streams && decoding.streams()) else { continue };
+            let more = stream.push(token, engine.vocabulary());
+            if !more.is_empty() {
+                send(job, News::More(more));
+            }
+        }
+        // Nobody is left who waits for the rest.
+        match jobs.iter().all(|job| job.news.is_closed()) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    };
+    let answers = engine.generate(&asked, decoding, &mut watch)?;
+    let num_tokens = answers.iter().flatten().map(|answer| answer.num_tokens).sum();
+    metrics.batch(jobs.len(), num_tokens);
+    for ((job, stream), answers) in jobs.iter().zip(&mut streams).zip(answers) {
+        let rest = answers.first().map(|answer| stream.finish(&answer.text));
+        if let Some(rest) = rest.filter(|rest| job.streams && !rest.is_empty()) {
+            send(job, News::More(rest));
+        }
+        send(job, News::Answers(answers));
+    }
+    Ok(())
+}
+
+fn score(engine: &Engine<'_>, jobs: &[Job], metrics: &Metrics) -> Result<(), SessionError> {
+    let asked: Vec<&Asked> = jobs.iter().map(|job| &job.asked).collect();
+    let scores = engine.score(&asked)?;
+    metrics.batch(jobs.len(), 0);
+    jobs.iter().zip(scores).for_each(|(job, score)| send(job, News::Score(score)));
+    Ok(())
+}
+
+/// Sends news; a client that has gone needs none.
+fn send(job: &Job, news: News) {
+    let _ = job.news.send(news);
+}

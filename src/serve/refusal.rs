@@ -1,0 +1,84 @@
+//! Requests that are not answered, with HTTP's status and a JSON body that says why.
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+
+/// The seconds after which a client should ask again.
+const RETRY_SECS: &str = "1";
+
+/// The reason why a request is not answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The body is not what is expected; the message says found and expected.
+    Malformed(String),
+    /// There is no token, or another one.
+    Unauthorized,
+    /// The body is too large.
+    TooLarge {
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// The body is not declared as JSON.
+    NotJson,
+    /// Too many texts wait already.
+    Busy,
+    /// The server is ending.
+    Ending,
+    /// The time limit has passed.
+    Late {
+        /// The limit.
+        seconds: u64,
+    },
+    /// libtorch failed.
+    Failed(String),
+}
+
+impl Refusal {
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::Malformed(_) => StatusCode::BAD_REQUEST,
+            Self::Unauthorized => StatusCode::UNAUTHORIZED,
+            Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::NotJson => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::Busy => StatusCode::TOO_MANY_REQUESTS,
+            Self::Ending => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Late { .. } => StatusCode::GATEWAY_TIMEOUT,
+            Self::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    /// Returns the message for the client.
+    pub fn message(&self) -> String {
+        match self {
+            Self::Malformed(message) | Self::Failed(message) => message.clone(),
+            Self::Unauthorized => {
+                "the token is missing or is another one, expected the header `Authorization: Bearer TOKEN`".to_string()
+            }
+            Self::TooLarge { limit } => format!("the request is larger than {limit} bytes (--max_body_bytes)"),
+            Self::NotJson => "the body is not JSON, expected the header `Content-Type: application/json`".to_string(),
+            Self::Busy => "too many texts wait (--queue): ask again later".to_string(),
+            Self::Ending => "the server is ending".to_string(),
+            Self::Late { seconds } => format!("no answer within {seconds} s (--timeout_secs)"),
+        }
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let body = Json(json!({"error": self.message()}));
+        let mut response = (self.status(), body).into_response();
+        let headers = response.headers_mut();
+        match self {
+            Self::Busy | Self::Ending => {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_SECS));
+            }
+            Self::Unauthorized => {
+                headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            _ => {}
+        }
+        response
+    }
+}

@@ -1,0 +1,122 @@
+//! The server: its socket, its runtime, and its end.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use tokio::runtime::Builder;
+use tokio::sync::oneshot;
+use tokio::time::{sleep, timeout};
+
+use crate::interactive::Engine;
+use crate::telemetry;
+
+use super::batcher::answer_all;
+use super::metrics::Metrics;
+use super::options::ServeOptions;
+use super::queue::Queue;
+use super::routes::{Shared, router};
+
+/// Threads that read and write requests; the model computes in others.
+const THREADS: usize = 2;
+
+/// The time between two looks at the request to end.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Takes the address, before the parameters are read: clients that come now wait for them.
+///
+/// # Errors
+/// The system's, with the address.
+pub fn bind(options: &ServeOptions) -> io::Result<TcpListener> {
+    let address = SocketAddr::new(options.host, options.port);
+    let listener = TcpListener::bind(address).map_err(|error| {
+        io::Error::new(
+            error.kind(),
+            format!("cannot listen at {address}: {error}; choose another one with --port"),
+        )
+    })?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// Serves until `stop`: then new texts are refused, and those that wait are answered.
+///
+/// # Errors
+/// The system's.
+pub fn serve(
+    engine: &Engine<'_>,
+    options: &ServeOptions,
+    (listener, token): (TcpListener, Option<String>),
+    stop: &AtomicBool,
+) -> io::Result<()> {
+    let address = listener.local_addr()?;
+    let shared = Arc::new(Shared {
+        encoder: engine.encoder().clone(),
+        queue: Queue::new(options.queue),
+        metrics: Metrics::new(),
+        token,
+        timeout: Duration::from_secs(options.timeout_secs),
+        max_body_bytes: options.max_body_bytes,
+    });
+    if !options.host.is_loopback() && shared.token.is_none() {
+        telemetry::warn(
+            "everybody who reaches this address may ask: give --token_file, or listen at 127.0.0.1",
+        );
+    }
+    telemetry::notice(&format!("serving at http://{address}; SIGTERM or Ctrl-C ends"));
+    tch::manual_seed(engine.spec().init_random_seed);
+    thread::scope(|scope| {
+        let serving = scope.spawn(|| {
+            let served = listen(Arc::clone(&shared), listener, stop);
+            shared.queue.close();
+            served
+        });
+        let max_wait = Duration::from_millis(options.max_wait_ms);
+        {
+            let _end = End(stop);
+            answer_all(engine, &shared, max_wait);
+        }
+        serving.join().expect("the thread that serves does not panic")
+    })
+}
+
+/// Asks the server to end when the thread of the model ends, also by a bug.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Answers connections, until `stop` and the end of the requests of that time.
+fn listen(shared: Arc<Shared>, listener: TcpListener, stop: &AtomicBool) -> io::Result<()> {
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(THREADS)
+        .thread_name("serve")
+        .enable_all()
+        .build()?;
+    let served = runtime.block_on(async {
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        let (end, ended) = oneshot::channel::<()>();
+        let ended = async move { drop(ended.await) };
+        let server =
+            axum::serve(listener, router(Arc::clone(&shared))).with_graceful_shutdown(ended);
+        let server = tokio::spawn(server.into_future());
+        while !stop.load(Ordering::Relaxed) && !server.is_finished() {
+            sleep(LOOK).await;
+        }
+        shared.queue.close();
+        let _ = end.send(());
+        // A client that sends nothing more does not hold the end up.
+        match timeout(shared.timeout, server).await {
+            Ok(served) => served.map_err(io::Error::other)?,
+            Err(_) => Ok(()),
+        }
+    });
+    runtime.shutdown_timeout(LOOK);
+    served
+}

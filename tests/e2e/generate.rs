@@ -1,0 +1,141 @@
+//! `gimlet generate` and `gimlet score` with the checkpoints of a small run and with an export to Hugging Face.
+
+use std::fs;
+use std::io::Write;
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use crate::command::{Ended, Train};
+use crate::folder::Folder;
+
+/// A folder with `pretrained/`, the MODEL_DIR of a ByT5 after four steps.
+pub fn pretrained() -> Folder {
+    let folder = Folder::new();
+    folder.pretrain(4).bind_text("MODEL_DIR", "pretrained").succeeds();
+    folder
+}
+
+/// A command in the folder, with these words.
+pub fn gimlet(folder: &Folder, words: &[&str]) -> Train {
+    let search_path = crate::command::sources("gin").display().to_string();
+    let (tool, rest) = words.split_at(1);
+    let train = Train::new(&folder.path("")).tool(tool);
+    let train = train.arg(format!("--gin_search_paths={search_path}"));
+    rest.iter().fold(train, |train, word| train.arg(*word))
+}
+
+/// Runs the command with a text on standard input.
+fn with_input(command: &Train, input: &str) -> Ended {
+    let mut command = command.command();
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("gimlet starts");
+    let mut stdin = child.stdin.take().expect("it is piped");
+    stdin.write_all(input.as_bytes()).expect("gimlet reads");
+    drop(stdin);
+    Ended::new(child.wait_with_output().expect("gimlet ends"))
+}
+
+fn json_lines(ended: &Ended) -> Vec<Value> {
+    assert_eq!(ended.status, Some(0), "{}", ended.stderr);
+    ended.stdout.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+#[test]
+fn a_run_and_its_export_give_the_same_answers_and_scores_in_order() {
+    let folder = pretrained();
+    let texts = ["a text", "another and much longer text", "b", "a fourth one", "x y z"];
+    folder.write("texts.txt", texts.join("\n"));
+    let options = ["--file=texts.txt", "--json", "--max_tokens=9", "--temperature=0"];
+    let of = |checkpoint: &str, more: &[&str]| {
+        let words = [&["generate", checkpoint][..], &options, more].concat();
+        json_lines(&gimlet(&folder, &words).run())
+    };
+    let found = of("--checkpoint=pretrained", &[]);
+    let inputs: Vec<&str> =
+        found.iter().map(|line| line["inputs"].as_str().expect("a text")).collect();
+    assert_eq!(inputs, texts);
+    assert_eq!(of("--checkpoint=pretrained/checkpoint_4", &["--batch_size=2"]), found);
+
+    let alone = gimlet(
+        &folder,
+        &["generate", "--checkpoint=pretrained", "--max_tokens=9", "--temperature=0", texts[1]],
+    );
+    assert_eq!(
+        alone.succeeds().stdout,
+        format!("{}\n", found[1]["predictions"][0]["text"].as_str().expect("a text"))
+    );
+
+    let convert = Train::new(&folder.path("")).tool(&["checkpoint", "convert"]);
+    convert.arg("pretrained/checkpoint_4").arg("hub").arg("--to=hugging_face").succeeds();
+    let exported = of("--checkpoint=hub", &[]);
+    let texts_of = |lines: &[Value]| {
+        lines.iter().map(|line| line["predictions"][0]["text"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(texts_of(&exported), texts_of(&found));
+
+    // Samples with a seed are the same again, and several answers are several.
+    let sampled = [
+        "generate",
+        "--checkpoint=pretrained",
+        "--temperature=1",
+        "--num_decodes=3",
+        "--seed=5",
+        "--max_tokens=6",
+        "a",
+    ];
+    let [first, second] = [(), ()].map(|()| gimlet(&folder, &sampled).succeeds().stdout);
+    assert_eq!(first, second);
+    assert_eq!(first.lines().count(), 3, "{first}");
+
+    // The score of an answer of one greedy token at a time is that of its tokens.
+    let scored = with_input(
+        &gimlet(&folder, &["score", "--checkpoint=pretrained", "--json"]),
+        "{\"inputs\": \"a\", \"targets\": \"bc\"}\n{\"inputs\": \"q\", \"targets\": \"\"}\n",
+    );
+    let scores: Vec<f64> =
+        json_lines(&scored).iter().map(|line| line["score"].as_f64().expect("a number")).collect();
+    let alone = gimlet(&folder, &["score", "--checkpoint=hub", "a", "bc"]).succeeds().stdout;
+    let alone: f64 = alone.trim().parse().expect("a number");
+    assert!(
+        (scores[0] - alone).abs() < 1e-3 && scores[0] < scores[1] && scores[1] < 0.0,
+        "{scores:?} {alone}"
+    );
+}
+
+#[test]
+fn a_decoder_alone_continues_its_inputs() {
+    let folder = Folder::new();
+    folder.train("decoder_tiny.gin").bind("TRAIN_STEPS", 4).succeeds();
+    let words = ["generate", "--checkpoint=model", "--temperature=0", "--max_tokens=5", "--json"];
+    let lines = with_input(&gimlet(&folder, &words), "a prefix\nb\n");
+    let answers: Vec<Value> =
+        json_lines(&lines).iter().map(|line| line["predictions"][0]["text"].clone()).collect();
+    for (text, answer) in ["a prefix", "b"].into_iter().zip(answers) {
+        let alone = json_lines(&gimlet(&folder, &[&words[..], &[text]].concat()).run());
+        assert_eq!(alone[0]["predictions"][0]["text"], answer, "padding changes nothing");
+    }
+}
+
+#[test]
+fn mistakes_are_named_before_the_parameters_are_read() {
+    let folder = Folder::new();
+    fs::create_dir(folder.path("empty")).expect("the folder can be written");
+    fs::create_dir(folder.path("hub")).expect("the folder can be written");
+    folder.write("hub/config.json", "{\"model_type\": \"llama\"}");
+    let refused = |words: &[&str], parts: &[&str]| {
+        let ended = gimlet(&folder, &[&["generate"][..], words].concat()).run();
+        assert_eq!(ended.status, Some(2), "{}", ended.stderr);
+        for part in parts {
+            assert!(ended.stderr.contains(part), "`{part}` is not in:\n{}", ended.stderr);
+        }
+    };
+    refused(&["a"], &["no model is named, expected --checkpoint=PATH"]);
+    refused(
+        &["--checkpoint=empty", "a"],
+        &["the model of `empty` is not known", "--gin_file=FILE"],
+    );
+    refused(&["--checkpoint=absent", "a"], &["absent"]);
+    refused(&["--checkpoint=hub", "a"], &["hub/config.json", "`llama`, expected t5 or mt5"]);
+    refused(&["--checkpoint=empty", "--topk=1", "--beam=2", "a"], &["give those of one of both"]);
+}
