@@ -178,7 +178,10 @@ fn a_folder_of_no_run_is_refused_and_a_damaged_one_is_shown() {
     fs::create_dir(folder.path().join("empty")).unwrap();
     fs::write(folder.path().join("empty/config.gin"), "x = \n").unwrap();
     let empty = page(folder.path(), &["empty"]);
-    assert!(empty.contains("empty has no metrics yet") && empty.contains("empty/config.gin: "));
+    assert!(
+        empty.contains("empty has no metrics yet")
+            && empty.contains("config.gin: a value is missing")
+    );
 
     let dir = local_model_dir(folder.path(), "damaged", 2.0);
     let events = fs::read_dir(dir.join("training_eval/sums")).unwrap().next().unwrap().unwrap();

@@ -1,11 +1,12 @@
 //! Requests to web services that answer in JSON, through the client that all stores share.
 
+use std::error::Error;
 use std::time::Duration;
 
-use object_store::client::{HttpRequest, HttpRequestBody};
+use object_store::client::{HttpError, HttpRequest, HttpRequestBody};
 use serde_json::Value;
 
-use super::answer::whole;
+use super::answer::{Answered, whole};
 use super::client::{client, wait};
 use super::failure::said;
 use super::{OFFLINE_VARIABLE, is_offline};
@@ -60,11 +61,10 @@ impl JsonRequest<'_> {
     async fn answer(&self) -> Result<Value, Unanswered> {
         let client = client().map_err(|failure| Unanswered::silent(format!("{failure:?}")))?;
         let request = self.request().map_err(|said| Unanswered { status: Some(400), said })?;
-        let broken = |error: &dyn std::error::Error| Unanswered::silent(cause(error));
-        let response = client.execute(request).await.map_err(|error| broken(&error))?;
+        let response = client.execute(request).await.map_err(|error| unanswered(&error))?;
         let status = response.status();
-        let response = whole(response).await.map_err(|error| broken(&error))?;
-        let bytes = response.into_body().bytes().await.map_err(|error| broken(&error))?;
+        let response = whole(response).await.map_err(|error| unanswered(&error))?;
+        let bytes = response.into_body().bytes().await.map_err(|error| unanswered(&error))?;
         if status.is_success() {
             let invalid = || Unanswered::silent("the answer is not JSON".to_string());
             return serde_json::from_slice(&bytes).map_err(|_| invalid());
@@ -99,8 +99,16 @@ impl JsonRequest<'_> {
     }
 }
 
+/// Interprets an error of the client, which makes errors of most answers without success.
+fn unanswered(error: &HttpError) -> Unanswered {
+    match error.source().and_then(|source| source.downcast_ref::<Answered>()) {
+        Some(answered) => Unanswered { status: Some(answered.status), said: answered.to_string() },
+        None => Unanswered::silent(cause(error)),
+    }
+}
+
 /// Returns the innermost cause of an error.
-fn cause(error: &dyn std::error::Error) -> String {
+fn cause(error: &dyn Error) -> String {
     let mut error = error;
     while let Some(source) = error.source() {
         error = source;

@@ -7,7 +7,6 @@
 mod api;
 mod sender;
 mod settings;
-#[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;

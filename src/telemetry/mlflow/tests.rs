@@ -1,5 +1,7 @@
 //! A run against a small server on this machine that answers as MLflow does.
 
+#![cfg(test)]
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
