@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use tch::{Device, Kind, Tensor};
 
+use crate::checkpoint::{RestoreMode, latest};
 use crate::data::{
     self, ConverterClass, EncDecFeatureConverter, Example, FeatureConverter, Key, Lengths, Packing,
     PrefixLMFeatureConverter, Value,
@@ -39,7 +40,17 @@ impl EngineParts {
     pub fn restore(spec: &InteractiveModel, mesh: &Mesh) -> Result<Self, SessionError> {
         let wanted = Wanted::new(&spec.model, &spec.restore_config());
         let weights = Weights::new(&spec.model, wanted, None, mesh.clone());
-        let Restored { step, params } = weights.restore(&Path::parse(&spec.checkpoint_path)?)?;
+        let path = Path::parse(&spec.checkpoint_path)?;
+        let newest = match spec.restore_mode {
+            RestoreMode::Latest => latest(&path)?,
+            _ => Some(path.clone()),
+        };
+        let newest = newest.ok_or_else(|| {
+            SessionError::Unfit(format!(
+                "there is no checkpoint in `{path}`, expected one: give --checkpoint=PATH"
+            ))
+        })?;
+        let Restored { step, params } = weights.restore(&newest)?;
         Ok(Self { forward: Forward::new(&spec.model, None, mesh), params, step })
     }
 

@@ -29,8 +29,8 @@ pub struct ExportArgs {
 impl RootCommand for ExportArgs {
     type Spec = Save;
 
-    fn gin(&self) -> Cow<'_, GinArgs> {
-        Cow::Borrowed(&self.gin)
+    fn gin(&self) -> Result<Cow<'_, GinArgs>, Failure> {
+        Ok(Cow::Borrowed(&self.gin))
     }
 
     fn is_dry_run(&self) -> bool {

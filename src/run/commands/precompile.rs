@@ -30,8 +30,8 @@ pub struct PrecompileArgs {
 impl RootCommand for PrecompileArgs {
     type Spec = Precompile;
 
-    fn gin(&self) -> Cow<'_, GinArgs> {
-        Cow::Borrowed(&self.gin)
+    fn gin(&self) -> Result<Cow<'_, GinArgs>, Failure> {
+        Ok(Cow::Borrowed(&self.gin))
     }
 
     /// The report of a dry run is all that this command makes.
