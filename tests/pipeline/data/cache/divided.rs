@@ -8,7 +8,7 @@ use super::*;
 fn options_of(rank: usize, count: usize, timeout_secs: u64) -> CacheOptions {
     CacheOptions {
         min_shards: 5,
-        flush_bytes: 5000,
+        flush_bytes: 50_000,
         process: Some(CacheProcess { rank, count, is_on_one_host: true, timeout_secs }),
         ..CacheOptions::default()
     }
@@ -36,14 +36,15 @@ fn write_together(
 
 fn written_alone(task: &Task) -> BTreeMap<String, Vec<u8>> {
     let folder = tempfile::tempdir().unwrap();
-    write(task, &folder, 5).unwrap();
+    let options = CacheOptions { process: None, ..options_of(0, 1, 0) };
+    write_cache(task, &cache_in(&folder, task), &options, &mut |_, _| {}).unwrap();
     contents(&cache_in(&folder, task).path().local().unwrap())
 }
 
 #[test]
 fn several_processes_write_the_files_of_one() {
     // Enough records for several blocks, in files that end within blocks.
-    let (texts, folder) = (folder_of_text(&[5000, 0, 9000]), tempfile::tempdir().unwrap());
+    let (texts, folder) = (folder_of_text(&[5000, 0, 4000]), tempfile::tempdir().unwrap());
     let task = byte_task(source_of(&texts), Vec::new());
     let alone = written_alone(&task);
     assert_eq!(alone.len(), 8, "five shards, two descriptions, a mark");
