@@ -236,7 +236,7 @@ pub enum DataError {
     CacheProcess {
         /// The task's folder.
         folder: String,
-        /// That process, from 0.
+        /// The number of that process, from 0.
         rank: usize,
         /// Number of processes.
         count: usize,

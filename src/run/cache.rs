@@ -19,12 +19,12 @@ use crate::launch::DistributedArgs;
 use crate::storage::Path;
 use crate::telemetry::{Count, Verbosity, duration, notice, set_verbosity, thousands, warn};
 
-use super::commands::world;
 use super::configure::configure_tasks;
 use super::failure::Failure;
 use super::gin_flags::GinArgs;
 use super::library::Library;
 use super::tasks::GinTasks;
+use super::world::world;
 
 /// Number of examples from which a dry run estimates the cache.
 const SAMPLE: u64 = 100_000;

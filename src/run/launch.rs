@@ -8,19 +8,16 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::Args;
 
-use crate::launch::{
-    GroupEnd, StoreOwner, Terms, WorkerGroup, World, host_and_port, num_present, num_visible,
-    supervise,
-};
+use crate::launch::{GroupEnd, StoreOwner, Terms, WorkerGroup, World, host_and_port, supervise};
 use crate::telemetry;
 
 use super::cache::{cache_command, check_cache};
 use super::cli::{Command, parse};
-use super::commands::{ModelCommand, world};
+use super::commands::ModelCommand;
 use super::failure::Failure;
 use super::interrupt;
 use super::machines::{Machines, WaitingTimes};
-use super::start::is_for_gpus;
+use super::world::{visible_gpus, world};
 
 /// The seconds that processes have to end after another one has failed.
 const GRACE_SECS: u64 = 30;
@@ -207,12 +204,6 @@ fn num_devices(world: Option<&World>, visible_gpus: impl FnOnce() -> usize) -> u
         Some(_) => 1,
         None => visible_gpus().max(1),
     }
-}
-
-/// Returns the number of GPUs that this build can use.
-pub(super) fn visible_gpus() -> usize {
-    let variable = |name: &str| env::var(name).ok();
-    if is_for_gpus() { num_visible(&variable, num_present) } else { 0 }
 }
 
 fn run(group: &WorkerGroup) -> Result<(), Failure> {

@@ -32,6 +32,7 @@ mod tasks;
 mod tools;
 mod version;
 mod vocab;
+mod world;
 
 mod doctor;
 mod front;

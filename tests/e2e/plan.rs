@@ -58,7 +58,7 @@ fn predicted(folder: &Folder, count: usize, measured: f64) -> f64 {
 }
 
 #[test]
-#[ignore = "`make soak` runs it, with nothing else on the machine: it measures"]
+#[ignore = "takes minutes of measurements with nothing else on the machine: `make soak` runs it"]
 fn steps_of_one_to_four_processes_take_the_predicted_time() {
     let folder = Folder::new();
     let mut seconds = [1, 2, 4].map(|count| (count, Vec::new()));

@@ -12,6 +12,7 @@ use crate::run::failure::Failure;
 use crate::run::interrupt::Interrupt;
 use crate::run::library::Library;
 use crate::run::version;
+use crate::run::world::world;
 use crate::session::context::Context;
 use crate::session::kernel_trials::try_kernels;
 use crate::session::start_record::StartRecord;
@@ -19,7 +20,6 @@ use crate::telemetry::{self, Verbosity, set_verbosity};
 
 use super::joined::{end, join, laid_out};
 use super::root::RootCommand;
-use super::world::world;
 
 /// The work of a command.
 pub trait Body: RootCommand {

@@ -15,7 +15,6 @@ mod score;
 mod serve;
 mod summary;
 mod train;
-mod world;
 
 #[cfg(feature = "torch")]
 mod body;
@@ -47,9 +46,7 @@ use serve::ServeArgs;
 use train::TrainArgs;
 
 pub use root::Root;
-pub use summary::{bytes, grouped};
-pub use train::describe_mesh;
-pub use world::world;
+pub use summary::{bytes, describe_mesh, grouped};
 
 /// Declares the commands, in the order of the help: `Name(flags)`.
 macro_rules! commands {

@@ -6,6 +6,8 @@ use crate::data::DatasetConfig;
 use crate::models::Model;
 use crate::models::memory::{Estimate, StepShape};
 use crate::partition::Mesh;
+use crate::run::failure::Failure;
+use crate::train::{Train, bytes_sent, step_estimate};
 
 /// Counts the parameters.
 pub fn describe_model(model: &Model, out: &mut String) {
@@ -60,6 +62,20 @@ pub fn describe_devices(mesh: &Mesh, out: &mut String) {
             "mesh         {count} processes: {data} divide batches, {used} the model"
         );
     }
+}
+
+/// Describes the parts of a run that lie on each device of a mesh, and what the devices exchange.
+///
+/// # Errors
+/// A length is not bound, or the optimizer's rules do not cover a parameter.
+pub fn describe_mesh(train: &Train, mesh: &Mesh, out: &mut String) -> Result<(), Failure> {
+    describe_estimate(&step_estimate(train, mesh).map_err(Failure::usage)?, out);
+    describe_devices(mesh, out);
+    if mesh.process().count > 1 {
+        let sent = bytes_sent(train, mesh).map_err(Failure::usage)?;
+        let _ = writeln!(out, "traffic      {} bytes sent by each process a step", grouped(sent));
+    }
+    Ok(())
 }
 
 /// Formats `1234567` as `1,234,567`.

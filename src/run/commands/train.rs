@@ -11,12 +11,10 @@ use crate::partition::{LocalDevice, Mesh, Process};
 use crate::run::failure::Failure;
 use crate::run::gin_flags::GinArgs;
 use crate::session::check::UnfitSpec;
-use crate::train::{Periods, Train, bytes_sent, check, foresee, step_estimate};
+use crate::train::{Periods, Train, check, foresee};
 
 use super::root::{Root, RootCommand};
-use super::summary::{
-    describe_batches, describe_devices, describe_estimate, describe_model, grouped,
-};
+use super::summary::{describe_batches, describe_mesh, describe_model};
 
 /// Flags of `gimlet train`.
 #[derive(Args, Debug)]
@@ -71,20 +69,6 @@ impl Root for Train {
         describe_mesh(self, mesh, &mut out)?;
         Ok(out)
     }
-}
-
-/// Describes the parts of a run that lie on each device of a mesh, and what the devices exchange.
-///
-/// # Errors
-/// A length is not bound, or the optimizer's rules do not cover a parameter.
-pub fn describe_mesh(train: &Train, mesh: &Mesh, out: &mut String) -> Result<(), Failure> {
-    describe_estimate(&step_estimate(train, mesh).map_err(Failure::usage)?, out);
-    describe_devices(mesh, out);
-    if mesh.process().count > 1 {
-        let sent = bytes_sent(train, mesh).map_err(Failure::usage)?;
-        let _ = writeln!(out, "traffic      {} bytes sent by each process a step", grouped(sent));
-    }
-    Ok(())
 }
 
 fn describe_steps(train: &Train, step: u64, out: &mut String) {

@@ -8,12 +8,12 @@ use anyhow::anyhow;
 
 use crate::launch::{DistributedArgs, World};
 use crate::partition::{LocalDevice, Process};
-use crate::run::commands::{describe_mesh, world};
+use crate::run::commands::describe_mesh;
 use crate::run::configure::configure;
 use crate::run::failure::Failure;
 use crate::run::gin_flags::GinArgs;
-use crate::run::launch::visible_gpus;
 use crate::run::library::Library;
+use crate::run::world::{visible_gpus, world};
 use crate::train::Train;
 
 use super::DoctorArgs;
