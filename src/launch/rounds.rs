@@ -283,12 +283,12 @@ mod tests {
     #[test]
     fn a_round_starts_with_all_machines_at_once_and_with_enough_after_the_last_call() {
         let mut all = Run::new(&[1, 2, 3]);
-        assert_eq!(all.at(0, &[WAITING, WAITING]).members, []);
+        assert_eq!(all.at(0, &[WAITING, WAITING]).members, [0; 0]);
         assert_eq!(all.at(9, &[WAITING, WAITING, WAITING]).members, [0, 1, 2]);
         let mut some = Run::new(&[2, 3]);
-        assert_eq!(some.at(0, &[WAITING]).members, []);
-        assert_eq!(some.at(10, &[WAITING, WAITING]).members, []);
-        assert_eq!(some.at(39, &[WAITING, WAITING]).members, []);
+        assert_eq!(some.at(0, &[WAITING]).members, [0; 0]);
+        assert_eq!(some.at(10, &[WAITING, WAITING]).members, [0; 0]);
+        assert_eq!(some.at(39, &[WAITING, WAITING]).members, [0; 0]);
         assert_eq!(some.at(40, &[WAITING, WAITING]).members, [0, 1]);
     }
 
@@ -332,7 +332,7 @@ mod tests {
         let mut run = Run::new(&[1, 2]);
         run.at(0, &[WAITING, WAITING]);
         run.at(1, &[ended(0, failed(1)), running(0)]);
-        assert_eq!(run.at(50, &[WAITING, running(0)]).members, []);
+        assert_eq!(run.at(50, &[WAITING, running(0)]).members, [0; 0]);
         assert_eq!(run.at(51, &[WAITING, WAITING]).members, [0, 1]);
     }
 
