@@ -285,13 +285,12 @@ impl Computing<'_> {
         let scores = forward.token_scores(params, step, batch)?.into_iter();
         let tokens = batch.rows_of(feature::DECODER_TARGET_TOKENS);
         let weights = numbers(batch, feature::DECODER_LOSS_WEIGHTS);
-        let rows = scores.zip(tokens).zip(weights.chunks(converted_length(batch)));
-        let output = |((scores, tokens), weights): (((f64, Vec<f64>), &[i32]), &[Json])| {
-            let (score, scores) = scores;
+        let weights = weights.chunks(converted_length(batch));
+        let rows = scores.zip(tokens).zip(weights).map(|(((score, scores), tokens), weights)| {
             let (tokens, weights) = (tokens.to_vec(), weights.to_vec());
             Output::Score { score, parts: Some(ScoreParts { tokens, weights, scores }) }
-        };
-        Ok(rows.map(output).collect())
+        });
+        Ok(rows.collect())
     }
 }
 

@@ -203,9 +203,12 @@ struct TaskRow {
 struct ExampleRow {
     input: String,
     target: String,
-    /// For each step, the predictions of the runs: the text, and whether it is the target.
-    steps: Vec<(u64, Vec<Option<(String, bool)>>)>,
+    /// The predictions of the runs at each step.
+    steps: Vec<(u64, Vec<Option<Prediction>>)>,
 }
+
+/// A predicted text, and whether it is the target.
+type Prediction = (String, bool);
 
 /// Joins the predictions of all runs for the same examples.
 fn predicted(runs: &[RunData]) -> Vec<TaskRow> {
