@@ -13,7 +13,7 @@ use super::info::FeatureTable;
 use super::part::{CachePart, CacheProcess, ProcessProgress};
 use super::plan::SplitPlan;
 use super::progress::SplitProgress;
-use super::shards::{Shards, append};
+use super::shards::{Shards, append_durably};
 use super::share::Gauge;
 use super::stats::{Counter, Stats};
 use super::write::{
@@ -166,8 +166,7 @@ impl Divided<'_> {
         index: usize,
         progress: &mut ProcessProgress,
     ) -> Result<(), DataError> {
-        append(path, held)?;
-        self.cache.path().sync_tree()?;
+        append_durably(path, held)?;
         progress.parts[index].length += held.len() as u64;
         held.clear();
         progress.bad_records = self.options.bad_records.places();
@@ -208,12 +207,12 @@ impl Divided<'_> {
                 number += 1;
             }
             if shards.num_held >= self.options.flush_bytes {
-                shards.flush()?;
+                shards.flush_own()?;
                 // Others see that this process is alive.
                 progress.save(&own_file)?;
             }
         }
-        shards.flush()
+        shards.flush_own()
     }
 
     /// Describes the splits, completes the cache, and removes what the processes needed.

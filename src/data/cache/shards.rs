@@ -7,7 +7,7 @@ use super::progress::SplitProgress;
 use crate::error::DataError;
 use crate::random::StageSeed;
 use crate::source::frame;
-use gimlet_storage::StorageError;
+use gimlet_storage::{FileWriter, Path, StorageError};
 
 /// The shards of a split; the last examples are held in memory.
 pub(super) struct Shards<'a> {
@@ -38,7 +38,7 @@ impl<'a> Shards<'a> {
         Ok(())
     }
 
-    fn path(&self, index: usize) -> gimlet_storage::Path {
+    fn path(&self, index: usize) -> Path {
         self.cache.shard(&self.reached.split, index, self.held.len())
     }
 
@@ -72,8 +72,22 @@ impl<'a> Shards<'a> {
         }
     }
 
-    /// Appends the held bytes and waits until the disk has them.
+    /// Appends the held bytes and waits until the disk has them, together with all else in the folder.
     pub fn flush(&mut self) -> Result<(), DataError> {
+        self.append_held(|path, bytes| Ok(appended(path, bytes)?.close()?))?;
+        Ok(self.cache.path().sync_tree()?)
+    }
+
+    /// The same for a process beside others, whose files in the folder come and go.
+    pub fn flush_own(&mut self) -> Result<(), DataError> {
+        self.append_held(append_durably)?;
+        Ok(self.cache.path().sync_dir()?)
+    }
+
+    fn append_held(
+        &mut self,
+        append: impl Fn(&Path, &[u8]) -> Result<(), DataError>,
+    ) -> Result<(), DataError> {
         for index in 0..self.held.len() {
             if self.held[index].is_empty() {
                 continue;
@@ -84,14 +98,18 @@ impl<'a> Shards<'a> {
             self.held[index].clear();
         }
         self.num_held = 0;
-        Ok(self.cache.path().sync_tree()?)
+        Ok(())
     }
 }
 
-/// Appends bytes to a file.
-pub(super) fn append(path: &gimlet_storage::Path, bytes: &[u8]) -> Result<(), DataError> {
+/// Appends bytes to a file and waits until the disk has them.
+pub(super) fn append_durably(path: &Path, bytes: &[u8]) -> Result<(), DataError> {
+    Ok(appended(path, bytes)?.finish()?)
+}
+
+fn appended(path: &Path, bytes: &[u8]) -> Result<FileWriter, DataError> {
     let mut file = path.append()?;
     let written = file.write_all(bytes);
     written.map_err(|error| StorageError::new("write", path, error))?;
-    Ok(file.close()?)
+    Ok(file)
 }
