@@ -16,6 +16,18 @@ const WIDTH: usize = 80;
 /// The indentation of a value on lines of its own.
 const CONTINUATION: usize = 4;
 
+/// The headings of printed sections.
+const MACROS: &str = "# Macros:";
+const PARAMETERS: &str = "# Parameters for ";
+
+/// Whether a text is a printed configuration: after its imports comes the heading of a section.
+pub fn is_printed(text: &str) -> bool {
+    let is_import =
+        |line: &&str| line.is_empty() || line.starts_with("import ") || line.starts_with("from ");
+    let first = text.lines().find(|line| !is_import(line));
+    first.is_some_and(|line| line == MACROS || line.starts_with(PARAMETERS))
+}
+
 /// Prints everything bound: imports, macros, then one section for each configurable and scope.
 ///
 /// `registry` must be the one that `config` was loaded with.
@@ -71,7 +83,7 @@ fn print_macros(mut macros: Vec<(&str, &Value)>, table: &ImportTable<'_>, lines:
     if macros.is_empty() {
         return;
     }
-    lines.push("# Macros:".to_string());
+    lines.push(MACROS.to_string());
     lines.push(rule());
     macros.sort_by_cached_key(|(path, _)| reversed(&path.to_lowercase(), '/'));
     lines.extend(macros.iter().map(|(path, value)| binding(path, value, table)));
@@ -112,7 +124,7 @@ impl<'a> Section<'a> {
     fn print(&self, table: &ImportTable<'_>, lines: &mut Vec<String>) {
         let slash = if self.scope.is_empty() { "" } else { "/" };
         let name = format!("{}{slash}{}", self.scope, table.selector(self.schema));
-        lines.push(format!("# Parameters for {name}:"));
+        lines.push(format!("{PARAMETERS}{name}:"));
         lines.push(rule());
         for (argument, value) in &self.arguments {
             lines.push(binding(&format!("{name}.{argument}"), value, table));

@@ -9,6 +9,7 @@ use super::diagnostic::Diagnostic;
 use super::find::LIBRARY;
 use super::includes::successive;
 use super::load::Running;
+use super::print::is_printed;
 use super::reach::{Reached, reach};
 use super::schema::Registry;
 use super::source::{SourceMap, Span};
@@ -61,13 +62,14 @@ fn unused_macros(config: &Config, sources: &SourceMap) -> Vec<Diagnostic> {
     }
     let others: Vec<&str> = used.iter().map(String::as_str).take(MAX_NAMES).collect();
     // A file that binds both names needs both: `EVAL_OUTPUT_DIR` is no misspelled `INFER_OUTPUT_DIR`.
-    let is_bound =
-        |name: &&str| config.macros.get(*name).is_some_and(|bound| !is_library(bound, sources));
+    let is_bound = |name: &&str| {
+        config.macros.get(*name).is_some_and(|bound| !is_for_many_runs(bound, sources))
+    };
     let unbound: Vec<&str> = others.iter().copied().filter(|name| !is_bound(name)).collect();
     let unused = config
         .macros
         .iter()
-        .filter(|(name, bound)| !used.contains(*name) && !is_library(bound, sources));
+        .filter(|(name, bound)| !used.contains(*name) && !is_for_many_runs(bound, sources));
     let warning = |(name, bound): (&String, &Bound)| {
         let is_typed = sources.file(bound.key.file).name.starts_with("--");
         let help = match nearest(name, if is_typed { &others } else { &unbound }) {
@@ -111,7 +113,7 @@ pub(super) fn unread(
         let schema = registry.get(name).expect("bindings name what the registry holds");
         let unread = arguments.iter().filter(|(argument, bound)| {
             let key = (scope.clone(), *name, argument.to_string());
-            !reached.used.contains(&key) && !is_library(bound, sources)
+            !reached.used.contains(&key) && !is_for_many_runs(bound, sources)
         });
         for (argument, bound) in unread {
             let key = format!("{}.{argument}", registry.minimal_selector(schema));
@@ -165,8 +167,11 @@ fn holds(scopes: &BTreeSet<&str>, scope: &str) -> bool {
     scopes.contains(scope) || behind.next().is_some_and(|next| next.starts_with(&inside))
 }
 
-fn is_library(bound: &Bound, sources: &SourceMap) -> bool {
-    sources.file(bound.key.file).name.starts_with(LIBRARY)
+/// Whether a binding comes from the library, or from a configuration that a run printed, which has those of the
+/// library: they bind more than one command reads.
+fn is_for_many_runs(bound: &Bound, sources: &SourceMap) -> bool {
+    let file = sources.file(bound.key.file);
+    file.name.starts_with(LIBRARY) || is_printed(&file.text)
 }
 
 fn why_unread(scope: &str, key: &str, name: &str, bound: &Bound, reached: &Reached) -> Diagnostic {

@@ -67,7 +67,10 @@ pub fn alone(train: &Train, machine: &Cluster) -> Result<StepTime, UnfitSpec> {
 
 impl MeshPlan {
     /// Adds a mesh with the fastest microbatches and policy that fit.
-    fn add(
+    ///
+    /// # Errors
+    /// Those of the search.
+    pub fn add(
         &mut self,
         train: &Train,
         machine: &Cluster,
