@@ -74,7 +74,7 @@ const SHARING_MODULES: [&str; 8] = [
 ];
 
 /// Methods that T5X's models share; files write the model before them.
-const SHARED_METHODS: [&str; 1] = ["predict_batch_with_aux"];
+const SHARED_METHODS: [&str; 2] = ["predict_batch_with_aux", "score_batch"];
 
 /// Published files write short names. A name that becomes ambiguous breaks them, unless real T5X
 /// has both too: then `tests/e2e/bad_input/configuration.rs` is the place for it.

@@ -205,7 +205,11 @@ fn a_launcher_reports_mistakes_once_and_before_it_starts_processes() {
     assert_eq!(out.matches("model_dir").count(), 1, "{out}");
     for (line, expected) in [
         (format!("--nproc_per_node=1 train {RUN} --gin.train.nothing=1"), "nothing"),
-        ("--nproc_per_node=1 cache --tasks=a --output_cache_dir=b".to_string(), "and not `cache`"),
+        (
+            "--nproc_per_node=1 cache --tasks=a --output_cache_dir=b".to_string(),
+            "give --gin_file=FILE",
+        ),
+        ("--nproc_per_node=1 doctor".to_string(), "and not `doctor`"),
         ("--nproc_per_node=1 --gin_file=a train".to_string(), "unexpected argument '--gin_file'"),
         ("--nproc_per_node=1".to_string(), "<COMMAND>"),
     ] {

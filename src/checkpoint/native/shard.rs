@@ -54,8 +54,10 @@ impl<'a> Shard<'a> {
         let dimensions = [part.len(), start.len(), own.len()];
         assert_eq!(dimensions, [shape.len(); 3], "dimensions of `{name}`");
         let lies_in_grid = (0..shape.len()).all(|at| {
-            let is_start = start[at].is_multiple_of(part[at].max(1)) || start[at] == shape[at];
-            is_start && own[at] == part[at].min(shape[at].saturating_sub(start[at]))
+            // A process without elements is at the end.
+            let is_end = start[at] == shape[at];
+            let is_start = start[at] < shape[at] && start[at].is_multiple_of(part[at].max(1));
+            (is_end || is_start) && own[at] == part[at].min(shape[at] - start[at])
         });
         assert!(
             lies_in_grid,
