@@ -20,6 +20,17 @@ pub fn prepare() {
     keep_freed_memory();
 }
 
+/// Whether this CPU has the instructions with registers of 64 bytes that libtorch asks for before it lets oneDNN
+/// multiply.
+pub fn has_avx512() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return std::arch::is_x86_feature_detected!("avx512bw")
+        && std::arch::is_x86_feature_detected!("avx512vl")
+        && std::arch::is_x86_feature_detected!("avx512dq");
+    #[cfg(not(target_arch = "x86_64"))]
+    return false;
+}
+
 /// The abilities of this CPU for matrix products.
 #[derive(Clone, Copy, Debug)]
 struct Abilities {
@@ -42,7 +53,7 @@ impl Abilities {
         Self {
             // "GenuineIntel" begins in ebx.
             intel: __cpuid(0).ebx == u32::from_le_bytes(*b"Genu"),
-            avx512: std::arch::is_x86_feature_detected!("avx512f"),
+            avx512: has_avx512(),
             amx_bf16: __cpuid(0).eax >= 7 && __cpuid_count(7, 0).edx & (1 << 22) != 0,
         }
     }

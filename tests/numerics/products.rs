@@ -2,6 +2,7 @@
 //! libtorch.
 
 use gimlet::nn::bridge::{Products, set_products};
+use gimlet::nn::cpu::has_avx512;
 use tch::{Device, Kind, Tensor};
 
 use crate::fixture;
@@ -17,8 +18,9 @@ fn check(found: &Tensor, expected: &Tensor) {
     assert!(distance < 1e-4, "distance {distance}");
 }
 
+/// On a CPU without AVX-512 libtorch refuses oneDNN's products, and keeps its own.
 fn exchange() {
-    set_products(Products { float_by_onednn: true, bfloat16_by_mkl: true });
+    set_products(Products { float_by_onednn: has_avx512(), bfloat16_by_mkl: true });
 }
 
 fn random(size: &[i64]) -> Tensor {
