@@ -18,7 +18,7 @@ use crate::session::wanted::Wanted;
 use crate::storage::Path;
 
 use super::root::Root;
-use super::summary::{bytes, describe_devices, describe_model};
+use super::summary::{describe_devices, describe_model, describe_weights};
 
 /// The file of the library that is loaded before all others.
 const PRESET: &str = "t5x/configs/runs/interactive_model.gin";
@@ -122,8 +122,7 @@ impl Root for InteractiveModel {
             self.inputs_length(),
             self.targets_length()
         );
-        let parameters = bytes(4 * self.model.num_params());
-        let _ = writeln!(out, "memory       {parameters} for parameters, and what a batch needs");
+        describe_weights(&self.model, &mut out);
         describe_devices(mesh, &mut out);
         Ok(out)
     }

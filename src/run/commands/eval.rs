@@ -13,7 +13,7 @@ use crate::run::gin_flags::GinArgs;
 use crate::session::check::UnfitSpec;
 
 use super::root::{Root, RootCommand};
-use super::summary::{bytes, describe_batches, describe_devices, describe_model};
+use super::summary::{describe_batches, describe_devices, describe_model, describe_weights};
 
 /// Flags of `gimlet eval`, which are those of T5X's `eval.py`.
 #[derive(Args, Debug)]
@@ -62,8 +62,7 @@ impl Root for Evaluate {
             foresee(self, tasks)?;
         }
         describe_batches(&self.model, &self.dataset_cfg, &mut out);
-        let parameters = bytes(4 * self.model.num_params());
-        let _ = writeln!(out, "memory       {parameters} for parameters, and what a batch needs");
+        describe_weights(&self.model, &mut out);
         describe_devices(mesh, &mut out);
         Ok(out)
     }

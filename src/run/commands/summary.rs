@@ -35,6 +35,12 @@ pub fn describe_batches(model: &Model, data: &DatasetConfig, out: &mut String) {
     let _ = writeln!(out, "rows         {packing}");
 }
 
+/// Describes the memory of a command that does not train.
+pub fn describe_weights(model: &Model, out: &mut String) {
+    let parameters = bytes(4 * model.num_params());
+    let _ = writeln!(out, "memory       {parameters} for parameters, and what a batch needs");
+}
+
 /// Describes the memory of a training step on one device.
 pub fn describe_estimate(estimate: &Estimate, out: &mut String) {
     let parts = [
