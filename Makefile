@@ -87,7 +87,8 @@ lint: $(SETUP) ## Check the format, and run clippy and rustdoc with warnings as 
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets $(FEATURES) -- -D warnings
 ifneq ($(TORCH),0)
-	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+	@# With the example, dependencies have the features that clippy has just checked them with.
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --lib --examples
 endif
 
 format: ## Format the sources
