@@ -47,14 +47,25 @@ fn with_command_of_run_mode(mut args: Vec<String>) -> Vec<String> {
     args
 }
 
-/// Puts `--` before the command that `gimlet launch` starts, whose words the processes translate.
+/// Puts `--` before the command that `gimlet launch` starts, whose words the processes translate: the first word that
+/// is neither a flag of `launch` nor the value of one.
 fn with_launched_command_apart(mut args: Vec<String>, command: &Command) -> Vec<String> {
     let is_command = |word: &String| command.find_subcommand(word).is_some();
-    let mut places = (1..args.len()).filter(|at| is_command(&args[*at]));
-    if let (Some(launch), Some(inner)) = (places.next(), places.next())
-        && args[launch] == "launch"
-        && !args[..inner].iter().any(|word| word == "--")
-    {
+    let Some(launch) = args.iter().position(is_command).filter(|at| args[*at] == "launch") else {
+        return args;
+    };
+    let takes_value = |flag: &str| {
+        let Some(name) = flag.strip_prefix("--") else { return false };
+        let known = command.find_subcommand("launch").into_iter().flat_map(Command::get_arguments);
+        let mut named = known.filter(|arg| {
+            let aliases = arg.get_all_aliases().unwrap_or_default();
+            arg.get_long() == Some(name) || aliases.contains(&name)
+        });
+        named.any(|arg| arg.get_action().takes_values())
+    };
+    let is_inner = |at: &usize| !args[*at].starts_with('-') && !takes_value(&args[*at - 1]);
+    let inner = (launch + 1..args.len()).find(is_inner);
+    if let Some(inner) = inner.filter(|inner| !args[..*inner].iter().any(|word| word == "--")) {
         args.insert(inner, "--".to_string());
     }
     args
@@ -127,6 +138,7 @@ mod tests {
             "gimlet -q launch --nproc_per_node 2 --verbose -- train --v=1 --undefok=a --a",
         );
         check("gimlet launch -- train --v=1", "gimlet launch -- train --v=1");
+        check("gimlet launch --nproc-per-node 2 trian", "gimlet launch --nproc-per-node 2 -- trian");
         let bound = bindings(split("gimlet launch -- train --gin.x=1")).expect("well formed");
         assert_eq!(bound.last().map(String::as_str), Some("--gin.x=1"));
     }
