@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -90,12 +91,25 @@ struct Work {
   c10::intrusive_ptr<c10d::Work> work;
   bool nccl;
   std::shared_ptr<Waits> waits;
+  std::function<void()> then;  // The part of the operation that is left to the caller who waits.
 };
 
 Group& group_of(void* group) { return *static_cast<Group*>(group); }
 
-Work* begun(const Group& group, c10::intrusive_ptr<c10d::Work> work) {
-  return new Work{std::move(work), group.nccl, group.waits};
+Work* begun(const Group& group, c10::intrusive_ptr<c10d::Work> work, std::function<void()> then = {}) {
+  return new Work{std::move(work), group.nccl, group.waits, std::move(then)};
+}
+
+// Gloo's own scatter sums all parts everywhere, which sends twice as much.
+Work* gloo_reduce_scatter(const Group& group, at::Tensor from, at::Tensor to) {
+  at::Tensor received = at::empty_like(from);
+  std::vector<int64_t> equal;
+  auto sent = group.backend->alltoall_base(received, from, equal, equal);
+  const at::Tensor parts = received.view({-1, to.numel()});
+  return begun(group, std::move(sent), [parts, to]() mutable {
+    const at::NoGradGuard unrecorded;
+    at::sum_out(to, parts, at::IntArrayRef{0});
+  });
 }
 
 // The network device of a process group on CPUs. GLOO_SOCKET_IFNAME names an interface, as in PyTorch.
@@ -240,7 +254,9 @@ char* gimlet_reduce_scatter(void* group, const at::Tensor* parts, const at::Tens
                             void** work) noexcept {
   return guarded([&] {
     at::Tensor to = *own, from = *parts;
-    *work = begun(group_of(group), group_of(group).backend->_reduce_scatter_base(to, from));
+    const Group& joined = group_of(group);
+    *work = joined.nccl ? begun(joined, joined.backend->_reduce_scatter_base(to, from))
+                        : gloo_reduce_scatter(joined, from, to);
   });
 }
 
@@ -266,8 +282,9 @@ char* gimlet_broadcast(void* group, const at::Tensor* tensor, int32_t root, void
 // Waits until an operation has ended; for CUDA, until the current stream may use its result.
 char* gimlet_work_wait(void* work) noexcept {
   return guarded([&] {
-    auto& [operation, nccl, waits] = *static_cast<Work*>(work);
+    auto& [operation, nccl, waits, then] = *static_cast<Work*>(work);
     waits->wait(*operation, nccl);
+    if (then) then();
   });
 }
 

@@ -13,6 +13,9 @@ use tch::Tensor;
 use super::autograd::custom_function;
 use super::c10d::{ProcessGroup, Reduce, Work};
 use super::error::C10dError;
+use super::portion::Portion;
+use super::products::{keep, recall};
+use super::profiler::{Activity, part};
 use super::shard::{MeshDim, part_of};
 
 /// The processes along an axis; by default this one alone, with which nothing is sent.
@@ -111,7 +114,8 @@ impl Axis {
         self.count(2 * bytes(tensor) * others / self.size() as u64);
     }
 
-    fn count(&self, sent: u64) {
+    /// Counts bytes that are sent.
+    pub(super) fn count(&self, sent: u64) {
         if let Some(members) = &self.0 {
             members.sent.fetch_add(sent, Ordering::Relaxed);
         }
@@ -125,55 +129,6 @@ impl Axis {
     /// Replaces a contiguous tensor by its greatest elements over the processes.
     pub fn max_in_place(&self, tensor: &Tensor) {
         self.run(|group| group.all_reduce(tensor, Reduce::Max));
-    }
-
-    /// Joins the processes' parts of tensors, all of one kind, in one operation.
-    pub fn gather_all(&self, parts: &[Portion]) -> Vec<Tensor> {
-        let count = self.size();
-        if self.is_alone() || parts.is_empty() {
-            return parts.iter().map(|part| part.tensor.shallow_clone()).collect();
-        }
-        let filled: Vec<Tensor> = parts.iter().map(|part| part.filled(count)).collect();
-        let own = Tensor::cat(&filled.iter().map(|part| part.view(-1)).collect::<Vec<_>>(), 0);
-        let all = Tensor::empty([(count * own.numel()) as i64], (own.kind(), own.device()));
-        self.run(|group| group.all_gather(&own, &all));
-        self.count(bytes(&own) * (count as u64 - 1));
-        let all = all.view([count as i64, -1]);
-        let mut start = 0;
-        let one = |(part, filled): (&Portion, &Tensor)| {
-            let (length, dim) = (filled.numel() as i64, part.dim as i64);
-            let mut size = filled.size();
-            size.insert(0, count as i64);
-            let members = all.narrow(1, start, length).reshape(size);
-            start += length;
-            members.movedim_int(0, dim).flatten(dim, dim + 1).narrow(dim, 0, part.extent)
-        };
-        parts.iter().zip(&filled).map(one).collect()
-    }
-
-    /// Returns this process's part of the sum over the processes of each whole tensor, in one operation; the inverse
-    /// of [`Axis::gather_all`].
-    pub fn sum_parts(&self, wholes: &[Portion]) -> Vec<Tensor> {
-        let count = self.size();
-        if self.is_alone() || wholes.is_empty() {
-            return wholes.iter().map(|whole| whole.tensor.shallow_clone()).collect();
-        }
-        let by_member: Vec<Tensor> = wholes.iter().map(|whole| whole.by_member(count)).collect();
-        let flat: Vec<Tensor> = by_member.iter().map(|whole| whole.flatten(1, -1)).collect();
-        let parts = Tensor::cat(&flat, 1);
-        let own = Tensor::empty([parts.size()[1]], (parts.kind(), parts.device()));
-        self.run(|group| group.reduce_scatter(&parts.view(-1), &own));
-        self.count(bytes(&own) * (count as u64 - 1));
-        let mut start = 0;
-        let one = |(whole, by_member): (&Portion, &Tensor)| {
-            let size = &by_member.size()[1..];
-            let length: i64 = size.iter().product();
-            let part = own.narrow(0, start, length).view(size);
-            start += length;
-            let range = part_of(whole.extent as usize, self.index(), count);
-            part.narrow(whole.dim as i64, 0, range.len() as i64)
-        };
-        wholes.iter().zip(&by_member).map(one).collect()
     }
 
     fn gather(&self, part: &Tensor, dim: usize, extent: i64) -> Tensor {
@@ -190,9 +145,15 @@ impl Axis {
         if self.is_alone() {
             return addend;
         }
-        let sum = tch::no_grad(|| addend.detach().copy().contiguous());
-        self.sum_in_place(&sum);
-        self.count_sum(&sum);
+        let form = || {
+            let sum = tch::no_grad(|| addend.detach().copy().contiguous());
+            self.sum_in_place(&sum);
+            self.count_sum(&sum);
+            keep(&sum);
+            sum
+        };
+        let unread = || addend.detach().empty_like();
+        let sum = recall().map_or_else(form, |kept| kept.unwrap_or_else(unread));
         custom_function(&[&addend], vec![sum], |gradients| gradients).remove(0)
     }
 
@@ -228,7 +189,17 @@ impl Axis {
         if self.is_alone() {
             return addend.shallow_clone();
         }
-        let part = tch::no_grad(|| self.sum_part(&addend.detach(), dim).contiguous().data());
+        let form = || {
+            let part = tch::no_grad(|| self.sum_part(&addend.detach(), dim).contiguous().data());
+            keep(&part);
+            part
+        };
+        let unread = || {
+            let mut size = addend.size();
+            size[dim] = part_of(size[dim] as usize, self.index(), self.size()).len() as i64;
+            Tensor::empty(size, (addend.kind(), addend.device()))
+        };
+        let part = recall().map_or_else(form, |kept| kept.unwrap_or_else(unread));
         self.with_gathered_gradient(addend, part, dim)
     }
 
@@ -252,10 +223,29 @@ impl Axis {
     }
 
     fn run(&self, begin: impl FnOnce(&ProcessGroup) -> Result<Work, C10dError>) {
-        let Some(members) = &self.0 else { return };
+        let _part = part(Activity::Communication);
+        self.finish(self.begin(begin));
+    }
+
+    /// Begins an operation, unless one has failed before.
+    pub(super) fn begin(
+        &self,
+        begin: impl FnOnce(&ProcessGroup) -> Result<Work, C10dError>,
+    ) -> Option<Work> {
+        let members = self.0.as_ref()?;
+        let mut lost = members.lost.first();
+        if lost.is_some() {
+            return None;
+        }
+        begin(&members.group).map_err(|error| *lost = Some(error)).ok()
+    }
+
+    /// Waits for the end of an operation, unless one has failed before.
+    pub(super) fn finish(&self, work: Option<Work>) {
+        let (Some(members), Some(work)) = (&self.0, work) else { return };
         let mut lost = members.lost.first();
         if lost.is_none() {
-            *lost = begin(&members.group).and_then(Work::wait).err();
+            *lost = work.wait().err();
         }
     }
 }
@@ -301,49 +291,7 @@ impl Axes {
     }
 }
 
-/// A tensor, or this process's part of it along one dimension.
-#[derive(Debug)]
-pub struct Portion {
-    /// The tensor or its part.
-    pub tensor: Tensor,
-    /// The dimension that is divided.
-    pub dim: usize,
-    /// Its extent in the whole tensor.
-    pub extent: i64,
-}
-
-impl Portion {
-    /// The part of one of `count` members with the extent of the first one's, contiguous: zeros follow what is there.
-    fn filled(&self, count: usize) -> Tensor {
-        filled_up(&self.tensor, self.dim, self.each(count))
-    }
-
-    /// The whole as the equal parts of `count` members one after the other: `[count, ..]`.
-    fn by_member(&self, count: usize) -> Tensor {
-        let each = self.each(count);
-        let whole = filled_up(&self.tensor, self.dim, each * count as i64);
-        let mut size = whole.size();
-        size.splice(self.dim..=self.dim, [count as i64, each]);
-        whole.view(size.as_slice()).movedim_int(self.dim as i64, 0)
-    }
-
-    fn each(&self, count: usize) -> i64 {
-        part_of(self.extent as usize, 0, count).len() as i64
-    }
-}
-
-fn bytes(tensor: &Tensor) -> u64 {
+/// Number of bytes of a tensor.
+pub(super) fn bytes(tensor: &Tensor) -> u64 {
     (tensor.numel() * tensor.kind().elt_size_in_bytes()) as u64
-}
-
-/// Returns a contiguous tensor of that extent along a dimension: zeros follow what is there.
-fn filled_up(tensor: &Tensor, dim: usize, extent: i64) -> Tensor {
-    let mut size = tensor.size();
-    let missing = extent - size[dim];
-    if missing == 0 {
-        return tensor.contiguous();
-    }
-    size[dim] = missing;
-    let zeros = Tensor::zeros(size, (tensor.kind(), tensor.device()));
-    Tensor::cat(&[tensor, &zeros], dim as i64)
 }

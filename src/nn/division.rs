@@ -6,7 +6,8 @@ use std::sync::{Arc, OnceLock};
 
 use tch::Tensor;
 
-use super::axis::{Axes, Axis, Portion};
+use super::axis::{Axes, Axis};
+use super::portion::Portion;
 use super::shard::{MeshDim, Shard};
 
 /// The division of a model's parameters; by default each is whole.

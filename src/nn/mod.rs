@@ -37,11 +37,17 @@ mod joined;
 #[cfg(feature = "torch")]
 mod layers;
 #[cfg(feature = "torch")]
+mod lookahead;
+#[cfg(feature = "torch")]
 mod masks;
 #[cfg(feature = "torch")]
 mod packed;
 #[cfg(feature = "torch")]
 mod params;
+#[cfg(feature = "torch")]
+mod portion;
+#[cfg(feature = "torch")]
+mod products;
 #[cfg(feature = "torch")]
 pub mod profiler;
 #[cfg(feature = "torch")]
@@ -69,7 +75,7 @@ pub use spec::{
 #[cfg(feature = "torch")]
 pub use attention::{AttentionDims, Heads, attention};
 #[cfg(feature = "torch")]
-pub use axis::{Axes, Axis, Lost, Portion};
+pub use axis::{Axes, Axis, Lost};
 #[cfg(feature = "torch")]
 pub use division::Division;
 #[cfg(feature = "torch")]
@@ -83,11 +89,15 @@ pub use joined::Joined;
 #[cfg(feature = "torch")]
 pub use layers::{activated, embed, kind};
 #[cfg(feature = "torch")]
+pub use lookahead::Lookahead;
+#[cfg(feature = "torch")]
 pub use masks::{AttentionBias, bias_from_mask, causal_mask, pairs, same_segment};
 #[cfg(feature = "torch")]
 pub use packed::PackedKernel;
 #[cfg(feature = "torch")]
 pub use params::Params;
+#[cfg(feature = "torch")]
+pub use portion::{Gathering, Portion, Scattering};
 #[cfg(feature = "torch")]
 pub use projection::{Projection, Projections};
 #[cfg(feature = "torch")]

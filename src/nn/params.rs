@@ -5,12 +5,40 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tch::{Device, Kind, Tensor};
 
-use super::axis::Portion;
 use super::division::Division;
 use super::fp8::{Fp8Product, Fp8Scaling};
 use super::init::draw;
+use super::portion::{Gathering, Portion};
 use super::shard::Shard;
 use super::spec::{ParamSpec, TransformerEngineConfig};
+
+/// Parameters on their way to where they are whole: see [`Params::begin_gather`].
+#[derive(Debug)]
+#[must_use = "the parameters arrive when this is finished"]
+pub struct ParamsUnderWay {
+    parts: Params,
+    /// The parameters that are gathered.
+    names: Vec<String>,
+    gathering: Gathering,
+}
+
+impl ParamsUnderWay {
+    /// Waits for the parameters and returns them as leaves that are whole along the data axis; those themselves if
+    /// they are anyway.
+    pub fn finish(self) -> Params {
+        let Self { parts, names, gathering } = self;
+        if names.is_empty() {
+            return parts;
+        }
+        let wholes = tch::no_grad(|| gathering.finish());
+        let mut wholes: BTreeMap<String, Tensor> = names.into_iter().zip(wholes).collect();
+        let leaf = |(name, tensor): (&str, &Tensor)| {
+            let whole = wholes.remove(name).unwrap_or_else(|| tensor.shallow_clone());
+            (name.to_string(), whole.contiguous().detach().set_requires_grad(true))
+        };
+        parts.with(parts.iter().map(leaf).collect(), Arc::clone(parts.division.along_model()))
+    }
+}
 
 /// Parameters by name, in the order of flax (sorted).
 #[derive(Debug, Default)]
@@ -117,22 +145,14 @@ impl Params {
         self.division.spread(name, tensor)
     }
 
-    /// Returns the parameters as leaves that are whole along the data axis, gathered in one operation; if they are
-    /// anyway, these here.
-    pub fn gathered(&self) -> Self {
+    /// Begins to gather the parameters along the data axis, in one operation.
+    pub fn begin_gather(&self) -> ParamsUnderWay {
         let portions =
             self.iter().filter_map(|(name, part)| Some((name, self.spread(name, &part.detach())?)));
         let (names, portions): (Vec<&str>, Vec<Portion>) = portions.unzip();
-        if names.is_empty() {
-            return self.clone();
-        }
-        let wholes = tch::no_grad(|| self.division.axes.data.gather_all(&portions));
-        let mut wholes: BTreeMap<&str, Tensor> = names.into_iter().zip(wholes).collect();
-        let leaf = |(name, tensor): (&str, &Tensor)| {
-            let whole = wholes.remove(name).unwrap_or_else(|| tensor.shallow_clone());
-            (name.to_string(), whole.contiguous().detach().set_requires_grad(true))
-        };
-        self.with(self.iter().map(leaf).collect(), Arc::clone(self.division.along_model()))
+        let gathering = tch::no_grad(|| self.division.axes.data.begin_gather(&portions));
+        let names = names.into_iter().map(str::to_string).collect();
+        ParamsUnderWay { parts: self.clone(), names, gathering }
     }
 
     /// Returns the parameters as whole leaves, gathered one by one, for work that needs no other process.
@@ -147,7 +167,7 @@ impl Params {
         self.with(self.iter().map(leaf).collect(), Arc::default())
     }
 
-    /// Returns this process's parts of the sums of the gradients of [`Params::gathered`], in the order of
+    /// Returns this process's parts of the sums of the gradients of gathered parameters, in the order of
     /// [`Params::iter`]; what is not spread stays as it is.
     pub fn sum_parts(&self, mut gradients: Vec<Tensor>) -> Vec<Tensor> {
         let places =

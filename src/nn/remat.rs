@@ -5,8 +5,6 @@
 //! equal those of a layer that keeps everything, exactly if operations are deterministic. Weights
 //! are cast again for each run: copies in the compute dtype live as long as one layer needs them.
 
-use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
@@ -15,7 +13,9 @@ use tch::Tensor;
 use super::autograd::{
     custom_function, gradients_of, random_state, records_gradients, set_random_state,
 };
+use super::lookahead::Lookahead;
 use super::params::Params;
+use super::products::{Products, keep, recall};
 use super::spec::RematPolicy;
 
 /// A layer of a stack: its weights in the compute dtype, or a recipe for them.
@@ -28,20 +28,24 @@ pub enum Block<L> {
 
 /// The parameters and the function that make a layer.
 pub struct Recipe<L> {
-    params: Params,
+    layers: Arc<Lookahead>,
+    /// The number of the layer among them.
+    place: usize,
     make: Arc<dyn Fn(&Params) -> L + Send + Sync>,
     policy: RematPolicy,
 }
 
 impl<L> Block<L> {
-    /// Creates the layer that `make` makes of `params`. If no gradients are recorded, nothing is
+    /// Creates the layer that `make` makes of the parameters at `path`. If no gradients are recorded, nothing is
     /// kept for them and `policy` has no effect. Parameters that are spread over processes are gathered for each run,
     /// at least by [`RematPolicy::Minimal`].
     pub fn new(
         policy: RematPolicy,
-        params: Params,
+        (layers, path): (&Arc<Lookahead>, &str),
         make: impl Fn(&Params) -> L + Send + Sync + 'static,
     ) -> Self {
+        let place = layers.place(path);
+        let params = layers.params(place);
         let policy = match policy {
             // Whole weights of many layers would not fit.
             RematPolicy::None if params.are_spread() => RematPolicy::Minimal,
@@ -50,7 +54,10 @@ impl<L> Block<L> {
         };
         match policy {
             RematPolicy::None => Block::Kept(make(&params)),
-            _ => Block::Remade(Recipe { params, make: Arc::new(make), policy }),
+            _ => {
+                let layers = Arc::clone(layers);
+                Block::Remade(Recipe { layers, place, make: Arc::new(make), policy })
+            }
         }
     }
 }
@@ -66,8 +73,8 @@ impl<L> fmt::Debug for Block<L> {
 
 impl<L> Clone for Recipe<L> {
     fn clone(&self) -> Self {
-        let make = Arc::clone(&self.make);
-        Self { params: self.params.clone(), make, policy: self.policy }
+        let (layers, make) = (Arc::clone(&self.layers), Arc::clone(&self.make));
+        Self { layers, make, ..*self }
     }
 }
 
@@ -80,18 +87,21 @@ impl<L: 'static> Recipe<L> {
         body: impl Fn(&L, &[&Tensor]) -> Tensor + Send + 'static,
     ) -> Tensor {
         let first_state = random_state(inputs[0]);
-        let run = || tch::no_grad(|| body(&(self.make)(&self.params.gathered()), inputs));
+        let whole = self.layers.forward(self.place);
+        let run = || tch::no_grad(|| body(&(self.make)(&whole), inputs));
         let (output, products) = match self.policy {
             RematPolicy::Minimal => Products::recorded(run),
             _ => (run(), None),
         };
+        drop(whole);
         let leaf = |input: &&Tensor| input.detach().set_requires_grad(input.requires_grad());
         let leaves: Vec<Tensor> = inputs.iter().map(leaf).collect();
-        let params = self.params.iter().map(|(_, param)| param);
-        let from: Vec<&Tensor> = inputs.iter().copied().chain(params).collect();
+        let params = self.layers.params(self.place);
+        let from = inputs.iter().copied().chain(params.iter().map(|(_, param)| param));
+        let from: Vec<&Tensor> = from.collect();
         let recipe = self.clone();
         let backward = move |gradients: Vec<Tensor>| {
-            let whole = recipe.params.gathered();
+            let whole = recipe.layers.backward(recipe.place);
             let again = |inputs: &[&Tensor]| body(&(recipe.make)(&whole), inputs);
             let output = with_random_state(&leaves[0], &first_state, || {
                 let inputs: Vec<&Tensor> = leaves.iter().collect();
@@ -101,7 +111,7 @@ impl<L: 'static> Recipe<L> {
             let mut found =
                 gradients_where_required(output, gradients, leaves.iter().chain(params));
             let of_params = found.split_off(leaves.len());
-            found.extend(recipe.params.sum_parts(of_params));
+            found.extend(recipe.layers.params(recipe.place).sum_parts(of_params));
             found
         };
         custom_function(&from, vec![output], backward).remove(0)
@@ -133,58 +143,14 @@ fn gradients_where_required<'a>(
     leaves.into_iter().map(one).collect()
 }
 
-thread_local! {
-    static PRODUCTS: RefCell<Products> = const { RefCell::new(Products::Computed) };
-}
-
-/// The use of the results of projections on this thread.
-enum Products {
-    /// They are only computed.
-    Computed,
-    /// They are also kept here, in order.
-    Recorded(Vec<Tensor>),
-    /// They are taken from here. The last one is missing, because no other value depends on it.
-    Replayed(VecDeque<Tensor>),
-}
-
-impl Products {
-    /// Returns the result of `body`, and the results of all its projections except the last.
-    fn recorded<R>(body: impl FnOnce() -> R) -> (R, Option<VecDeque<Tensor>>) {
-        let outer = PRODUCTS.replace(Products::Recorded(Vec::new()));
-        let result = body();
-        let Products::Recorded(mut products) = PRODUCTS.replace(outer) else {
-            unreachable!("blocks do not contain blocks");
-        };
-        products.pop();
-        (result, Some(products.into()))
-    }
-
-    /// Runs `body` with `products` as the results of its projections, if there are any.
-    fn replayed<R>(products: Option<VecDeque<Tensor>>, body: impl FnOnce() -> R) -> R {
-        let Some(products) = products else { return body() };
-        let outer = PRODUCTS.replace(Products::Replayed(products));
-        let result = body();
-        PRODUCTS.set(outer);
-        result
-    }
-}
-
 /// `inputs` `[.., features]` times a weight `[features, outputs]`: the products that
 /// [`RematPolicy::Minimal`] keeps. The result must not be written to.
 pub fn project(inputs: &Tensor, kernel: &Tensor) -> Tensor {
-    let kept = PRODUCTS.with_borrow_mut(|products| match products {
-        Products::Replayed(kept) => Some(kept.pop_front()),
-        _ => None,
-    });
-    if let Some(kept) = kept {
+    if let Some(kept) = recall() {
         return known_product(inputs, kernel, kept);
     }
     let product = inputs.matmul(kernel);
-    PRODUCTS.with_borrow_mut(|products| {
-        if let Products::Recorded(kept) = products {
-            kept.push(product.shallow_clone());
-        }
-    });
+    keep(&product);
     product
 }
 

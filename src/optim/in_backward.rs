@@ -10,6 +10,7 @@ use tch::Tensor;
 
 use super::optimizer::{Gradient, Optimizer, scratch};
 use super::reduction::{Buckets, Completed, Reduction};
+use super::spreading::Spreading;
 use super::update::{ParamState, Prepared, Updated, apply};
 use super::watch::Watch;
 use crate::nn::C10dError;
@@ -26,10 +27,18 @@ struct Pending {
     /// Gradients that wait for all others, if the update depends on them.
     held: Option<Vec<Completed>>,
     /// `None` for one process alone.
-    buckets: Option<Buckets>,
+    exchange: Option<GradientExchange>,
     /// Parameters whose gradients were taken.
     taken: BTreeSet<String>,
     lost: Option<C10dError>,
+}
+
+/// Gradients and updates on their way between processes.
+struct GradientExchange {
+    /// Those of parameters that each process updates as it holds them.
+    buckets: Buckets,
+    /// Those of parameters of which each process updates a part.
+    spreading: Spreading,
 }
 
 impl Pending {
@@ -42,15 +51,12 @@ impl Pending {
         let grad = take_gradient(param);
         tch::no_grad(|| {
             let grad = scratch(&Gradient { name, param, grad: &grad });
-            let mut own = Completed { name: name.to_string(), param: param.shallow_clone(), grad };
+            let own = Completed { name: name.to_string(), param: param.shallow_clone(), grad };
             let part = &self.states[name].part;
-            let summed = match (&mut self.buckets, part.sum_part(&own.grad)) {
-                (_, Some(grad)) => {
-                    own.grad = grad;
-                    Ok(vec![own])
-                }
-                (Some(buckets), None) if !part.is_summed() => buckets.add(own),
-                (_, None) => Ok(vec![own]),
+            let summed = match (&mut self.exchange, part.portion(&own.grad)) {
+                (Some(exchange), Some(portion)) => Ok(exchange.spreading.add(own, portion)),
+                (Some(exchange), None) if !part.is_summed() => exchange.buckets.add(own),
+                _ => Ok(vec![own]),
             };
             self.use_up(summed);
         });
@@ -65,13 +71,17 @@ impl Pending {
     }
 
     fn finish(&mut self) {
-        if let Some(buckets) = self.buckets.as_mut().filter(|_| self.lost.is_none()) {
-            let summed = buckets.finish();
+        if let Some(exchange) = self.exchange.as_mut().filter(|_| self.lost.is_none()) {
+            let (summed, parts) = (exchange.buckets.finish(), exchange.spreading.finish());
             self.use_up(summed);
+            self.use_up(Ok(parts));
         }
         if let Some(mut held) = self.held.take().filter(|_| self.lost.is_none()) {
             held.sort_by(|a, b| a.name.cmp(&b.name));
             self.apply(held);
+        }
+        if let Some(exchange) = &mut self.exchange {
+            exchange.spreading.settle();
         }
     }
 
@@ -95,7 +105,11 @@ impl Pending {
         let updated = completed.iter().zip(params).zip(states).zip(olds);
         for (((Completed { name, param: whole, .. }, param), state), old) in updated {
             self.watch.after(name, &param, old, &state.part);
-            state.part.put_back(&param, whole);
+            if let (Some(exchange), Some(updated)) =
+                (&mut self.exchange, state.part.portion(&param))
+            {
+                exchange.spreading.put_back(updated, whole.shallow_clone());
+            }
             self.done.insert(name.clone(), state);
         }
     }
@@ -121,7 +135,10 @@ impl Optimizer {
             states: mem::take(&mut self.states),
             done: BTreeMap::new(),
             held: waits.then(Vec::new),
-            buckets: reduction.map(Buckets::new),
+            exchange: reduction.map(|reduction| GradientExchange {
+                buckets: Buckets::new(reduction),
+                spreading: Spreading::new(&reduction.axis),
+            }),
             taken: BTreeSet::new(),
             lost: None,
         }));

@@ -28,6 +28,8 @@ mod parts;
 #[cfg(feature = "torch")]
 mod reduction;
 #[cfg(feature = "torch")]
+mod spreading;
+#[cfg(feature = "torch")]
 mod update;
 #[cfg(feature = "torch")]
 mod watch;

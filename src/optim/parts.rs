@@ -81,7 +81,7 @@ impl OwnPart {
 
     /// The portion of a tensor of the parameter's shape that is spread; `None` if this process updates all that it
     /// holds.
-    fn portion(&self, tensor: &Tensor) -> Option<Portion> {
+    pub(super) fn portion(&self, tensor: &Tensor) -> Option<Portion> {
         let dim = self.spread?;
         let extent = self.shard.whole[dim] as i64;
         Some(Portion { tensor: tensor.shallow_clone(), dim, extent })
@@ -92,20 +92,6 @@ impl OwnPart {
         let Some(dim) = self.spread else { return param.shallow_clone() };
         let range = &self.shard.ranges[dim];
         param.detach().narrow(dim as i64, range.start as i64, range.len() as i64).contiguous()
-    }
-
-    /// Sums a gradient over the data axis and returns the part to update; `None` if that is all.
-    pub(super) fn sum_part(&self, grad: &Tensor) -> Option<Tensor> {
-        let portion = self.portion(grad)?;
-        Some(self.peers.data.sum_parts(&[portion]).remove(0).contiguous())
-    }
-
-    /// Copies the updated parts of all processes to the parameter, if they hold all of it.
-    pub(super) fn put_back(&self, updated: &Tensor, param: &Tensor) {
-        if let Some(portion) = self.portion(updated) {
-            let whole = self.peers.data.gather_all(&[portion]).remove(0);
-            param.shallow_clone().copy_(&whole);
-        }
     }
 
     /// Whether gradients come summed over the data axis from the backward pass: the parameter itself is spread.

@@ -3,14 +3,19 @@
 use std::collections::VecDeque;
 use std::mem;
 
-use tch::{Kind, Tensor};
+use tch::{Device, Kind, Tensor};
 
 use crate::nn::c10d::Work;
+use crate::nn::profiler::{Activity, part};
 use crate::nn::{Axis, C10dError};
 
-/// Bytes of gradients that are summed together, as in PyTorch's DistributedDataParallel: each operation
+/// Bytes of gradients that travel together, as in PyTorch's DistributedDataParallel: each operation
 /// waits for the slowest network hop once.
-const BUCKET_BYTES: usize = 25 << 20;
+pub(super) const BUCKET_BYTES: usize = 25 << 20;
+
+/// Bytes from which a gradient on a CPU is sent by itself: copying it beside others would take the time of cores that
+/// compute, and Gloo sends a large tensor in pieces anyway.
+const BYTES_ALONE_ON_CPU: usize = 1 << 20;
 
 /// The processes among which gradients are summed, and the type in which they travel.
 #[derive(Clone, Debug)]
@@ -54,10 +59,14 @@ impl Buckets {
     /// # Errors
     /// Another process is lost.
     pub fn add(&mut self, completed: Completed) -> Result<Vec<Completed>, C10dError> {
-        self.filling.push(completed);
-        let bytes: usize = self.filling.iter().map(|one| one.grad.numel() * size_of::<f32>()).sum();
-        if bytes >= BUCKET_BYTES {
-            self.send()?;
+        let _part = part(Activity::Communication);
+        if is_sent_alone(&completed.grad) {
+            self.send(vec![completed])?;
+        } else {
+            self.filling.push(completed);
+            if self.filling.iter().map(|one| bytes(&one.grad)).sum::<usize>() >= BUCKET_BYTES {
+                self.send_filling()?;
+            }
         }
         let mut summed = Vec::new();
         while self.under_way.front().is_some_and(UnderWay::is_done) {
@@ -72,18 +81,20 @@ impl Buckets {
     /// # Errors
     /// Another process is lost.
     pub fn finish(&mut self) -> Result<Vec<Completed>, C10dError> {
-        self.send()?;
+        let _part = part(Activity::Communication);
+        self.send_filling()?;
         let axis = &self.reduction.axis;
         let summed: Result<Vec<_>, _> =
             self.under_way.drain(..).map(|one| one.finish(axis)).collect();
         Ok(summed?.into_iter().flatten().collect())
     }
 
-    fn send(&mut self) -> Result<(), C10dError> {
+    fn send_filling(&mut self) -> Result<(), C10dError> {
         let members = mem::take(&mut self.filling);
-        if members.is_empty() {
-            return Ok(());
-        }
+        if members.is_empty() { Ok(()) } else { self.send(members) }
+    }
+
+    fn send(&mut self, members: Vec<Completed>) -> Result<(), C10dError> {
         let flat: Vec<Tensor> = members.iter().map(|one| one.grad.view(-1)).collect();
         let joined = if flat.len() == 1 { flat[0].shallow_clone() } else { Tensor::cat(&flat, 0) };
         let sum = joined.to_kind(self.reduction.kind);
@@ -91,6 +102,16 @@ impl Buckets {
         self.under_way.push_back(UnderWay { work, sum, members });
         Ok(())
     }
+}
+
+fn is_sent_alone(grad: &Tensor) -> bool {
+    let least = if grad.device() == Device::Cpu { BYTES_ALONE_ON_CPU } else { BUCKET_BYTES };
+    bytes(grad) >= least
+}
+
+/// Number of bytes of a tensor in float32.
+pub(super) fn bytes(tensor: &Tensor) -> usize {
+    tensor.numel() * size_of::<f32>()
 }
 
 impl UnderWay {

@@ -66,11 +66,24 @@ fn check_breakdown(breakdown: &Value) {
     let shares = breakdown["shares"].as_object().expect("an object");
     let names: Vec<&str> = shares.keys().map(String::as_str).collect();
     let parts = ["GEMM", "attention", "norms and activations", "embeddings", "loss", "optimizer"];
-    assert_eq!(names, [&parts[..], &["other", "gaps"]].concat());
+    assert_eq!(names, [&parts[..], &["communication", "other", "gaps"]].concat());
     assert_close(shares.values().map(number).sum(), 1.0);
     for part in parts {
         assert!(number(&shares[part]) > 0.001, "{part} of {shares:?}");
     }
+}
+
+#[test]
+fn processes_that_are_timed_together_send_what_is_foretold() {
+    let folder = Folder::new();
+    let bench = folder.pretrain(4).arg("--steps=2").arg("--warmup=1");
+    let bench = bench.bind("partitioning.PjitPartitioner.spread_optimizer_state", "True");
+    let found = measured(&bench.tool(&["launch", "--nproc_per_node=2", "bench", "train_step"]));
+    assert_eq!([&found["processes"], &found["data"]], [2, 2]);
+    assert!(number(&found["bytes_sent"]) > 0.0);
+    assert_eq!(found["bytes_sent"], found["bytes_foretold"]);
+    assert!(number(&found["seconds_waited"]) > 0.0);
+    assert!(number(&found["breakdown"]["shares"]["communication"]) > 0.0);
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod fixture;
 mod fp8;
 mod kernels;
 mod loss;
+mod members;
 mod model;
 mod optax_rules;
 mod products;

@@ -9,6 +9,7 @@ use tch::{Kind, Tensor};
 
 use super::spec::LossSpec;
 use crate::nn::Axis;
+use crate::nn::autograd::custom_function;
 use crate::nn::fused::kernels::{self, Kernel};
 
 /// Bytes of logits that are computed at once; larger slices make matrix products faster.
@@ -256,17 +257,13 @@ impl HeadGradients {
         let _ = self.kernel.shallow_clone().addmm_(&slice.hidden.tr(), logits_gradient);
     }
 
-    /// Returns a scalar with these gradients.
+    /// Returns a scalar with these gradients, whose memory the backward pass uses.
     fn into_scalar(self, head: &Head) -> Tensor {
-        dot(&head.hidden, &self.hidden) + dot(&head.kernel, &self.kernel)
+        let scalar = Tensor::zeros([], (Kind::Float, head.hidden.device()));
+        let scaled = |gradients: Vec<Tensor>| {
+            let scaled = [self.hidden, self.kernel].map(|mut own| own.g_mul_(&gradients[0]));
+            Vec::from(scaled)
+        };
+        custom_function(&[&head.hidden, &head.kernel], vec![scalar], scaled).remove(0)
     }
-}
-
-/// `sum(values * gradient)` for a constant gradient of the same layout.
-fn dot(values: &Tensor, gradient: &Tensor) -> Tensor {
-    // A transposed view is dense too, in the other order.
-    let flat = |tensor: &Tensor| {
-        if tensor.is_contiguous() { tensor.view(-1) } else { tensor.tr().view(-1) }
-    };
-    flat(values).dot(&flat(gradient))
 }

@@ -1,12 +1,14 @@
 //! The whole network: embeddings, both stacks and logits.
 
+use std::sync::Arc;
+
 use tch::{Kind, Tensor};
 
 use super::spec::T5Config;
 use crate::models::loss::Head;
 use crate::models::transformer::{Encoding, Stack, StackSpec, TransformerSpec};
 use crate::models::{Batch, RowFacts, feature};
-use crate::nn::{Dropout, Params, causal_mask, pairs, same_segment};
+use crate::nn::{Dropout, Lookahead, Params, causal_mask, pairs, same_segment};
 
 /// A T5. It holds no weights: every method gets them as `Params`.
 #[derive(Clone, Debug)]
@@ -56,13 +58,15 @@ impl T5 {
         let inputs = embedded.narrow(1, 0, lengths[0]);
         let targets = embedded.narrow(1, lengths[0], lengths[1]);
         let masks = Masks::new(batch);
-        let encoder = Stack::new(self.encoder(), params);
+        let layers = self.spec.stacks().flat_map(StackSpec::layers);
+        let layers = Arc::new(Lookahead::new(params, layers));
+        let encoder = Stack::among(&layers, self.encoder(), params);
         let encoding = Encoding {
             hidden: encoder.forward(inputs, &masks.encoder, None, dropout),
             mask: masks.cross,
             runs: batch.facts().and_then(|facts| facts.cross.clone()),
         };
-        let decoder = Stack::new(&self.spec.decoder, params);
+        let decoder = Stack::among(&layers, &self.spec.decoder, params);
         let hidden = decoder.forward(targets, &masks.decoder, Some(&encoding), dropout);
         self.spec.head(params, &hidden)
     }

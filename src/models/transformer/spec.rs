@@ -115,6 +115,11 @@ impl StackSpec {
         format!("{}/layers_{index}", self.name)
     }
 
+    /// Paths of the layers' parameters, in the order of a forward pass.
+    pub fn layers(&self) -> impl Iterator<Item = String> {
+        (0..self.num_layers).map(|index| self.layer(index))
+    }
+
     /// Path of the embedding of relative positions.
     pub fn rel_embedding(&self) -> String {
         format!("{}/relpos_bias/rel_embedding", self.name)

@@ -7,8 +7,8 @@ use tch::{Kind, Tensor};
 use super::layer::{AttentionBlock, Layer, Load, Product, Stream};
 use super::spec::{KernelSpec, LayerDims, MAX_DISTANCE, StackSpec};
 use crate::nn::{
-    AttentionBias, AttentionDims, Block, Division, Dropout, Heads, Joined, Params, Projection,
-    Projections, Runs, add_and_norm, attention, kind, relative_position_bias, rms_norm,
+    AttentionBias, AttentionDims, Block, Division, Dropout, Heads, Joined, Lookahead, Params,
+    Projection, Projections, Runs, add_and_norm, attention, kind, relative_position_bias, rms_norm,
 };
 
 /// A stack's weights in the compute dtype.
@@ -36,13 +36,18 @@ pub struct Encoding {
 type Watch<'a> = &'a mut dyn FnMut(usize, &Joined);
 
 impl Stack {
-    /// Reads the parameters of the stack.
+    /// Reads the parameters of the stack, for a pass through it alone.
     pub fn new(spec: &StackSpec, params: &Params) -> Self {
+        Self::among(&Arc::new(Lookahead::new(params, spec.layers())), spec, params)
+    }
+
+    /// Reads the parameters of the stack, for a pass through `layers`, of which it has some.
+    pub fn among(layers: &Arc<Lookahead>, spec: &StackSpec, params: &Params) -> Self {
         let (division, kind) = (Arc::clone(params.division()), kind(spec.dims.dtype));
         let spec = Arc::new(spec.part(division.axes.model.size()));
         let layer = |index| {
-            let (made, below) = (Arc::clone(&spec), params.under(&spec.layer(index)));
-            Block::new(spec.dims.remat_policy, below, move |params| {
+            let (made, path) = (Arc::clone(&spec), spec.layer(index));
+            Block::new(spec.dims.remat_policy, (layers, &path), move |params| {
                 Layer::new(&made, index, &ForTraining { params, kind })
             })
         };

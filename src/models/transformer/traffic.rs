@@ -20,9 +20,15 @@ impl TransformerSpec {
         let encoder = self.encoder.iter().map(|stack| (stack, inputs_length));
         let stacks = encoder.chain([(&self.decoder, targets_length)]).map(|(stack, length)| {
             let blocks = num_blocks(stack);
-            // The sum after each block, that of gradients before it, and in a layer that is made again the first once more.
-            let is_remade = are_spread || stack.dims.remat_policy != RematPolicy::None;
-            let sums = blocks * if is_remade { 3.0 } else { 2.0 };
+            // The sum after each block, that of gradients before it, and in a layer that is made again the first once
+            // more, as far as it is not kept: the scatter after a block is, the gather before it is not.
+            let again = match (stack.dims.remat_policy, are_spread) {
+                (RematPolicy::Full, _) => 1.0,
+                (RematPolicy::None, false) => 0.0,
+                _ if splits_length => 0.5,
+                _ => 0.0,
+            };
+            let sums = blocks * (2.0 + again);
             // Gradients at the stack's end, and their gather at its beginning.
             let ends = if splits_length { 1.5 } else { 1.0 };
             let scales = if splits_length { (blocks + 1.0) * width } else { 0.0 };

@@ -115,7 +115,11 @@ struct Operations<'a> {
 
 impl<'a> Operations<'a> {
     fn new(events: &'a [Event]) -> Self {
-        let on_host = events.iter().filter(|event| event.kind != EventKind::Kernel);
+        // An operation of c10d's is recorded from its beginning to its end, beside the work of the thread.
+        let is_of_others =
+            |event: &Event| event.name.starts_with("gloo:") || event.name.starts_with("nccl:");
+        let on_host =
+            events.iter().filter(|event| event.kind != EventKind::Kernel && !is_of_others(event));
         let mut events: Vec<&Event> = on_host.collect();
         // An event comes before those inside of it.
         events.sort_by_key(|event| (event.thread, event.start_ns, u64::MAX - event.end_ns));
