@@ -7,9 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use axum::serve::Listener;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
 use tokio::runtime::Builder;
-use tokio::sync::oneshot;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use crate::interactive::Engine;
 use crate::telemetry;
@@ -23,7 +27,7 @@ use super::routes::{Shared, router};
 /// Threads that read and write requests; the model computes in others.
 const THREADS: usize = 2;
 
-/// The time between two looks at the request to end.
+/// The longest time between two looks at the request to end.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Takes the address, before the parameters are read: clients that come now wait for them.
@@ -100,22 +104,26 @@ fn listen(shared: Arc<Shared>, listener: TcpListener, stop: &AtomicBool) -> io::
         .enable_all()
         .build()?;
     let served = runtime.block_on(async {
-        let listener = tokio::net::TcpListener::from_std(listener)?;
-        let (end, ended) = oneshot::channel::<()>();
-        let ended = async move { drop(ended.await) };
-        let server =
-            axum::serve(listener, router(Arc::clone(&shared))).with_graceful_shutdown(ended);
-        let server = tokio::spawn(server.into_future());
-        while !stop.load(Ordering::Relaxed) && !server.is_finished() {
-            sleep(LOOK).await;
+        let mut listener = tokio::net::TcpListener::from_std(listener)?;
+        let service = TowerToHyperService::new(router(Arc::clone(&shared)));
+        let mut http = http1::Builder::new();
+        // A client that never ends its headers, or sends no further request, loses its connection.
+        http.timer(TokioTimer::new()).header_read_timeout(shared.timeout);
+        let connections = GracefulShutdown::new();
+        while !stop.load(Ordering::Relaxed) {
+            let Ok((stream, _)) = timeout(LOOK, Listener::accept(&mut listener)).await else {
+                continue;
+            };
+            let connection = http.serve_connection(TokioIo::new(stream), service.clone());
+            let connection = connections.watch(connection);
+            // Its error is that of a client that has gone, or was too slow.
+            tokio::spawn(async { drop(connection.await) });
         }
+        drop(listener);
         shared.queue.close();
-        let _ = end.send(());
         // A client that sends nothing more does not hold the end up.
-        match timeout(shared.timeout, server).await {
-            Ok(served) => served.map_err(io::Error::other)?,
-            Err(_) => Ok(()),
-        }
+        let _ = timeout(shared.timeout, connections.shutdown()).await;
+        Ok(())
     });
     runtime.shutdown_timeout(LOOK);
     served

@@ -1,6 +1,6 @@
 //! `gimlet serve` over the loopback address: answers, limits, bad input, and its end.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,15 +18,16 @@ use crate::resume::send as signal;
 const THREADS: usize = 2;
 
 /// A server that runs, killed when dropped.
-struct Server {
+pub struct Server {
     child: Option<Child>,
-    address: String,
+    /// Its address, without the protocol.
+    pub address: String,
     stderr: Option<thread::JoinHandle<String>>,
 }
 
 impl Server {
     /// Starts it with these flags, and waits until it listens.
-    fn start(folder: &Folder, words: &[&str]) -> Self {
+    pub fn start(folder: &Folder, words: &[&str]) -> Self {
         let words = [&["serve", "--port=0"][..], words].concat();
         let mut command = gimlet(folder, &words).num_threads(THREADS).command();
         let mut child = command.stderr(Stdio::piped()).spawn().expect("gimlet starts");
@@ -190,6 +191,26 @@ fn answers_are_those_of_the_command_line_and_bad_input_harms_nobody() {
     assert!(ended.stderr.contains("all texts that waited are answered"), "{}", ended.stderr);
 }
 
+/// Sends a byte at a time, until the server closes the connection, and returns its answer.
+fn drip(mut stream: TcpStream, start: &str) -> String {
+    stream.set_read_timeout(Some(Duration::from_millis(20))).expect("it is not zero");
+    stream.write_all(start.as_bytes()).expect("it listens");
+    let (mut answer, since) = (Vec::new(), Instant::now());
+    loop {
+        let mut bytes = [0; 1024];
+        match stream.read(&mut bytes) {
+            Ok(0) => return String::from_utf8(answer).expect("it is text"),
+            Ok(count) => answer.extend_from_slice(&bytes[..count]),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                assert!(since.elapsed() < Duration::from_secs(30), "the server waits for ever");
+            }
+            // The server did not read the last bytes.
+            Err(_) => return String::from_utf8(answer).expect("it is text"),
+        }
+        let _ = stream.write_all(b"a");
+    }
+}
+
 /// Checks that what is wrong with requests is told; `good` is one that is right.
 fn refuse_bad_input(server: &Server, good: &str) {
     let refused = |body: &str, status: u16, part: &str| {
@@ -231,9 +252,20 @@ fn limits_refuse_a_token_is_asked_for_and_the_end_answers_those_who_wait() {
     let (status, head, _) = server.request("POST /v1/generate", header, three.as_bytes());
     assert!(status == 429 && head.contains("retry-after: 1"), "{head}");
 
+    // Meanwhile neither headers nor a body that come slowly hold a connection.
+    let slow =
+        ["X: a".to_string(), format!("{header}Content-Length: 90000\r\n\r\n{{\"a")].map(|rest| {
+            let stream = server.connect();
+            thread::spawn(move || {
+                drip(stream, &format!("POST /v1/generate HTTP/1.1\r\nHost: x\r\n{rest}"))
+            })
+        });
     let start = Instant::now();
     assert_eq!(server.request("POST /v1/generate", header, long.as_bytes()).0, 504);
     assert!(start.elapsed() < Duration::from_secs(6));
+    let [of_headers, of_body] = slow.map(|client| client.join().expect("it ends"));
+    assert!(!of_headers.contains("200 OK"), "{of_headers}");
+    assert!(of_body.starts_with("HTTP/1.1 504 "), "{of_body}");
     // The decoding that nobody waits for has ended.
     assert_eq!(server.request("POST /v1/generate", header, short.as_bytes()).0, 200);
     assert_eq!(server.ends().status, Some(0));
