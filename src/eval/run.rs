@@ -4,13 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use serde::{Deserialize, Serialize};
-
-use crate::checkpoint::{CheckpointError, RestoreMode, index_of, is_unfinished};
+use crate::checkpoint::RestoreMode;
 use crate::data::DatasetConfig;
 use crate::evaluation::Logger;
 use crate::partition::Processes;
-use crate::session::agreement::{check_same, of_all, of_first};
+use crate::session::agreement::{check_same, of_first};
 use crate::session::context::{Context, say_partitions};
 use crate::session::describe::{describe, describe_model};
 use crate::session::error::SessionError;
@@ -18,6 +16,7 @@ use crate::session::eval_context::EvalContext;
 use crate::session::forward::Forward;
 use crate::session::held_out::{HeldOut, MetricsByTask};
 use crate::session::inference_evaluation::{INFERENCE_EVAL, InferenceEvaluation};
+use crate::session::left_out::restore;
 use crate::session::occupied::Occupied;
 use crate::session::rank_log;
 use crate::session::state_layout::step_variable;
@@ -216,7 +215,7 @@ impl Evaluation<'_> {
     fn run(&mut self, paths: &[Path], mode: RestoreMode) -> Result<Evaluations, SessionError> {
         let mut outcome = Evaluations::default();
         for path in paths {
-            let restored = match self.restore(path, mode)? {
+            let restored = match restore(&self.weights, path, mode, &self.processes)? {
                 Ok(restored) => restored,
                 Err(left_out) => {
                     outcome.damaged.extend(left_out.said(path));
@@ -232,23 +231,6 @@ impl Evaluation<'_> {
             }
         }
         Ok(outcome)
-    }
-
-    /// Restores a checkpoint in all processes, or in none.
-    fn restore(
-        &self,
-        path: &Path,
-        mode: RestoreMode,
-    ) -> Result<Result<Restored, LeftOut>, SessionError> {
-        let restored = match self.weights.restore(path) {
-            Err(SessionError::Checkpoint(error)) if mode == RestoreMode::All => {
-                Err(left_out(path, error)?)
-            }
-            restored => Ok(restored?),
-        };
-        let reason = restored.as_ref().err().cloned();
-        let all = of_all(&self.processes, &reason)?;
-        Ok(LeftOut::by_any(all).map_or(restored, Err))
     }
 
     /// Evaluates one checkpoint, and lists it as done once its results are safe.
@@ -286,103 +268,11 @@ impl Evaluation<'_> {
     }
 }
 
-/// The reason to leave out a checkpoint in mode 'all'.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-enum LeftOut {
-    /// A run has deleted it in the meantime, which is no mistake.
-    Deleted,
-    /// It is damaged.
-    Damaged(String),
-}
-
-impl LeftOut {
-    /// Returns the reason of all processes, if one of them has any: files that one finds damaged may be those
-    /// that another sees deleted.
-    fn by_any(reasons: Vec<Option<Self>>) -> Option<Self> {
-        reasons.into_iter().flatten().min()
-    }
-
-    /// Tells the user, and returns the damage.
-    fn said(self, path: &Path) -> Option<String> {
-        match self {
-            LeftOut::Deleted => {
-                telemetry::notice(&format!("{path} was deleted in the meantime; it is left out"));
-                None
-            }
-            LeftOut::Damaged(damage) => {
-                telemetry::warn(&format!("{damage}; it is left out"));
-                Some(damage)
-            }
-        }
-    }
-}
-
-/// Returns the reason to leave out a checkpoint that was not restored.
-///
-/// # Errors
-/// Any other error.
-fn left_out(path: &Path, error: CheckpointError) -> Result<LeftOut, SessionError> {
-    let is_missing = matches!(&error, CheckpointError::Storage(missing) if missing.is_not_found());
-    if (is_missing || error.is_damage()) && is_gone(path)? {
-        return Ok(LeftOut::Deleted);
-    }
-    let is_users = matches!(error, CheckpointError::OtherModel(_) | CheckpointError::Assignment(_));
-    // Temporary errors would be the same with the next checkpoint.
-    if is_users || error.may_pass() {
-        return Err(error.into());
-    }
-    Ok(LeftOut::Damaged(error.to_string()))
-}
-
-/// Whether a run has removed a checkpoint, or is about to.
-fn is_gone(path: &Path) -> Result<bool, CheckpointError> {
-    // TensorFlow's checkpoints are files that share a prefix.
-    let is_there = path.exists()? || index_of(path).exists()?;
-    Ok(!is_there || is_unfinished(path)?)
-}
-
 /// Prints the metrics, a line for each task.
 fn tell(path: &Path, step: u64, metrics: &MetricsByTask) {
     for (task, metrics) in metrics {
         let numbers = metrics.iter().map(|(metric, value)| format!("{metric} {value:.3}"));
         let numbers = numbers.collect::<Vec<_>>().join(", ");
         telemetry::notice(&format!("{path}, step {step}, {task}: {numbers}"));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_run_removes_meanwhile_is_no_damage() {
-        let dir = tempfile::tempdir().unwrap();
-        let folder = Path::try_from(dir.path()).unwrap();
-        let check = |name: &str, is_told: bool| {
-            let path = folder.join(name);
-            let reason = "`x/0` is missing".to_string();
-            let error = CheckpointError::Damaged { path: path.to_string(), reason };
-            let left_out = left_out(&path, error).unwrap();
-            assert_eq!(left_out != LeftOut::Deleted, is_told, "{name}");
-        };
-        check("checkpoint_1", false);
-        folder.join("checkpoint_2/gimlet").create_dir_all().unwrap();
-        check("checkpoint_2", true);
-        folder.join("checkpoint_2/gimlet/unfinished.json").write_atomic(b"{}").unwrap();
-        check("checkpoint_2", false);
-        folder.join("model.ckpt-3.index").write_atomic(b"").unwrap();
-        check("model.ckpt-3", true);
-
-        let other = CheckpointError::Assignment("no array matches".to_string());
-        assert!(left_out(&folder.join("checkpoint_2"), other).is_err());
-    }
-
-    #[test]
-    fn all_processes_leave_out_what_one_cannot_restore() {
-        let damaged = || Some(LeftOut::Damaged("broken".to_string()));
-        assert_eq!(LeftOut::by_any(vec![None, None]), None);
-        assert_eq!(LeftOut::by_any(vec![None, damaged()]), damaged());
-        let deleted = Some(LeftOut::Deleted);
-        assert_eq!(LeftOut::by_any(vec![damaged(), None, deleted.clone()]), deleted);
     }
 }

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use crate::data::{Example, Value};
+use crate::gin::Json;
 use crate::vocab::Vocabulary;
 
-use super::json::Json;
 use super::spec::WriteInferencesToFile;
 
 /// The ending of a feature's text before it was tokenized.
@@ -53,9 +53,9 @@ pub struct Lines<'a> {
 }
 
 impl Lines<'_> {
-    /// Returns the line of an example, with its end. `lengths` are those to which lists are padded.
-    pub fn line(&self, example: &Example, lengths: &PaddedLengths, output: &Output) -> String {
-        let mut entries = vec![("inputs".to_string(), self.inputs(example, lengths))];
+    /// Returns the line of an example, with its end. Lists are padded to `shapes`.
+    pub fn line(&self, example: &Example, shapes: &PaddedShapes, output: &Output) -> String {
+        let mut entries = vec![("inputs".to_string(), self.inputs(example, shapes))];
         match output {
             Output::Prediction { sequences, scores } => {
                 self.add_prediction(sequences, scores.as_deref(), &mut entries);
@@ -69,7 +69,7 @@ impl Lines<'_> {
         Json::Object(entries).dumps() + "\n"
     }
 
-    fn inputs(&self, example: &Example, lengths: &PaddedLengths) -> Json {
+    fn inputs(&self, example: &Example, shapes: &PaddedShapes) -> Json {
         let is_chosen = |name: &str| match &self.spec.input_fields_to_include {
             _ if self.spec.include_all_inputs => true,
             Some(fields) => {
@@ -80,7 +80,7 @@ impl Lines<'_> {
         };
         let chosen = example.iter().filter(|(name, _)| is_chosen(name));
         let entry = |(name, value): (&crate::data::Key, &Value)| {
-            (name.to_string(), padded(value, lengths.of(name)))
+            (name.to_string(), padded(value, shapes.of(name)))
         };
         Json::Object(chosen.map(entry).collect())
     }
@@ -141,53 +141,122 @@ fn ints(ids: &[i32]) -> Json {
     Json::list(ids, |id| Json::Int((*id).into()))
 }
 
-/// The lengths of features that are lists: T5X pads each to the longest of a chunk.
+/// The shapes of features that are lists: T5X pads each to the longest of a chunk, along every axis.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PaddedLengths(BTreeMap<String, usize>);
+pub struct PaddedShapes(BTreeMap<String, Vec<usize>>);
 
-impl PaddedLengths {
-    /// Returns the lengths for the examples of a chunk.
+impl PaddedShapes {
+    /// Returns the shapes for the examples of a chunk.
     pub fn of_chunk(examples: &[Example]) -> Self {
-        let mut lengths = BTreeMap::new();
+        let mut shapes: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         for (name, value) in examples.iter().flat_map(Example::iter) {
-            if let Some(length) = value.len() {
-                let known: &mut usize = lengths.entry(name.to_string()).or_default();
-                *known = length.max(*known);
-            }
+            widen(shapes.entry(name.to_string()).or_default(), &shape(value));
         }
-        Self(lengths)
+        Self(shapes)
     }
 
-    fn of(&self, name: &str) -> usize {
-        self.0.get(name).copied().unwrap_or(0)
+    fn of(&self, name: &str) -> &[usize] {
+        self.0.get(name).map_or(&[], Vec::as_slice)
     }
+}
+
+/// Returns the lengths of a value's lists, the greatest of each axis.
+fn shape(value: &Value) -> Vec<usize> {
+    fn rows<T>(rows: &[Vec<T>]) -> Vec<usize> {
+        vec![rows.len(), rows.iter().map(Vec::len).max().unwrap_or(0)]
+    }
+    match value {
+        Value::IntRows(ids) => rows(ids),
+        Value::FloatRows(floats) => rows(floats),
+        Value::Lists(lists) => {
+            let mut inner = Vec::new();
+            lists.iter().for_each(|value| widen(&mut inner, &shape(value)));
+            [vec![lists.len()], inner].concat()
+        }
+        other => other.len().into_iter().collect(),
+    }
+}
+
+/// Raises a shape to another one, axis by axis.
+fn widen(shape: &mut Vec<usize>, other: &[usize]) {
+    shape.resize(shape.len().max(other.len()), 0);
+    shape.iter_mut().zip(other).for_each(|(length, other)| *length = (*other).max(*length));
 }
 
 /// Converts a feature as NumPy and Python do: single whole numbers become floats (T5X's `_json_compat`), and
 /// lists are padded with zeros or empty texts.
-fn padded(value: &Value, length: usize) -> Json {
-    fn list<T>(items: &[T], length: usize, item: impl Fn(&T) -> Json, zero: Json) -> Json {
-        let mut items: Vec<Json> = items.iter().map(item).collect();
-        items.resize(length.max(items.len()), zero);
-        Json::List(items)
-    }
-    let int = |id: &i32| Json::Int((*id).into());
-    match value {
+fn padded(value: &Value, shape: &[usize]) -> Json {
+    let mut json = match value {
         Value::Int(number) => Json::Float(*number as f64),
+        value => json(value),
+    };
+    pad(&mut json, shape, &zero(value));
+    json
+}
+
+fn json(value: &Value) -> Json {
+    match value {
+        Value::Int(number) => Json::Int((*number).into()),
         Value::Float(number) => Json::Float(*number),
         Value::Text(text) => Json::Text(text.clone()),
-        Value::Ints(ids) => list(ids, length, int, Json::Int(0)),
-        Value::Longs(longs) => list(longs, length, |long| Json::Int(*long), Json::Int(0)),
-        Value::Floats(floats) => {
-            list(floats, length, |float| Json::Float(*float), Json::Float(0.0))
-        }
-        Value::Texts(texts) => {
-            list(texts, length, |text| Json::Text(text.clone()), Json::Text(String::new()))
-        }
-        Value::IntRows(rows) => Json::list(rows, |row| Json::list(row, int)),
-        Value::FloatRows(rows) => {
-            Json::list(rows, |row| Json::list(row.iter().copied(), Json::Float))
-        }
-        Value::Lists(lists) => Json::list(lists, |value| padded(value, 0)),
+        Value::Ints(row) => ints(row),
+        Value::Longs(longs) => Json::list(longs, |long| Json::Int((*long).into())),
+        Value::Floats(row) => floats(row),
+        Value::Texts(texts) => Json::list(texts, |text| Json::Text(text.clone())),
+        Value::IntRows(rows) => Json::list(rows, |row| ints(row)),
+        Value::FloatRows(rows) => Json::list(rows, |row| floats(row)),
+        Value::Lists(lists) => Json::list(lists, json),
+    }
+}
+
+fn floats(floats: &[f64]) -> Json {
+    Json::list(floats.iter().copied(), Json::Float)
+}
+
+/// Returns the item with which lists like the value are padded.
+fn zero(value: &Value) -> Json {
+    match value {
+        Value::Float(_) | Value::Floats(_) | Value::FloatRows(_) => Json::Float(0.0),
+        Value::Text(_) | Value::Texts(_) => Json::Text(String::new()),
+        Value::Lists(lists) => lists.first().map_or(Json::Int(0), zero),
+        Value::Int(_) | Value::Ints(_) | Value::Longs(_) | Value::IntRows(_) => Json::Int(0),
+    }
+}
+
+fn pad(json: &mut Json, shape: &[usize], zero: &Json) {
+    let (Json::List(items), [length, inner @ ..]) = (json, shape) else { return };
+    let item = if inner.is_empty() { zero.clone() } else { Json::List(Vec::new()) };
+    items.resize((*length).max(items.len()), item);
+    items.iter_mut().for_each(|item| pad(item, inner, zero));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_padded_to_the_longest_of_a_chunk_along_every_axis() {
+        let example = |name: &str, value: Value| Example::of(name.into(), value);
+        let check = |values: [Value; 2], expected: [&str; 2]| {
+            let examples = values.clone().map(|value| example("a", value));
+            let shapes = PaddedShapes::of_chunk(&examples);
+            assert_eq!(values.map(|value| padded(&value, shapes.of("a")).dumps()), expected);
+        };
+        check([Value::Int(3), Value::Int(4)], ["3.0", "4.0"]);
+        check([Value::Ints(vec![1]), Value::Ints(vec![2, 3])], ["[1, 0]", "[2, 3]"]);
+        let rows = |rows: &[&[i32]]| Value::IntRows(rows.iter().map(|row| row.to_vec()).collect());
+        check(
+            [rows(&[&[1, 2], &[3]]), rows(&[&[4, 5, 6]])],
+            ["[[1, 2, 0], [3, 0, 0]]", "[[4, 5, 6], [0, 0, 0]]"],
+        );
+        let texts = |rows: &[&[&str]]| {
+            let row =
+                |row: &&[&str]| Value::Texts(row.iter().map(|text| text.to_string()).collect());
+            Value::Lists(rows.iter().map(row).collect())
+        };
+        check(
+            [texts(&[&["b"], &["c", "d"]]), texts(&[])],
+            [r#"[["b", ""], ["c", "d"]]"#, r#"[["", ""], ["", ""]]"#],
+        );
     }
 }

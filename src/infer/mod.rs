@@ -12,8 +12,6 @@ mod spec;
 #[cfg(feature = "torch")]
 mod files;
 #[cfg(feature = "torch")]
-mod json;
-#[cfg(feature = "torch")]
 mod lines;
 #[cfg(feature = "torch")]
 mod progress;

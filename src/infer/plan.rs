@@ -22,7 +22,8 @@ pub struct PlannedCheckpoint {
 
 /// Returns the checkpoints. Those of a list, and all of a folder, have a folder of results each, named like the
 /// checkpoint; T5X infers with one only. All are checked as far as possible without their arrays: a typing error
-/// in the last of several paths should not appear after hours.
+/// in the last of several paths should not appear after hours. Damage in mode 'all' is found in its turn, since the
+/// checkpoint is then left out.
 ///
 /// # Errors
 /// A path that does not fit the mode or holds another model, and two checkpoints of one name.
@@ -31,8 +32,12 @@ pub fn planned(spec: &Infer) -> Result<Vec<PlannedCheckpoint>, SessionError> {
     let output_dir = Path::parse(&spec.output_dir)?;
     let paths = named_checkpoints(config)?;
     let wanted = Wanted::new(&spec.model, config);
-    paths.iter().try_for_each(|path| wanted.check(path))?;
-    let are_several = config.mode == RestoreMode::All || paths.len() > 1;
+    let is_all = config.mode == RestoreMode::All;
+    paths.iter().try_for_each(|path| match wanted.check(path) {
+        Err(error) if is_all && !error.is_users() => Ok(()),
+        checked => checked,
+    })?;
+    let are_several = is_all || paths.len() > 1;
     let mut by_name: BTreeMap<String, Path> = BTreeMap::new();
     let mut out = Vec::new();
     for path in paths {

@@ -10,6 +10,7 @@ use crate::session::describe::{describe, describe_model};
 use crate::session::error::SessionError;
 use crate::session::eval_context::EvalContext;
 use crate::session::forward::Forward;
+use crate::session::left_out::restore;
 use crate::session::rank_log;
 use crate::session::state_layout::step_variable;
 use crate::session::unfinished::Unfinished;
@@ -26,10 +27,12 @@ use super::spec::Infer;
 use super::task::TaskInference;
 
 /// The result of an inference.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inferences {
     /// Number of examples whose results this process and those beside it have written.
     pub num_examples: u64,
+    /// Error messages of the checkpoints that were left out.
+    pub damaged: Vec<String>,
     /// Whether a request to end came before the last of them.
     pub is_interrupted: bool,
 }
@@ -37,7 +40,8 @@ pub struct Inferences {
 /// Infers with checkpoints. `takeover` decides about a folder in a bucket into which another process seems to write.
 ///
 /// # Errors
-/// See [`SessionError`]; chunks already written stay, and the same call continues after them.
+/// See [`SessionError`]; chunks already written stay, and the same call continues after them. In mode 'all' damaged
+/// checkpoints are no errors: they are left out.
 pub fn infer(
     spec: &Infer,
     context: &Context<'_>,
@@ -125,7 +129,14 @@ impl Inference<'_> {
         if left.is_empty() {
             return Ok(());
         }
-        let restored = self.weights.restore(path)?;
+        let mode = self.spec.restore_checkpoint_cfg.mode;
+        let restored = match restore(&self.weights, path, mode, &self.context.processes)? {
+            Ok(restored) => restored,
+            Err(left_out) => {
+                self.outcome.damaged.extend(left_out.said(path));
+                return Ok(());
+            }
+        };
         telemetry::notice(&format!("inferring with step {} from {path}", restored.step));
         let cx = EvalContext {
             forward: &self.forward,

@@ -37,6 +37,8 @@ pub mod inference_evaluation;
 #[cfg(feature = "torch")]
 pub mod kernel_trials;
 #[cfg(feature = "torch")]
+pub mod left_out;
+#[cfg(feature = "torch")]
 pub mod occupied;
 #[cfg(feature = "torch")]
 pub mod rank_log;

@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::buckets::copy;
 use crate::command::{Ended, Train};
 use crate::folder::Folder;
+use crate::generate::gimlet;
 use crate::processes::launched_as;
 use crate::resume::{has_ended, send, wait};
 use crate::s3::S3;
@@ -173,6 +174,64 @@ fn each_of_several_checkpoints_has_a_folder_of_results() {
         |step| fs::read_to_string(bucket.join(format!("results/checkpoint_{step}/{RESULTS}")));
     assert_eq!(found(4).expect("it was written"), expected);
     assert_eq!(inputs(&found(2).expect("it was written")), inputs(&expected));
+}
+
+#[test]
+fn a_damaged_checkpoint_of_a_folder_is_told_and_left_out() {
+    let folder = pretrained();
+    let file = folder.path("pretrained/checkpoint_1/checkpoint");
+    let bytes = fs::read(&file).expect("it is readable");
+    fs::write(&file, &bytes[..bytes.len() / 2]).expect("it can be written");
+    let all = infer(&folder)
+        .bind_text("CHECKPOINT_PATH", "pretrained")
+        .bind_text("utils.RestoreCheckpointConfig.mode", "all")
+        .bind_text("infer.mode", "score");
+    let ended = all.run();
+    assert_eq!(ended.status, Some(1), "{}", ended.stderr);
+    assert_said(&ended, &["`pretrained/checkpoint_1` is damaged", "it is left out"]);
+    let found = || names(&folder.path("inferred"));
+    let others = ["checkpoint_0", "checkpoint_2", "checkpoint_3", "checkpoint_4"];
+    assert!(others.iter().all(|name| found().contains(&name.to_string())), "{:?}", found());
+    assert!(!found().contains(&"checkpoint_1".to_string()));
+
+    fs::write(&file, bytes).expect("it can be written");
+    all.succeeds();
+    assert!(found().contains(&"checkpoint_1".to_string()));
+}
+
+#[test]
+fn a_decoder_alone_gives_the_answers_and_scores_of_the_command_line() {
+    let folder = Folder::new();
+    let train = folder.train("decoder_tiny.gin").bind_text("MODEL_DIR", "pretrained");
+    train.bind("TRAIN_STEPS", 4).bind("train.eval_period", 0).succeeds();
+    let results = |mode: &str, key: &str| -> Vec<Value> {
+        let run = infer(&folder).gin_file("decoder_model.gin").bind("DROPOUT_RATE", "0.0");
+        let run = run.bind("decoding.temperature_sample.temperature", "0.0");
+        let run = run.bind("decoding.temperature_sample.max_decode_steps", 16);
+        run.bind_text("infer.mode", mode).succeeds();
+        let text = read(&folder, &format!("inferred/echo-{mode}.jsonl-00000-of-00001"));
+        let line = |line| serde_json::from_str::<Value>(line).expect("a line of JSON")[key].clone();
+        text.lines().map(line).collect()
+    };
+    let lines = |words: &[&str]| {
+        let words = [
+            words,
+            &["--checkpoint=pretrained", "--file=echo-train.jsonl", "--json"],
+            // The task ends inputs too.
+            &["--gin.InteractiveModel.add_eos=True"],
+        ];
+        let said = gimlet(&folder, &words.concat()).succeeds().stdout;
+        said.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect::<Vec<Value>>()
+    };
+    let answers = lines(&["generate", "--temperature=0", "--max_tokens=16"]).into_iter();
+    let answers = answers.map(|line| line["predictions"][0]["text"].clone());
+    assert_eq!(results("predict", "prediction"), answers.collect::<Vec<_>>());
+    let scores = lines(&["score"]).into_iter().map(|line| line["score"].as_f64());
+    let found = results("score", "score").into_iter().map(|score| score.as_f64());
+    for (found, expected) in found.zip(scores) {
+        let (found, expected) = (found.expect("a number"), expected.expect("a number"));
+        assert!((found - expected).abs() < 1e-4, "{found}, the command line has {expected}");
+    }
 }
 
 #[test]

@@ -3,6 +3,8 @@
 use std::env;
 use std::sync::Arc;
 
+use anyhow::anyhow;
+
 use crate::gin::config_str;
 use crate::nn::bridge::torch_version;
 use crate::nn::cpu;
@@ -94,6 +96,17 @@ pub fn run<C: Body>(command: &C, verbosity: Verbosity, color: bool) -> Result<()
     match (done, Arc::into_inner(processes)) {
         (Err(failure), Some(processes)) => Err(end(processes, failure)),
         (done, _) => done,
+    }
+}
+
+/// Fails if checkpoints were left out, with the damage of each; the work on the others is done.
+///
+/// # Errors
+/// At least one was left out.
+pub fn unless_left_out(damaged: &[String]) -> Result<(), Failure> {
+    match damaged {
+        [] => Ok(()),
+        damaged => Err(Failure::World(anyhow!("left out: {}", damaged.join("; ")))),
     }
 }
 

@@ -80,11 +80,9 @@ fn describe_checkpoints(spec: &Evaluate, out: &mut String) -> Result<usize, Fail
 
 #[cfg(feature = "torch")]
 mod body {
-    use anyhow::anyhow;
-
     use crate::checkpoint::RestoreMode;
     use crate::eval::{Evaluations, evaluate};
-    use crate::run::commands::body::Body;
+    use crate::run::commands::body::{Body, unless_left_out};
     use crate::run::interrupt::Interrupt;
     use crate::session::context::Context;
     use crate::storage::Takeover;
@@ -104,10 +102,7 @@ mod body {
             if let (true, Some(signal)) = (evaluations.is_interrupted, interrupt.signal()) {
                 return Err(Failure::Interrupted(signal));
             }
-            match &evaluations.damaged[..] {
-                [] => Ok(()),
-                damaged => Err(Failure::world(anyhow!("left out: {}", damaged.join("; ")))),
-            }
+            unless_left_out(&evaluations.damaged)
         }
     }
 

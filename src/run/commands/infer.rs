@@ -81,7 +81,7 @@ impl Root for Infer {
 #[cfg(feature = "torch")]
 mod body {
     use crate::infer::infer;
-    use crate::run::commands::body::Body;
+    use crate::run::commands::body::{Body, unless_left_out};
     use crate::run::interrupt::Interrupt;
     use crate::session::context::Context;
     use crate::storage::Takeover;
@@ -102,7 +102,7 @@ mod body {
                 // Another process may have got the signal.
                 return Err(Failure::Interrupted(interrupt.signal().unwrap_or(libc::SIGTERM)));
             }
-            Ok(())
+            unless_left_out(&inferences.damaged)
         }
     }
 }

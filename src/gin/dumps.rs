@@ -3,15 +3,19 @@
 
 use std::fmt::Write;
 
-use crate::gin::repr_float;
+use crate::repr::repr_float;
 
 /// A value that Python would write.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Json {
+    /// `None`.
+    Null,
+    /// `True` or `False`.
+    Bool(bool),
     /// A text.
     Text(String),
     /// A whole number.
-    Int(i64),
+    Int(i128),
     /// A number.
     Float(f64),
     /// A list.
@@ -40,6 +44,10 @@ impl Json {
 
     fn write(&self, out: &mut String) {
         match self {
+            Self::Null => out.push_str("null"),
+            Self::Bool(value) => {
+                let _ = write!(out, "{value}");
+            }
             Self::Text(text) => write_text(text, out),
             Self::Int(number) => {
                 let _ = write!(out, "{number}");
@@ -113,7 +121,13 @@ mod tests {
         check(Json::list(floats, Json::Float), printed);
         let special = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
         check(Json::list(special, Json::Float), "[NaN, Infinity, -Infinity]");
-        let entries = vec![("b".to_string(), Json::Int(-3)), ("a".to_string(), Json::List(vec![]))];
-        check(Json::Object(entries), r#"{"b": -3, "a": []}"#);
+        let entries = [
+            ("b", Json::Int(-3)),
+            ("a", Json::List(vec![])),
+            ("n", Json::Null),
+            ("t", Json::Bool(true)),
+        ];
+        let entries = entries.map(|(key, value)| (key.to_string(), value));
+        check(Json::Object(entries.into()), r#"{"b": -3, "a": [], "n": null, "t": true}"#);
     }
 }
