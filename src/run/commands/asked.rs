@@ -23,6 +23,21 @@ use super::summary::{describe_devices, describe_model, describe_weights};
 /// The file of the library that is loaded before all others.
 const PRESET: &str = "t5x/configs/runs/interactive_model.gin";
 
+/// Flags of the commands that answer the lines of a file, and of the model.
+#[derive(Args, Debug)]
+pub struct LinesArgs {
+    /// A file with a text in each line, or with JSON objects that have `inputs` and, to be scored, `targets`; in any
+    /// storage. Without a file and without texts, the lines of standard input.
+    #[arg(long = "file", value_name = "FILE", conflicts_with = "texts")]
+    pub file: Option<String>,
+    /// Print a JSON object for each text, with its scores.
+    #[arg(long = "json")]
+    pub json: bool,
+    /// The model.
+    #[command(flatten)]
+    pub model: ModelArgs,
+}
+
 /// Flags that name a model.
 #[derive(Args, Debug)]
 pub struct ModelArgs {
@@ -128,16 +143,16 @@ impl Root for InteractiveModel {
     }
 }
 
-/// Implements [`RootCommand`](super::root::RootCommand) for flags with a field `model`.
+/// Implements [`RootCommand`](super::root::RootCommand) for flags, of which a part is the model's.
 macro_rules! answers {
-    ($flags:ty, $check:expr) => {
+    ($flags:ty, $($model:ident).+, $check:expr) => {
         impl super::root::RootCommand for $flags {
             type Spec = crate::interactive::InteractiveModel;
 
             fn gin(&self) -> Result<std::borrow::Cow<'_, crate::run::gin_flags::GinArgs>, Failure> {
                 let check: fn(&Self) -> Result<(), Failure> = $check;
                 check(self)?;
-                self.model.configuration()
+                self.$($model).+.configuration()
             }
 
             fn is_shared(&self) -> bool {
@@ -145,7 +160,7 @@ macro_rules! answers {
             }
 
             fn is_dry_run(&self) -> bool {
-                self.model.dry_run
+                self.$($model).+.dry_run
             }
         }
     };

@@ -6,29 +6,23 @@ use clap::Args;
 use crate::interactive::DecodingOptions;
 use crate::run::failure::Failure;
 
-use super::asked::{ModelArgs, answers};
+use super::asked::{LinesArgs, answers};
 
 /// Flags of `gimlet generate`.
 #[derive(Args, Debug)]
 pub struct GenerateArgs {
     /// The texts; without any and without --file, the lines of standard input, or a conversation on a terminal.
-    #[arg(value_name = "TEXT", conflicts_with = "file")]
+    #[arg(value_name = "TEXT")]
     pub texts: Vec<String>,
-    /// A file with a text in each line, or with JSON objects that have `inputs`; in any storage.
-    #[arg(long = "file", value_name = "FILE")]
-    pub file: Option<String>,
-    /// Print a JSON object for each text, with the scores of its answers.
-    #[arg(long = "json")]
-    pub json: bool,
     /// Decoding.
     #[command(flatten)]
     pub decoding: DecodingOptions,
-    /// The model.
+    /// The lines and the model.
     #[command(flatten)]
-    pub model: ModelArgs,
+    pub lines: LinesArgs,
 }
 
-answers!(GenerateArgs, |args| args
+answers!(GenerateArgs, lines.model, |args| args
     .decoding
     .check()
     .map_err(|error| Failure::Usage(anyhow!(error))));
@@ -42,10 +36,10 @@ mod body {
 
     use super::{Failure, GenerateArgs};
     use crate::interactive::{
-        Engine, EngineParts, Format, InteractiveModel, Progress, converse, generate_lines,
+        Engine, EngineParts, Format, InteractiveModel, converse, generate_lines,
     };
     use crate::run::commands::body::Body;
-    use crate::run::commands::texts::{failure, texts};
+    use crate::run::commands::texts::failure;
     use crate::run::interrupt::Interrupt;
     use crate::session::context::Context;
     use crate::telemetry;
@@ -58,21 +52,16 @@ mod body {
             interrupt: &Interrupt,
         ) -> Result<(), Failure> {
             let converses = self.texts.is_empty()
-                && self.file.is_none()
+                && self.lines.file.is_none()
                 && io::stdin().is_terminal()
                 && io::stdout().is_terminal();
             // A file that cannot be opened is reported before the parameters are read.
-            let texts = if converses {
-                None
-            } else {
-                Some(texts(&self.texts, self.file.as_deref(), false)?)
-            };
+            let texts = if converses { None } else { Some(self.lines.texts(&self.texts, false)?) };
             let parts = EngineParts::restore(spec, &context.mesh)?;
-            let batch_size = spec.batch_size;
             let rows = match (converses, self.texts.len()) {
                 (true, _) => 1,
-                (_, 0) => batch_size,
-                (_, count) => count.min(batch_size),
+                (_, 0) => spec.batch_size,
+                (_, count) => count.min(spec.batch_size),
             };
             let engine = Engine::new(spec, &parts, rows)?;
             let decoding =
@@ -83,12 +72,8 @@ mod body {
                     .signal()
                     .map_or(Ok(()), |signal| Err(Failure::Interrupted(signal)));
             };
-            let format = match (self.json, self.texts.is_empty()) {
-                (true, _) => Format::Json,
-                (false, true) => Format::Lines,
-                (false, false) => Format::Plain,
-            };
-            let progress = Progress { engine: &engine, batch_size, format, stop: context.stop };
+            let format = if self.texts.is_empty() { Format::Lines } else { Format::Plain };
+            let progress = self.lines.progress(&engine, format, context);
             let start = Instant::now();
             let answered = generate_lines(&progress, &decoding, texts, &mut io::stdout());
             let tokens = answered.map_err(|error| failure(error, interrupt))?;

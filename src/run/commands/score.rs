@@ -5,27 +5,20 @@ use clap::Args;
 
 use crate::run::failure::Failure;
 
-use super::asked::{ModelArgs, answers};
+use super::asked::{LinesArgs, answers};
 
 /// Flags of `gimlet score`.
 #[derive(Args, Debug)]
 pub struct ScoreArgs {
-    /// The text that the model reads, and the targets to score. Without them and without --file, the lines of
-    /// standard input.
-    #[arg(value_names = ["INPUTS", "TARGETS"], num_args = 2, conflicts_with = "file")]
+    /// The text that the model reads, and the targets to score. Lines that are no JSON have a tab between them.
+    #[arg(value_names = ["INPUTS", "TARGETS"], num_args = 2)]
     pub texts: Vec<String>,
-    /// A file whose lines are JSON objects with `inputs` and `targets`, or both separated by a tab; in any storage.
-    #[arg(long = "file", value_name = "FILE")]
-    pub file: Option<String>,
-    /// Print a JSON object for each text.
-    #[arg(long = "json")]
-    pub json: bool,
-    /// The model.
+    /// The lines and the model.
     #[command(flatten)]
-    pub model: ModelArgs,
+    pub lines: LinesArgs,
 }
 
-answers!(ScoreArgs, |args| match args.texts.len() {
+answers!(ScoreArgs, lines.model, |args| match args.texts.len() {
     0 | 2 => Ok(()),
     count =>
         Err(Failure::Usage(anyhow!("{count} texts are given, expected 2: inputs and targets"))),
@@ -37,11 +30,9 @@ mod body {
     use std::iter;
 
     use super::{Failure, ScoreArgs};
-    use crate::interactive::{
-        Engine, EngineParts, Format, InteractiveModel, Progress, Text, score_lines,
-    };
+    use crate::interactive::{Engine, EngineParts, Format, InteractiveModel, Text, score_lines};
     use crate::run::commands::body::Body;
-    use crate::run::commands::texts::{Texts, failure, texts};
+    use crate::run::commands::texts::{Texts, failure};
     use crate::run::interrupt::Interrupt;
     use crate::session::context::Context;
 
@@ -57,13 +48,11 @@ mod body {
                     let text = Text { inputs: inputs.clone(), targets: Some(targets.clone()) };
                     Box::new(iter::once(Ok(text)))
                 }
-                _ => texts(&[], self.file.as_deref(), true)?,
+                _ => self.lines.texts(&[], true)?,
             };
             let parts = EngineParts::restore(spec, &context.mesh)?;
-            let batch_size = spec.batch_size;
             let engine = Engine::new(spec, &parts, 1)?;
-            let format = if self.json { Format::Json } else { Format::Lines };
-            let progress = Progress { engine: &engine, batch_size, format, stop: context.stop };
+            let progress = self.lines.progress(&engine, Format::Lines, context);
             score_lines(&progress, texts, &mut io::stdout())
                 .map_err(|error| failure(error, interrupt))
         }

@@ -18,7 +18,7 @@ pub struct ServeArgs {
     pub model: ModelArgs,
 }
 
-answers!(ServeArgs, |_| Ok(()));
+answers!(ServeArgs, model, |_| Ok(()));
 
 #[cfg(feature = "torch")]
 mod body {
