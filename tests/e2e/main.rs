@@ -5,8 +5,10 @@ mod adamw;
 mod arrays;
 mod bad_input;
 mod bench;
+mod browser;
 mod buckets;
 mod cache;
+mod chromium;
 mod command;
 mod evaluate;
 mod events;
@@ -31,6 +33,7 @@ mod plan;
 #[path = "../language/play.rs"]
 mod play;
 mod processes;
+mod prompt;
 mod remat;
 mod resume;
 mod ro_diacritics;
