@@ -54,6 +54,18 @@ seqio.Feature:
 """
 
 
+# The work of both sides, with its defaults.
+WORK = {
+    "dtype": "float32", "size": "small", "examples": 64, "batch_size": 8, "inputs_length": 512, "tokens": 64,
+    "beams": 1, "threads": 2,
+}
+
+
+def add_work(parser):
+    for name, default in WORK.items():
+        parser.add_argument(f"--{name}", type=type(default), default=default)
+
+
 def measured(command, environment):
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     subprocess.run(command, env=environment, check=True, capture_output=True)
@@ -66,15 +78,8 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--peer_python", required=True)
     parser.add_argument("--gimlet", required=True)
-    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
-    parser.add_argument("--size", default="small")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--examples", type=int, default=64)
-    parser.add_argument("--batch_size", type=int, default=8)
-    parser.add_argument("--inputs_length", type=int, default=512)
-    parser.add_argument("--tokens", type=int, default=64)
-    parser.add_argument("--beams", type=int, default=1)
-    parser.add_argument("--threads", type=int, default=2)
+    add_work(parser)
     args = parser.parse_args()
 
     environment = {**os.environ, "OMP_NUM_THREADS": str(args.threads), "OMP_WAIT_POLICY": "PASSIVE"}
@@ -84,8 +89,7 @@ def main():
         gin = GIN.format(folder=folder, decode_fn=decode_fn, **vars(args))
         (folder / "infer.gin").write_text(gin)
         script = str(pathlib.Path(__file__).with_name("infer.py"))
-        names = ["dtype", "size", "examples", "batch_size", "inputs_length", "tokens", "beams", "threads"]
-        peer = [args.peer_python, script, f"--folder={folder}", *(f"--{name}={getattr(args, name)}" for name in names)]
+        peer = [args.peer_python, script, f"--folder={folder}", *(f"--{name}={getattr(args, name)}" for name in WORK)]
         subprocess.run([*peer, "--save"], check=True)
         commands = {"gimlet": [args.gimlet, "infer", f"--gin_file={folder}/infer.gin"], "transformers": peer}
         seconds = {name: [] for name in commands}

@@ -12,7 +12,8 @@ import pathlib
 
 import torch
 
-from train_step import SIZES, build
+from compare_infer import add_work
+from train_step import build
 
 
 def save(folder, args):
@@ -31,14 +32,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--folder", type=pathlib.Path, required=True)
     parser.add_argument("--save", action="store_true")
-    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
-    parser.add_argument("--size", choices=list(SIZES), default="small")
-    parser.add_argument("--examples", type=int, default=64)
-    parser.add_argument("--batch_size", type=int, default=8)
-    parser.add_argument("--inputs_length", type=int, default=512)
-    parser.add_argument("--tokens", type=int, default=64)
-    parser.add_argument("--beams", type=int, default=1)
-    parser.add_argument("--threads", type=int, default=2)
+    add_work(parser)
     args = parser.parse_args()
     if args.save:
         save(args.folder, args)
