@@ -318,6 +318,7 @@ fn config(pack: bool) -> DatasetConfig {
         use_custom_packing_ops: false,
         use_memory_cache: true,
         trim_output_features: true,
+        ensure_eos: false,
         num_prefetch_threads: Some(0),
     }
 }

@@ -63,6 +63,7 @@ impl<'a> TaskInference<'a> {
                 0,
             )?,
         };
+        let converter = data.ended(converter, &task)?;
         let options = ExampleOptions {
             split: data.split.clone(),
             lengths: Some(lengths),

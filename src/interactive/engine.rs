@@ -260,7 +260,8 @@ impl Observer for Steps<'_> {
 fn converter(model: &Model) -> ConverterClass {
     match model.transformer().encoder {
         Some(_) => EncDecFeatureConverter {}.into(),
-        None => PrefixLMFeatureConverter { loss_on_targets_only: true }.into(),
+        None => PrefixLMFeatureConverter { loss_on_targets_only: true, pack_before_joining: false }
+            .into(),
     }
 }
 

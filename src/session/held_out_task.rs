@@ -70,6 +70,7 @@ impl HeldOutTask {
         let input = task.output_features.get("inputs");
         let input_vocabulary = input.map(|input| input.vocabulary.build()).transpose()?;
         let converter = prediction_converter(&task, &lengths, model)?;
+        let converter = config.ended(converter, &task)?;
         Ok(Ok(Self {
             task,
             options,

@@ -32,6 +32,11 @@ pub(crate) trait Convert {
         true
     }
 
+    /// Whether a field holds several features of a task, one after the other.
+    fn joins(&self, _fields: &[Field]) -> bool {
+        false
+    }
+
     /// Whether the model gets the features unchanged.
     fn passes_through(&self) -> bool {
         false

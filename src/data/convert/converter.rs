@@ -17,7 +17,11 @@ use super::pass_through::{
 use super::row::{Row, RowFeature};
 use crate::error::DataError;
 use crate::example::Example;
+use crate::feature::Feature;
 use gimlet_gin::Slot;
+
+/// Mesh TensorFlow's end of a sequence, for any vocabulary.
+const EOS_ID: i32 = 1;
 
 gimlet_gin::slot! {
     /// The converter of an architecture.
@@ -61,6 +65,8 @@ pub struct FeatureConverter {
     bos_id: i32,
     pub(super) fields: Vec<Field>,
     model_features: Vec<Field>,
+    /// Whether full rows of a field end in EOS, for each field.
+    ends_in_eos: Vec<bool>,
 }
 
 impl FeatureConverter {
@@ -83,7 +89,32 @@ impl FeatureConverter {
         }
         let fields = convert.fields(lengths)?;
         let model_features = convert.model_features(&fields, packing != Packing::None);
-        Ok(Self { class: class.clone(), packing, bos_id, fields, model_features })
+        let ends_in_eos = vec![false; fields.len()];
+        Ok(Self { class: class.clone(), packing, bos_id, fields, model_features, ends_in_eos })
+    }
+
+    /// The same converter, which ends full rows of features with `add_eos` in EOS. Source: Mesh TensorFlow
+    /// `transformer/dataset.py`, `ensure_dataset_eos`.
+    ///
+    /// # Errors
+    /// Such a feature has no rows of its own.
+    pub(crate) fn ending_in_eos(
+        mut self,
+        features: &BTreeMap<String, Feature>,
+    ) -> Result<Self, DataError> {
+        let is_joined = self.class.spec().joins(&self.fields);
+        for (name, _) in features.iter().filter(|(_, feature)| feature.add_eos) {
+            if is_joined {
+                let class = self.class.schema_of().short_name();
+                return Err(DataError::Config(format!(
+                    "`ensure_eos = True` is not possible with {class}, whose rows hold '{name}' beside other \
+                     features; use PrefixLMFeatureConverter with `pack_before_joining = True`"
+                )));
+            }
+            let place = self.fields.iter().position(|field| *field.name == **name);
+            place.into_iter().for_each(|place| self.ends_in_eos[place] = true);
+        }
+        Ok(self)
     }
 
     /// A description of the converter and its lengths, which a saved position must match.
@@ -150,6 +181,26 @@ impl FeatureConverter {
     /// Appends a row to a batch of this converter.
     pub(crate) fn push_row(&self, batch: &mut Batch, row: &Row) {
         batch.rows += 1;
-        self.class.spec().push(row, self.bos_id, &mut batch.features);
+        let convert = self.class.spec();
+        match self.with_eos(row) {
+            Some(row) => convert.push(&row, self.bos_id, &mut batch.features),
+            None => convert.push(row, self.bos_id, &mut batch.features),
+        }
+    }
+
+    /// Returns the row with EOS as the last token of full features, if it has another one there.
+    fn with_eos(&self, row: &Row) -> Option<Row> {
+        let lacks = |((feature, field), ends): ((&RowFeature, &Field), &bool)| {
+            *ends && feature.tokens.get(field.length - 1).is_some_and(|&last| last > EOS_ID)
+        };
+        let each = || row.features.iter().zip(&self.fields).zip(&self.ends_in_eos);
+        each().any(lacks).then(|| {
+            let mut ended = row.clone();
+            let lacking: Vec<bool> = each().map(lacks).collect();
+            for (feature, _) in ended.features.iter_mut().zip(lacking).filter(|(_, lacks)| *lacks) {
+                *feature.tokens.last_mut().expect("it is full") = EOS_ID;
+            }
+            ended
+        })
     }
 }

@@ -25,6 +25,11 @@ pub struct PrefixLMFeatureConverter {
     /// Whether inputs are excluded from the loss.
     #[gin(default = true)]
     pub loss_on_targets_only: bool,
+    /// Whether inputs and targets fill rows of their own lengths, as for an encoder-decoder, before each row's are
+    /// joined: the inputs of its first example, their targets, the inputs of its second. Mesh TensorFlow's
+    /// `delimited_lm` has such rows; SeqIO's are denser.
+    #[gin(default = false)]
+    pub pack_before_joining: bool,
 }
 
 /// As the prefix language model, with 'suffixes' after the targets, which `target_suffix_weights`
@@ -145,24 +150,58 @@ fn push_prefix(row: &Row, loss_on_targets_only: bool, out: &mut [BatchFeature]) 
     }
 }
 
+/// Joins the inputs and the targets of each example of a row. Source: Mesh TensorFlow `transformer/utils.py`,
+/// `_dynamic_text2self`.
+fn join_row(row: &Row) -> Row {
+    let [inputs, targets] = [0, 1].map(|feature| row.features[feature].examples());
+    let is_packed = row.features.iter().any(|feature| !feature.positions.is_empty());
+    let (mut tokens, mut widths) = (RowFeature::default(), RowFeature::default());
+    for index in 0..inputs.len().max(targets.len()) {
+        let [inputs, targets] =
+            [&inputs, &targets].map(|examples| examples.get(index).copied().unwrap_or_default());
+        let width = if inputs.is_empty() { -1 } else { inputs.len() as i32 };
+        tokens.tokens.extend(inputs.iter().chain(targets));
+        widths.tokens.resize(tokens.tokens.len(), width);
+        if is_packed {
+            tokens.positions.extend(0..(inputs.len() + targets.len()) as i32);
+        }
+    }
+    Row { features: vec![tokens, widths], passed: None }
+}
+
 impl Convert for PrefixLMFeatureConverter {
     fn fields(&self, lengths: &Lengths) -> Result<Vec<Field>, DataError> {
         let fields = fields_of("a prefix language model", &["inputs", "targets"], lengths)?;
-        Ok(joined_fields(fields, &[]))
+        Ok(if self.pack_before_joining { fields } else { joined_fields(fields, &[]) })
     }
 
     fn prepare(&self, example: &mut Example, _: &[Field]) -> Result<Vec<Vec<i32>>, DataError> {
         let inputs = take_ints(example, "inputs")?;
-        Ok(join(inputs, take_ints(example, "targets")?).into())
+        let targets = take_ints(example, "targets")?;
+        Ok(if self.pack_before_joining {
+            vec![inputs, targets]
+        } else {
+            join(inputs, targets).into()
+        })
     }
 
     fn model_features(&self, fields: &[Field], is_packed: bool) -> Vec<Field> {
-        model_features(fields[0].length, is_packed, &["decoder_causal_attention"])
+        let length = match self.pack_before_joining {
+            true => fields.iter().map(|field| field.length).sum(),
+            false => fields[0].length,
+        };
+        model_features(length, is_packed, &["decoder_causal_attention"])
     }
 
     fn push(&self, row: &Row, bos_id: i32, out: &mut [BatchFeature]) {
+        let joined = self.pack_before_joining.then(|| join_row(row));
+        let row = joined.as_ref().unwrap_or(row);
         push_lm(&row.features[0], bos_id, out);
         push_prefix(row, self.loss_on_targets_only, out);
+    }
+
+    fn joins(&self, _: &[Field]) -> bool {
+        !self.pack_before_joining
     }
 }
 
@@ -199,6 +238,10 @@ impl Convert for PrefixSuffixLMFeatureConverter {
         let marks = row.features[2].tokens.iter();
         out[4].push_each(marks.map(|&mark| i32::from(mark == 2)));
     }
+
+    fn joins(&self, _: &[Field]) -> bool {
+        true
+    }
 }
 
 impl DecoderFeatureConverter {
@@ -208,7 +251,10 @@ impl DecoderFeatureConverter {
             (_, true) => Box::new(PrefixSuffixLMFeatureConverter {}),
             (true, false) => {
                 let loss_on_targets_only = self.loss_on_targets_only;
-                Box::new(PrefixLMFeatureConverter { loss_on_targets_only })
+                Box::new(PrefixLMFeatureConverter {
+                    loss_on_targets_only,
+                    pack_before_joining: false,
+                })
             }
             (false, false) => Box::new(LMFeatureConverter {}),
         }
@@ -235,5 +281,9 @@ impl Convert for DecoderFeatureConverter {
 
     fn push(&self, row: &Row, bos_id: i32, out: &mut [BatchFeature]) {
         self.by_fields(row.features.len()).push(row, bos_id, out);
+    }
+
+    fn joins(&self, fields: &[Field]) -> bool {
+        self.by_fields(fields.len()).joins(fields)
     }
 }

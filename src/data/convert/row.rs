@@ -33,6 +33,16 @@ impl RowFeature {
     }
 }
 
+impl RowFeature {
+    /// The tokens of each example.
+    pub(super) fn examples(&self) -> Vec<&[i32]> {
+        let begins = |&place: &usize| place == 0 || self.positions.get(place) == Some(&0);
+        let starts: Vec<usize> = (0..self.tokens.len()).filter(begins).collect();
+        let ends = starts.iter().skip(1).copied().chain([self.tokens.len()]);
+        starts.iter().zip(ends).map(|(&start, end)| &self.tokens[start..end]).collect()
+    }
+}
+
 impl Row {
     pub(super) fn append(&mut self, next: Self) {
         for (feature, next) in self.features.iter_mut().zip(next.features) {

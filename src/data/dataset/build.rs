@@ -231,7 +231,11 @@ impl<'a> Builder<'a> {
             (true, false) => Packing::Greedy,
             (true, true) => Packing::Dense,
         };
-        FeatureConverter::new(&self.options.converter, lengths, packing, self.options.bos_id)
+        let options = self.options;
+        let converter =
+            FeatureConverter::new(&options.converter, lengths, packing, options.bos_id)?;
+        let (task, _) = self.parts.values().next().expect("there is a task");
+        self.config.ended(converter, task)
     }
 
     pub(super) fn examples(&self, plan: &TaskPlan) -> Result<Stage, DataError> {

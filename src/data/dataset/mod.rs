@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::batches::{BatchIterator, Batching, DatasetState};
 use super::cache::{Caches, cache_step, has_cached_split};
-use super::convert::{Batch, ConverterClass, Rows};
+use super::convert::{Batch, ConverterClass, FeatureConverter, Rows};
 use super::error::{DataError, if_split};
 use super::pipeline::{Pull, TaskPlan, mixture_parts, mixture_tasks};
 use super::provider::TaskProvider;
@@ -60,9 +60,30 @@ pub struct DatasetConfig {
     /// Trims features to their length; otherwise longer ones are an error.
     #[gin(default = true)]
     pub trim_output_features: bool,
+    /// Whether the last token of a full row is EOS, instead of any that was cut there, for features with `add_eos`. Mesh
+    /// TensorFlow's rows always end so.
+    #[gin(default = false)]
+    pub ensure_eos: bool,
     /// Threads that parse and tokenize; None leaves one core to the model.
     #[gin(default = None)]
     pub num_prefetch_threads: Option<usize>,
+}
+
+impl DatasetConfig {
+    /// Returns a converter for a task of these data, whose full rows end in EOS if the data ask for it.
+    ///
+    /// # Errors
+    /// The converter's rows do not hold each feature by itself.
+    pub fn ended(
+        &self,
+        converter: FeatureConverter,
+        task: &Task,
+    ) -> Result<FeatureConverter, DataError> {
+        match self.ensure_eos {
+            true => converter.ending_in_eos(&task.output_features),
+            false => Ok(converter),
+        }
+    }
 }
 
 /// Options that a run adds to a [`DatasetConfig`].

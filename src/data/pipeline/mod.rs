@@ -21,6 +21,7 @@ mod pull;
 mod rebatch;
 mod share;
 mod shuffle;
+mod take;
 mod task;
 pub(crate) mod testing;
 mod validate;

@@ -15,6 +15,7 @@ use super::pull::Stage;
 use super::rebatch::Rebatch;
 use super::share::{RecordShare, ShareOf};
 use super::shuffle::Shuffle;
+use super::take::Take;
 use super::validate::Validate;
 use crate::cache::{CacheFolder, CacheStep, Caches, cache_step, cached_split};
 use crate::error::DataError;
@@ -324,6 +325,7 @@ impl Builder<'_> {
                         group.maps.push(NamedStep { name, seed, step });
                     }
                     head => {
+                        let head = self.of_shard(head);
                         let bad_records = guard.clone();
                         let context = StepContext { task: self.name(), name, seed, bad_records };
                         groups.push(Group { head: Some((context, head)), maps: Vec::new() });
@@ -332,6 +334,19 @@ impl Builder<'_> {
             }
         }
         Ok(groups)
+    }
+
+    /// A step of this shard: the shards of a data set take an equal part of its first examples.
+    fn of_shard(&self, step: Step) -> Step {
+        let TaskPlan { shard_index, num_shards, num_epochs, .. } = *self.plan;
+        match step {
+            Step::Take { num_examples, .. } => {
+                let more = usize::from(shard_index < num_examples % num_shards);
+                let num_examples = (num_examples / num_shards + more).max(1);
+                Step::Take { num_examples, num_passes: num_epochs }
+            }
+            step => step,
+        }
     }
 
     /// The share of the files that this shard reads.
@@ -417,5 +432,8 @@ pub(super) fn staged(
         }
         Step::Convert(converter) => Box::new(Convert::new(input, converter)),
         Step::Shuffle { buffer_size } => Box::new(Shuffle::new(input, context.seed, buffer_size)),
+        Step::Take { num_examples, num_passes } => {
+            Box::new(Take::new(input, num_examples, num_passes))
+        }
     }
 }

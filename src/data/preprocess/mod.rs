@@ -17,6 +17,7 @@ mod reference_tests;
 mod sentinels;
 mod span_corruption;
 mod spec;
+mod take;
 #[cfg(test)]
 mod testing;
 mod text;
@@ -61,6 +62,7 @@ pub use span_corruption::{
     random_spans_helper,
 };
 pub use spec::{CacheDatasetPlaceholder, Preprocessor};
+pub use take::Take;
 pub use text::{
     ApplyTemplate, Constant, DefinitePronounResolutionSimple, Equal, ExampleFn, FeatureFn, Fill,
     FillInTheBlank, FillInTheBlankSized, FilterByStringLength, FilterByValue,
@@ -161,6 +163,8 @@ pub(crate) enum Step {
     Rebatch { feature: Key, length: usize },
     /// Shuffles within a buffer of `buffer_size` examples.
     Shuffle { buffer_size: usize },
+    /// Repeats the first examples; `None` does it forever.
+    Take { num_examples: usize, num_passes: Option<u64> },
     /// Converts examples to a model's features, packed or not.
     Convert(FeatureConverter),
 }

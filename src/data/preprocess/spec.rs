@@ -17,6 +17,7 @@ use super::python::PythonPreprocessor;
 use super::random_chunk::SelectRandomChunk;
 use super::sentinels::{AddSentinels, AppendEosAfterTrimAndPreserve};
 use super::span_corruption::SpanCorruption;
+use super::take::Take;
 use super::text::{
     ApplyTemplate, DefinitePronounResolutionSimple, FillInTheBlank, FillInTheBlankSized,
     FilterByStringLength, FilterByValue, FilterTydiqaByLanguage, FormatFeatures, Glue, Lm,
@@ -97,6 +98,7 @@ gimlet_gin::slot! {
         SquadSpanSpaceTokenized,
         Stsb,
         Summarize,
+        Take,
         TargetsForPrefixLmObjective,
         Tokenize,
         TokenizeAndAppendEos,

@@ -247,6 +247,7 @@ impl<'a> Shown<'a> {
             use_custom_packing_ops: false,
             use_memory_cache: false,
             trim_output_features: true,
+            ensure_eos: false,
             num_prefetch_threads: Some(0),
         };
         let options =

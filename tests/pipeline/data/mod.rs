@@ -4,6 +4,7 @@ mod bad_input;
 mod cache;
 mod derived;
 mod library;
+mod mesh_rows;
 mod metrics;
 mod mixtures;
 mod order;
@@ -130,6 +131,7 @@ fn config(name: &str, lengths: (usize, usize)) -> DatasetConfig {
         use_custom_packing_ops: false,
         use_memory_cache: true,
         trim_output_features: true,
+        ensure_eos: false,
         num_prefetch_threads: Some(2),
     }
 }

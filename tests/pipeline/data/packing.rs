@@ -106,7 +106,9 @@ fn class_of(case: &Json) -> ConverterClass {
     match case["converter"].as_str().unwrap() {
         "EncDecFeatureConverter" => EncDecFeatureConverter {}.into(),
         "LMFeatureConverter" => LMFeatureConverter {}.into(),
-        "PrefixLMFeatureConverter" => PrefixLMFeatureConverter { loss_on_targets_only }.into(),
+        "PrefixLMFeatureConverter" => {
+            PrefixLMFeatureConverter { loss_on_targets_only, pack_before_joining: false }.into()
+        }
         "PrefixSuffixLMFeatureConverter" => PrefixSuffixLMFeatureConverter {}.into(),
         "DecoderFeatureConverter" => DecoderFeatureConverter { loss_on_targets_only }.into(),
         "EncoderFeatureConverter" => EncoderFeatureConverter { mask_id: 9 }.into(),
