@@ -37,9 +37,6 @@ const ARCHITECTURES: [&str; 3] =
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=bridge");
-    // `run::Library` embeds these; a macro cannot tell cargo of new files.
-    println!("cargo::rerun-if-changed=gin");
-    println!("cargo::rerun-if-changed=tasks");
     println!("cargo::rerun-if-env-changed=LIBTORCH");
     println!("cargo::rerun-if-env-changed=GIMLET_WHEEL");
     println!("cargo::rustc-env=GIMLET_COMMIT={}", commit());

@@ -5,15 +5,12 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
-use include_dir::{Dir, include_dir};
+use gimlet_library::{Dir, GIN, TASKS};
 
 use crate::gin::{LIBRARY, Source, TASK_LIBRARY};
 use crate::interactive::{CONFIG_FILE, gin_of};
 use crate::storage;
 use crate::telemetry;
-
-static GIN: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/gin");
-static TASKS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/tasks");
 
 /// The longest gin text that is read, in bytes: a path given by mistake must not fill the memory.
 const MAX_TEXT: u64 = 64 << 20;
