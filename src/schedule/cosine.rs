@@ -3,7 +3,6 @@
 use gimlet_gin::Configurable;
 
 use super::ScheduleError;
-use super::rate::LearningRateSchedule;
 
 /// A learning rate that rises linearly and falls as a cosine. Source: optax `schedules/_schedule.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
@@ -26,14 +25,11 @@ pub struct WarmupCosineDecaySchedule {
 }
 
 impl WarmupCosineDecaySchedule {
-    /// Checks the periods.
-    ///
-    /// # Errors
-    /// A rise of negative length, or no steps left for the fall.
-    pub fn build(&self) -> Result<LearningRateSchedule, ScheduleError> {
+    /// Refuses a rise of negative length, and no steps left for the fall.
+    pub(super) fn check(&self) -> Result<(), ScheduleError> {
         let refused = |param, found: i64, least| {
             let schedule = "warmup_cosine_decay_schedule";
-            Err(ScheduleError { schedule, param, found: found as f64, least })
+            Err(ScheduleError::Below { schedule, param, found: found as f64, least })
         };
         if self.warmup_steps < 0 {
             return refused("warmup_steps", self.warmup_steps, 0);
@@ -41,7 +37,7 @@ impl WarmupCosineDecaySchedule {
         if self.decay_steps <= self.warmup_steps {
             return refused("decay_steps", self.decay_steps, self.warmup_steps.saturating_add(1));
         }
-        Ok(LearningRateSchedule::of_cosine(self.clone()))
+        Ok(())
     }
 
     /// Returns the learning rate of the update that follows `step` updates, in float32 as JAX

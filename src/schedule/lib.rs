@@ -17,12 +17,19 @@
 
 mod cosine;
 mod factors;
+mod of_total;
 mod rate;
 
 use gimlet_gin::Configurable;
 
+use of_total::OfTotal as _;
+
 pub use cosine::WarmupCosineDecaySchedule;
 pub use factors::{Factor, Factors, UnknownFactor};
+pub use of_total::{
+    LinearDecay, LinearDecayLearningRate, LinearWarmup, Noam, Product, ProductFactor,
+    SlantedTriangular, TruncatedRsqrt,
+};
 pub use rate::LearningRateSchedule;
 
 /// Any schedule that the Trainer accepts.
@@ -32,14 +39,59 @@ pub enum Schedule {
     CreateLearningRateScheduler(CreateLearningRateScheduler),
     /// Optax's rise and fall.
     WarmupCosineDecay(WarmupCosineDecaySchedule),
+    /// Mesh TensorFlow's schedule of pretraining.
+    Noam(Noam),
+    /// Mesh TensorFlow's root of the step's inverse.
+    TruncatedRsqrt(TruncatedRsqrt),
+    /// Mesh TensorFlow's fall at the end of the run.
+    LinearDecay(LinearDecay),
+    /// Mesh TensorFlow's rise at its start.
+    LinearWarmup(LinearWarmup),
+    /// Mesh TensorFlow's fall over the whole run.
+    LinearDecayLearningRate(LinearDecayLearningRate),
+    /// Mesh TensorFlow's triangle.
+    SlantedTriangular(SlantedTriangular),
+    /// Mesh TensorFlow's product.
+    Product(Product),
 }
 
 impl Schedule {
     /// Returns the function of the step that this spec describes.
+    ///
+    /// # Errors
+    /// Parameters without a value at some step.
     pub fn build(&self) -> Result<LearningRateSchedule, ScheduleError> {
+        self.check(None)?;
+        Ok(LearningRateSchedule::new(self.clone()))
+    }
+
+    /// Checks the parameters; `total` is the length of the run that a product gives its factors.
+    fn check(&self, total: Option<i64>) -> Result<(), ScheduleError> {
         match self {
-            Schedule::CreateLearningRateScheduler(spec) => spec.build(),
-            Schedule::WarmupCosineDecay(spec) => spec.build(),
+            Schedule::CreateLearningRateScheduler(spec) => spec.check(),
+            Schedule::WarmupCosineDecay(spec) => spec.check(),
+            Schedule::Noam(spec) => spec.check(total),
+            Schedule::TruncatedRsqrt(spec) => spec.check(total),
+            Schedule::LinearDecay(spec) => spec.check(total),
+            Schedule::LinearWarmup(spec) => spec.check(total),
+            Schedule::LinearDecayLearningRate(spec) => spec.check(total),
+            Schedule::SlantedTriangular(spec) => spec.check(total),
+            Schedule::Product(spec) => spec.check(total),
+        }
+    }
+
+    /// The learning rate of the update that follows `step` updates, of parameters that were checked.
+    fn at(&self, step: i64, total: Option<i64>) -> f32 {
+        match self {
+            Schedule::CreateLearningRateScheduler(spec) => spec.at(step),
+            Schedule::WarmupCosineDecay(spec) => spec.at(step),
+            Schedule::Noam(spec) => spec.at(step, total),
+            Schedule::TruncatedRsqrt(spec) => spec.at(step, total),
+            Schedule::LinearDecay(spec) => spec.at(step, total),
+            Schedule::LinearWarmup(spec) => spec.at(step, total),
+            Schedule::LinearDecayLearningRate(spec) => spec.at(step, total),
+            Schedule::SlantedTriangular(spec) => spec.at(step, total),
+            Schedule::Product(spec) => spec.at(step, total),
         }
     }
 }
@@ -95,18 +147,24 @@ impl Default for CreateLearningRateScheduler {
 const SCHEDULER: &str = "create_learning_rate_scheduler";
 
 impl CreateLearningRateScheduler {
-    /// Checks the periods by which the factors divide.
+    /// Checks the parameters.
     ///
     /// # Errors
-    /// A negative `base_learning_rate` or `warmup_steps`, or a period of zero or less that a factor uses.
+    /// As those of `check`.
     pub fn build(&self) -> Result<LearningRateSchedule, ScheduleError> {
+        Schedule::CreateLearningRateScheduler(self.clone()).build()
+    }
+
+    /// Refuses a negative `base_learning_rate` or `warmup_steps`, and a period of zero or less that a factor uses.
+    fn check(&self) -> Result<(), ScheduleError> {
         let used = |factor| self.factors.0.contains(&factor);
+        let schedule = SCHEDULER;
         for (param, found) in [
             ("base_learning_rate", self.base_learning_rate),
             ("warmup_steps", self.warmup_steps as f64),
         ] {
             if found < 0.0 {
-                return Err(ScheduleError { schedule: SCHEDULER, param, found, least: 0 });
+                return Err(ScheduleError::Below { schedule, param, found, least: 0 });
             }
         }
         for (factor, param, steps) in [
@@ -115,26 +173,60 @@ impl CreateLearningRateScheduler {
         ] {
             if used(factor) && steps <= 0 {
                 let found = steps as f64;
-                return Err(ScheduleError { schedule: SCHEDULER, param, found, least: 1 });
+                return Err(ScheduleError::Below { schedule, param, found, least: 1 });
             }
         }
-        Ok(LearningRateSchedule::of_factors(self.clone()))
+        Ok(())
     }
 }
 
 /// A schedule that cannot be computed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("`{schedule}.{param}` is {found}, expected {least} or more")]
-pub struct ScheduleError {
-    /// The schedule.
-    pub schedule: &'static str,
-    /// The parameter.
-    pub param: &'static str,
-    /// Its value.
-    pub found: f64,
-    /// The smallest valid value.
-    pub least: i64,
+pub enum ScheduleError {
+    /// A parameter below its smallest valid value.
+    #[error("`{schedule}.{param}` is {found}, expected {least} or more")]
+    Below {
+        /// The schedule.
+        schedule: &'static str,
+        /// The parameter.
+        param: &'static str,
+        /// Its value.
+        found: f64,
+        /// The smallest valid value.
+        least: i64,
+    },
+    /// A parameter by which the schedule divides.
+    #[error("`{schedule}.{param}` is {found}, expected more than 0")]
+    NotPositive {
+        /// The schedule.
+        schedule: &'static str,
+        /// The parameter.
+        param: &'static str,
+        /// Its value.
+        found: f64,
+    },
+    /// No length of the run.
+    #[error(
+        "`{schedule}.total_steps` is None, expected the step at which the run ends \
+         (`{schedule}.total_steps = %TRAIN_STEPS`)"
+    )]
+    NeedsTotal {
+        /// The schedule.
+        schedule: &'static str,
+    },
 }
+
+macro_rules! from_spec {
+    ($($spec:ident)*) => {$(
+        impl From<$spec> for Schedule {
+            fn from(spec: $spec) -> Self {
+                Self::$spec(spec)
+            }
+        }
+    )*};
+}
+
+from_spec! { Noam TruncatedRsqrt LinearDecay LinearWarmup LinearDecayLearningRate SlantedTriangular Product }
 
 #[cfg(test)]
 mod tests {

@@ -1,85 +1,73 @@
 //! A schedule's value at a step.
 
 use super::factors::Factor;
-use super::{CreateLearningRateScheduler, WarmupCosineDecaySchedule};
+use super::{CreateLearningRateScheduler, Schedule};
 
 /// A learning rate as a pure function of the step.
 #[derive(Clone, Debug, PartialEq)]
-pub struct LearningRateSchedule(Shape);
-
-/// A spec whose periods were checked.
-#[derive(Clone, Debug, PartialEq)]
-enum Shape {
-    Factors(CreateLearningRateScheduler),
-    Cosine(WarmupCosineDecaySchedule),
-}
+pub struct LearningRateSchedule(Schedule);
 
 impl LearningRateSchedule {
-    /// The schedule of a spec whose periods were checked.
-    pub(super) fn of_factors(spec: CreateLearningRateScheduler) -> Self {
-        Self(Shape::Factors(spec))
-    }
-
-    /// The schedule of a spec whose periods were checked.
-    pub(super) fn of_cosine(spec: WarmupCosineDecaySchedule) -> Self {
-        Self(Shape::Cosine(spec))
+    /// The schedule of a spec that was checked.
+    pub(super) fn new(spec: Schedule) -> Self {
+        Self(spec)
     }
 
     /// The learning rate of the update that follows `step` updates.
     pub fn at(&self, step: i64) -> f32 {
-        match &self.0 {
-            Shape::Factors(spec) => product(spec, step),
-            Shape::Cosine(spec) => spec.at(step),
-        }
+        self.0.at(step, None)
     }
 }
 
-fn product(spec: &CreateLearningRateScheduler, step: i64) -> f32 {
-    let step = (step - spec.step_offset).max(0);
-    // Factors before the first that depends on the step multiply as Python floats.
-    let mut rate = Product::Constant(1.0);
-    for factor in &spec.factors.0 {
-        rate = factor.apply(rate, spec, step);
+impl CreateLearningRateScheduler {
+    /// The product of the factors after `step` updates.
+    pub(super) fn at(&self, step: i64) -> f32 {
+        let step = (step - self.step_offset).max(0);
+        // Factors before the first that depends on the step multiply as Python floats.
+        let mut rate = Running::Constant(1.0);
+        for factor in &self.factors.0 {
+            rate = factor.apply(rate, self, step);
+        }
+        rate.float32().max(self.min_learning_rate as f32)
     }
-    rate.float32().max(spec.min_learning_rate as f32)
 }
 
 /// The product of the factors so far.
 #[derive(Clone, Copy)]
-enum Product {
+pub(super) enum Running {
     /// A Python float, double precision.
     Constant(f64),
     /// A JAX array, single precision.
     Array(f32),
 }
 
-impl Product {
-    fn float32(self) -> f32 {
+impl Running {
+    pub(super) fn float32(self) -> f32 {
         match self {
-            Product::Constant(value) => value as f32,
-            Product::Array(value) => value,
+            Running::Constant(value) => value as f32,
+            Running::Array(value) => value,
         }
     }
 
-    fn times(self, factor: f32) -> Self {
-        Product::Array(self.float32() * factor)
+    pub(super) fn times(self, factor: f32) -> Self {
+        Running::Array(self.float32() * factor)
     }
 
     fn over(self, divisor: f32) -> Self {
-        Product::Array(self.float32() / divisor)
+        Running::Array(self.float32() / divisor)
     }
 
-    fn times_constant(self, factor: f64) -> Self {
+    pub(super) fn times_constant(self, factor: f64) -> Self {
         match self {
-            Product::Constant(value) => Product::Constant(value * factor),
-            Product::Array(value) => Product::Array(value * factor as f32),
+            Running::Constant(value) => Running::Constant(value * factor),
+            Running::Array(value) => Running::Array(value * factor as f32),
         }
     }
 }
 
 impl Factor {
     /// Multiplies `rate` by this factor. Each operation rounds like JAX's.
-    fn apply(self, rate: Product, spec: &CreateLearningRateScheduler, step: i64) -> Product {
+    fn apply(self, rate: Running, spec: &CreateLearningRateScheduler, step: i64) -> Running {
         let base = spec.base_learning_rate;
         // T5X returns NaN or infinity at step 0 without warm-up; here it is the limit. `f32::min`
         // drops the NaN of 0/0, and a decay starts at step 1.
