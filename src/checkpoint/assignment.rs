@@ -21,6 +21,9 @@ pub type Rule = (String, Option<String>);
 /// Maximum number of names in a notice.
 const MAX_NAMED: usize = 8;
 
+/// The beginning of the names of parameters.
+const PARAMETERS: &str = "target/";
+
 /// The source of each array of a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
@@ -57,8 +60,9 @@ impl RestoreCheckpointConfig {
         rest: &[String],
     ) -> Result<Plan, CheckpointError> {
         let rules = self.rules();
-        if self.fallback_to_scratch && rules.is_none() {
-            let reason = "`fallback_to_scratch` needs an `assignment_map` to say what is dropped";
+        if self.fallback_to_scratch && self.strict && rules.is_none() {
+            let reason = "`fallback_to_scratch` needs an `assignment_map` to say what is dropped, or `strict = False` \
+                          to take what model and checkpoint share";
             return Err(CheckpointError::Assignment(reason.to_string()));
         }
         let found = stored.shapes();
@@ -70,6 +74,16 @@ impl RestoreCheckpointConfig {
         let initializes = |name: &str| self.fallback_to_scratch || without.concerns(name);
         let path = stored.path().as_str();
         let plan = plan(path, assigned.sources, needs, &found, &initializes)?;
+        // A training state always shares the step, so the parameters decide.
+        if !plan.sources.keys().any(|name| name.starts_with(PARAMETERS))
+            && needs.keys().any(|name| name.starts_with(PARAMETERS))
+            && !has_rules
+        {
+            let (path, missing) = (path.to_string(), needs.keys().cloned().collect());
+            let (extra, shapes) = (plan.unused, Vec::new());
+            let mismatch = Mismatch { path, missing, extra, shapes, is_resumed: false };
+            return Err(CheckpointError::OtherModel(mismatch));
+        }
         let takes_all = self.strict && stored.format() == Format::MeshTensorFlow;
         if takes_all && !has_rules && !plan.unused.is_empty() {
             let (path, extra) = (path.to_string(), plan.unused);

@@ -3,13 +3,14 @@
 use std::fmt;
 
 use super::error::CheckpointError;
+use super::foreign::index_of;
 use super::format::Format;
 use super::marks::{CHECKPOINT_FILE, checkpoint_dir, is_half_written_orbax, step_of_bundle};
 use super::open::{is_marked, open, recognize};
 use super::steps::{list_steps, named_steps};
 use super::stored::Stored;
 use super::unfinished::is_unfinished;
-use gimlet_storage::Path;
+use gimlet_storage::{Path, StorageError};
 
 /// Message for a single checkpoint when a mode needs a folder of checkpoints.
 const ONE_CHECKPOINT: &str = "it is one checkpoint; use mode = 'specific'";
@@ -30,7 +31,7 @@ pub fn latest(folder: &Path) -> Result<Option<Path>, CheckpointError> {
         Format::MeshTensorFlow => Ok(Some(folder.clone())),
         // A folder that was copied without that file may still hold checkpoints.
         Format::T5x if !folder.join(CHECKPOINT_FILE).exists()? => {
-            Ok(tensorflow_checkpoints(folder)?.pop())
+            Ok(tensorflow_checkpoints(folder)?.pop().map(|(_, prefix)| prefix))
         }
         _ => refused(folder, ONE_CHECKPOINT),
     }
@@ -51,7 +52,7 @@ pub fn every(folder: &Path) -> Result<Vec<Path>, CheckpointError> {
     }
     let tensorflow = tensorflow_checkpoints(folder)?;
     if !tensorflow.is_empty() {
-        return Ok(tensorflow);
+        return Ok(tensorflow.into_iter().map(|(_, prefix)| prefix).collect());
     }
     if is_marked(folder)? {
         return refused(folder, ONE_CHECKPOINT);
@@ -65,14 +66,14 @@ fn refused<T>(folder: &Path, reason: &str) -> Result<T, CheckpointError> {
 }
 
 /// The prefixes `model.ckpt-N` of TensorFlow checkpoints in a folder, by step.
-fn tensorflow_checkpoints(folder: &Path) -> Result<Vec<Path>, CheckpointError> {
+fn tensorflow_checkpoints(folder: &Path) -> Result<Vec<(u64, Path)>, CheckpointError> {
     let mut found = Vec::new();
     for entry in folder.list()? {
         let Some(prefix) = entry.file_name().strip_suffix(".index") else { continue };
         found.extend(step_of_bundle(prefix).map(|step| (step, folder.join(prefix))));
     }
     found.sort_by_key(|(step, _)| *step);
-    Ok(found.into_iter().map(|(_, prefix)| prefix).collect())
+    Ok(found)
 }
 
 /// A damaged checkpoint that was skipped.
@@ -90,6 +91,28 @@ impl fmt::Display for Skipped {
     }
 }
 
+/// The checkpoints from which a run in its MODEL_DIR continues, by step: those named `checkpoint_N`, committed or not; in
+/// a folder without any, those that Mesh TensorFlow's T5 has left there.
+fn resumable(model_dir: &Path) -> Result<Vec<(u64, Path)>, CheckpointError> {
+    let steps = named_steps(model_dir)?;
+    if steps.is_empty() && model_dir.is_dir()? {
+        return tensorflow_checkpoints(model_dir);
+    }
+    Ok(steps.into_iter().map(|step| (step, checkpoint_dir(model_dir, step))).collect())
+}
+
+/// The steps of the committed checkpoints from which a run in its MODEL_DIR continues, ascending.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn resumable_steps(model_dir: &Path) -> Result<Vec<u64>, CheckpointError> {
+    let steps = list_steps(model_dir)?;
+    if steps.is_empty() && named_steps(model_dir)?.is_empty() {
+        return Ok(resumable(model_dir)?.into_iter().map(|(step, _)| step).collect());
+    }
+    Ok(steps)
+}
+
 /// Calls `restore` for the newest checkpoint, or for older ones while it reports damage, and
 /// returns its result; damaged checkpoints are added to `skipped`, newest first. `None` when there
 /// are no checkpoints.
@@ -102,10 +125,10 @@ pub fn restore_newest<T, E: From<CheckpointError>>(
     mut restore: impl FnMut(Box<dyn Stored>) -> Result<T, E>,
     damage: impl Fn(&E) -> Option<String>,
 ) -> Result<Option<T>, E> {
-    for step in named_steps(model_dir)?.into_iter().rev() {
-        let path = checkpoint_dir(model_dir, step);
+    for (_, path) in resumable(model_dir)?.into_iter().rev() {
         let opened = open(&path);
-        if opened.is_err() && !path.exists().map_err(CheckpointError::from)? {
+        let is_there = || Ok(path.exists()? || index_of(&path).exists()?);
+        if opened.is_err() && !is_there().map_err(|error: StorageError| E::from(error.into()))? {
             // A link without a target, or a checkpoint that was removed after the listing.
             continue;
         }

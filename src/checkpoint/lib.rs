@@ -63,16 +63,17 @@ pub use checkpointers::{
 };
 pub use error::CheckpointError;
 pub use export::{
-    HuggingFaceOptions, NativeOptions, Weights, export_hugging_face, export_mesh_tensorflow,
-    export_orbax, export_t5x, export_torch, name_newest,
+    HuggingFaceOptions, MeshOptions, NativeOptions, Weights, export_hugging_face,
+    export_mesh_tensorflow, export_orbax, export_t5x, export_torch, name_newest,
 };
-pub use find::{Skipped, every, latest, restore_newest};
+pub use find::{Skipped, every, latest, restore_newest, resumable_steps};
 pub use fit::check_fit;
 pub use foreign::index_of;
 pub use format::{Format, Without};
 pub use listing::{Condition, Listed, file_sizes, list};
 pub use marks::{DATASET_PREFIX, bundle_prefix, checkpoint_dir, step_of, step_of_bundle};
 pub use mismatch::Mismatch;
+pub use names::mesh::{MeshNorms, mesh_spellings};
 pub use native::{Procedure, Reader, Shard, Share, Writer, lies_in_tree, writes};
 pub use open::open;
 pub use read_ahead::Visit;
@@ -80,7 +81,7 @@ pub use retention::{Retention, remove_stale};
 pub use saver::{Saver, Saving, Snapshot, write_arrays};
 pub use spec::{
     CheckpointConfig, CheckpointPaths, Commit, NoTransformations, RestoreCheckpointConfig,
-    RestoreDtype, RestoreMode, SaveCheckpointConfig, SaveCompression, SaveDtype,
+    RestoreDtype, RestoreMode, SaveCheckpointConfig, SaveCompression, SaveDtype, Steps,
 };
 pub use statistics::{Distance, Statistics, Tolerance};
 pub use steps::list_steps;

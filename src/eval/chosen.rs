@@ -61,7 +61,7 @@ fn meant(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checkpoint::CheckpointPaths;
+    use crate::checkpoint::{CheckpointPaths, Steps};
 
     /// Creates folders `a` and `b` with a file `checkpoint` in each checkpoint of these names.
     fn folders(checkpoints: &[&str]) -> (tempfile::TempDir, Path) {
@@ -99,6 +99,24 @@ mod tests {
         assert_eq!(all(&["a"]).unwrap(), ["a/checkpoint_10"]);
         done.add(&root.join("a/checkpoint_10")).unwrap();
         assert_eq!(all(&["a"]).unwrap(), [""; 0]);
+    }
+
+    #[test]
+    fn steps_choose_the_nearest_checkpoints_of_all_folders() {
+        let (_dir, root) = folders(&["a/checkpoint_10", "a/checkpoint_30", "b/checkpoint_20"]);
+        let nearest = |mode, steps: &[u64]| {
+            let folders = ["a", "b"].map(|folder| root.join(folder).to_string());
+            let config = RestoreCheckpointConfig {
+                path: CheckpointPaths(folders.to_vec()),
+                nearest_steps: Some(Steps(steps.to_vec())),
+                ..RestoreCheckpointConfig::new(&[], mode)
+            };
+            let done = DoneCheckpoints::read(&root, "task").unwrap();
+            let chosen = meant(&config, &done).unwrap();
+            chosen.paths.iter().map(|path| path.relative_to(&root).to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(nearest(RestoreMode::All, &[21, 8]), ["a/checkpoint_10", "b/checkpoint_20"]);
+        assert_eq!(nearest(RestoreMode::Latest, &[21]), ["b/checkpoint_20"]);
     }
 
     #[test]

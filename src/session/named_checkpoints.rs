@@ -13,18 +13,31 @@ use crate::storage::{Path, StorageError};
 pub fn named_checkpoints(config: &RestoreCheckpointConfig) -> Result<Vec<Path>, CheckpointError> {
     let given = config.path.0.iter().map(|path| Path::parse(path));
     let given = given.collect::<Result<Vec<Path>, StorageError>>()?;
-    match config.mode {
-        RestoreMode::Specific => Ok(given),
-        RestoreMode::Latest => Ok(vec![newest(&given)?]),
-        RestoreMode::All => {
-            let folders = given.iter().map(every).collect::<Result<Vec<_>, _>>()?;
-            let mut seen = BTreeSet::new();
-            let mut paths = folders.concat();
-            paths.retain(|path| seen.insert(place(path)));
-            paths.sort_by_key(step_in);
-            Ok(paths)
+    match (config.mode, &config.nearest_steps) {
+        (RestoreMode::Specific, _) => Ok(given),
+        (RestoreMode::Latest, None) => Ok(vec![newest(&given)?]),
+        (RestoreMode::Latest, Some(steps)) => {
+            let last = steps.nearest(all(&given)?).pop();
+            last.map(|path| vec![path]).ok_or_else(|| no_checkpoint(&given))
+        }
+        (RestoreMode::All, None) => Ok(all(&given)?.into_iter().map(|(_, path)| path).collect()),
+        (RestoreMode::All, Some(steps)) => {
+            let paths = steps.nearest(all(&given)?);
+            if paths.is_empty() { Err(no_checkpoint(&given)) } else { Ok(paths) }
         }
     }
+}
+
+/// Returns the checkpoints of folders, each once, by step.
+fn all(folders: &[Path]) -> Result<Vec<(u64, Path)>, CheckpointError> {
+    let folders = folders.iter().map(every).collect::<Result<Vec<_>, _>>()?;
+    let mut seen = BTreeSet::new();
+    let mut paths = folders.concat();
+    paths.retain(|path| seen.insert(place(path)));
+    let mut paths: Vec<(u64, Path)> =
+        paths.into_iter().map(|path| (step_in(&path).unwrap_or(0), path)).collect();
+    paths.sort_by_key(|(step, _)| *step);
+    Ok(paths)
 }
 
 /// Returns the step in which the path of a checkpoint ends: `checkpoint_N`, `model.ckpt-N`, or any
@@ -51,9 +64,13 @@ fn newest(folders: &[Path]) -> Result<Path, CheckpointError> {
             return Ok(newest);
         }
     }
+    Err(no_checkpoint(folders))
+}
+
+fn no_checkpoint(folders: &[Path]) -> CheckpointError {
     let names: Vec<&str> = folders.iter().map(Path::as_str).collect();
-    Err(CheckpointError::NotACheckpoint {
+    CheckpointError::NotACheckpoint {
         path: names.join("`, `"),
         reason: "it holds no checkpoint, expected folders `checkpoint_N`".to_string(),
-    })
+    }
 }

@@ -96,6 +96,13 @@ fn check_restore(config: &RestoreCheckpointConfig) -> Result<(), UnfitSpec> {
                 .to_string(),
         );
     }
+    if config.mode == RestoreMode::Specific && config.nearest_steps.is_some() {
+        return unfit(
+            "utils.RestoreCheckpointConfig.nearest_steps chooses among the checkpoints of a folder: use \
+             mode = 'latest'"
+                .to_string(),
+        );
+    }
     match &config.path.0[..] {
         [] => Ok(()),
         [one] => check_path("utils.RestoreCheckpointConfig.path", one),

@@ -9,8 +9,8 @@ use tch::Tensor;
 
 use crate::checkpoint::{
     Best, CheckpointConfig, CheckpointError, DType, Procedure, RUN_FILE, Retention,
-    SaveCheckpointConfig, Saver, Saving, Share, Stored, list_steps, plan_resume, remove_stale,
-    restore_newest,
+    SaveCheckpointConfig, Saver, Saving, Share, Stored, plan_resume, remove_stale, restore_newest,
+    resumable_steps,
 };
 use crate::data::DatasetState;
 use crate::partition::{Mesh, ProcessError, Processes};
@@ -244,7 +244,7 @@ fn check_same_steps(processes: &Processes, model_dir: &Path) -> Result<(), Sessi
     if processes.is_alone() {
         return Ok(());
     }
-    let steps = of_all(processes, &list_steps(model_dir)?)?;
+    let steps = of_all(processes, &resumable_steps(model_dir)?)?;
     match steps.iter().position(|other| *other != steps[0]) {
         None => Ok(()),
         Some(rank) => Err(ProcessError::Differ(format!(

@@ -2,7 +2,7 @@
 //! but without libtorch and without reading data. Checkpoints are opened and vocabularies loaded;
 //! of data files, only names are checked.
 
-use crate::checkpoint::{RestoreCheckpointConfig, Shapes, Stored, list_steps};
+use crate::checkpoint::{RestoreCheckpointConfig, Shapes, Stored, resumable_steps};
 use crate::data::TaskProvider;
 use crate::session::error::SessionError;
 use crate::session::foresee::foresee_data;
@@ -38,7 +38,7 @@ pub fn foresee(spec: &Train, tasks: &dyn TaskProvider) -> Result<u64, SessionErr
 fn first_step(spec: &Train) -> Result<u64, SessionError> {
     let model_dir = Path::parse(&spec.model_dir)?;
     if model_dir.is_dir()?
-        && let Some(step) = list_steps(&model_dir)?.last()
+        && let Some(step) = resumable_steps(&model_dir)?.last()
     {
         return Ok(*step);
     }

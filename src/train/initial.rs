@@ -3,6 +3,7 @@
 use crate::checkpoint::{
     CheckpointError, RestoreCheckpointConfig, RestoreMode, Stored, latest, open,
 };
+use crate::session::named_checkpoints::named_checkpoints;
 use crate::storage::Path;
 use crate::telemetry;
 
@@ -19,7 +20,11 @@ pub fn initial(
     if config.mode == RestoreMode::Specific {
         return open(&path).map(Some);
     }
-    match latest(&path)? {
+    let found = match &config.nearest_steps {
+        Some(_) => named_checkpoints(config)?.pop(),
+        None => latest(&path)?,
+    };
+    match found {
         Some(newest) => open(&newest).map(Some),
         None => {
             telemetry::notice(&format!("no checkpoint in {path}: starting from scratch"));

@@ -21,7 +21,7 @@ use gimlet_storage::{Path, StorageError};
 
 pub use hugging_face::{export_hugging_face, export_torch};
 pub use native::{NativeOptions, export_orbax, export_t5x};
-pub use options::{HuggingFaceOptions, Weights};
+pub use options::{HuggingFaceOptions, MeshOptions, Weights};
 pub use tensorflow::{export_mesh_tensorflow, name_newest};
 
 /// Converts an error of writing a file: either a wrapped error of reading the checkpoint, or an

@@ -2,6 +2,7 @@
 
 use crate::array::DType;
 use crate::names::hugging_face;
+use crate::names::mesh::MeshNorms;
 use gimlet_storage::Path;
 use serde_json::{Map, Value};
 
@@ -51,4 +52,13 @@ pub struct HuggingFaceOptions {
     pub global_block_size: Option<usize>,
     /// Entries of `generation_config.json` beside the ids of special tokens.
     pub generation: Map<String, Value>,
+}
+
+/// Properties of Mesh TensorFlow's variables that a checkpoint does not describe.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MeshOptions {
+    /// The type of the written parameters; `None` keeps their types.
+    pub dtype: Option<DType>,
+    /// The names of norms.
+    pub norms: MeshNorms,
 }

@@ -2,6 +2,8 @@
 
 mod save;
 
+use std::collections::BTreeSet;
+
 use gimlet_gin::{Configurable, Evaluator, FromGin, Ref, Reported, Value, ValueKind};
 
 use super::array::DType;
@@ -34,6 +36,10 @@ pub struct RestoreCheckpointConfig {
     /// (evaluation only).
     #[gin(default = RestoreMode::Latest)]
     pub mode: RestoreMode,
+    /// The steps to restore instead of the newest or all: of each, the nearest step in the folder (modes 'latest' and
+    /// 'all'). One step or a list.
+    #[gin(default = None)]
+    pub nearest_steps: Option<Steps>,
     /// Pairs of a pattern for names in the model and the name in the checkpoint to read instead
     /// (with groups, as in Python's `re`), or None to leave the array initialized. Not applied on
     /// resuming.
@@ -44,7 +50,9 @@ pub struct RestoreCheckpointConfig {
     /// model lacks are never read.
     #[gin(default = true)]
     pub strict: bool,
-    /// Whether parameters that the checkpoint lacks are initialized. Needs `assignment_map`.
+    /// Whether arrays that the checkpoint lacks are initialized. Needs `assignment_map`, or `strict = False`: with that,
+    /// a model takes the parameters, optimizer state and step that it shares with the checkpoint by name, as Mesh
+    /// TensorFlow's `init_checkpoint`.
     #[gin(default = false)]
     pub fallback_to_scratch: bool,
     /// The type of the restored parameters; None keeps the type in the checkpoint.
@@ -72,6 +80,7 @@ impl RestoreCheckpointConfig {
         Self {
             path: CheckpointPaths(paths.iter().map(|path| path.to_string()).collect()),
             mode,
+            nearest_steps: None,
             assignment_map: None,
             strict: true,
             fallback_to_scratch: false,
@@ -153,6 +162,44 @@ impl FromGin for CheckpointPaths {
     }
 }
 
+/// One step or several, ascending.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Steps(
+    /// The steps.
+    pub Vec<u64>,
+);
+
+impl FromGin for Steps {
+    fn expected() -> String {
+        "a step or a list of steps".to_string()
+    }
+
+    fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
+        match &value.kind {
+            ValueKind::Int(_) => cx.read(value).map(|step| Self(vec![step])),
+            ValueKind::List(_) | ValueKind::Tuple(_) => Vec::from_gin(value, cx).map(Self),
+            _ => Err(cx.mismatch(value, &Self::expected())),
+        }
+    }
+
+    fn to_gin(&self) -> Option<ValueKind> {
+        self.0.to_gin()
+    }
+}
+
+impl Steps {
+    /// Returns the checkpoints, ascending, whose steps are nearest to these; of two equally near ones the earlier. Each
+    /// is given with its step.
+    pub fn nearest<T>(&self, mut found: Vec<(u64, T)>) -> Vec<T> {
+        found.sort_by_key(|(step, _)| *step);
+        let steps: Vec<u64> = found.iter().map(|(step, _)| *step).collect();
+        let nearest =
+            |wanted: &u64| steps.iter().copied().min_by_key(|step| step.abs_diff(*wanted));
+        let chosen: BTreeSet<u64> = self.0.iter().filter_map(nearest).collect();
+        found.into_iter().filter(|(step, _)| chosen.contains(step)).map(|(_, it)| it).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -181,6 +228,19 @@ mod tests {
         assert_eq!(paths(value(ValueKind::List(vec![text("a"), text("b")]))), ["a", "b"]);
         assert!(paths(value(ValueKind::List(Vec::new()))).is_empty());
         assert!(read::<CheckpointPaths>(&value(ValueKind::from(1))).is_err());
+    }
+
+    #[test]
+    fn steps_stand_for_the_nearest_checkpoints() {
+        let nearest = |steps: &[u64], found: &[u64]| {
+            Steps(steps.to_vec()).nearest(found.iter().map(|step| (*step, *step)).collect())
+        };
+        assert_eq!(nearest(&[1_112_200], &[1_100_000, 1_112_000, 1_113_000]), [1_112_000]);
+        assert_eq!(nearest(&[90, 5, 6], &[100, 0, 10]), [10, 100]);
+        assert_eq!(nearest(&[5], &[0, 10]), [0]);
+        assert_eq!(nearest(&[5], &[]), [0; 0]);
+        assert_eq!(read::<Steps>(&value(ValueKind::from(7))), Ok(Steps(vec![7])));
+        assert!(read::<Steps>(&text("all")).is_err());
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! A T5 of any size is the same after conversion to and from every format.
 
 use gimlet::checkpoint::{
-    Array, DType, HuggingFaceOptions, NativeOptions, Stored, Weights, Writer, export_hugging_face,
-    export_mesh_tensorflow, export_orbax, export_t5x, export_torch, open,
+    Array, DType, HuggingFaceOptions, MeshOptions, NativeOptions, Stored, Weights, Writer,
+    export_hugging_face, export_mesh_tensorflow, export_orbax, export_t5x, export_torch, open,
 };
 use gimlet::storage::Path;
 use proptest::prelude::*;
@@ -115,7 +115,7 @@ fn export_all(from: &dyn Stored, dir: &Path) -> Vec<Path> {
     let mut written = vec![
         export_t5x(from, (dir.join("t5x"), 3), &native).unwrap(),
         export_orbax(from, (dir.join("orbax"), 3), &native).unwrap(),
-        export_mesh_tensorflow(from, (dir.join("mesh"), 3), None).unwrap(),
+        export_mesh_tensorflow(from, (dir.join("mesh"), 3), MeshOptions::default()).unwrap(),
     ];
     for weights in [Weights::Safetensors, Weights::Torch, Weights::Flax] {
         let to = dir.join(weights.file_name()).suffixed(".folder");

@@ -68,3 +68,20 @@ fn what_rules_drop_is_initialized_whatever_its_shape() {
     assert!(plan_of(false).unwrap_err().contains("missing from the checkpoint"));
     assert!(plan(&config(None, true), &needs).unwrap_err().contains("needs an `assignment_map`"));
 }
+
+/// Mesh TensorFlow's `init_checkpoint`: arrays of both, by name, with state and step.
+#[test]
+fn without_strictness_what_model_and_checkpoint_share_is_restored() {
+    let lax = RestoreCheckpointConfig { strict: false, ..config(None, true) };
+    let mut wanted = needs();
+    wanted.insert("target/encoder/task_adapter/wi/kernel".to_string(), vec![6, 2]);
+    wanted.remove("target/encoder/mlp/wi/kernel");
+    let found = plan(&lax, &wanted).unwrap();
+    assert_eq!(found.from_scratch, ["target/encoder/task_adapter/wi/kernel"]);
+    assert_eq!(found.unused, ["target/encoder/mlp/wi/kernel"]);
+    assert!(found.sources.contains_key("state/step"));
+    wanted.insert("target/encoder/norm/scale".to_string(), vec![8]);
+    assert!(plan(&lax, &wanted).unwrap_err().contains("[6], expected [8]"));
+    wanted.retain(|name, _| name.starts_with("state/") || name.contains("task_adapter"));
+    assert!(plan(&lax, &wanted).unwrap_err().contains("holds another model"));
+}

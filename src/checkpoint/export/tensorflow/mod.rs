@@ -7,10 +7,10 @@ mod newest;
 mod table;
 mod variables;
 
+use super::options::MeshOptions;
 use super::tensor_file::TensorFile;
 use super::unstacked::Unstacked;
 use super::unwrapped;
-use crate::array::DType;
 use crate::error::CheckpointError;
 use crate::foreign::index_of;
 use crate::marks::bundle_prefix;
@@ -21,17 +21,17 @@ use gimlet_storage::Path;
 pub use newest::name_newest;
 
 /// Writes the parameters, Adafactor's state and the step of a checkpoint as a step of Mesh
-/// TensorFlow's T5, and returns the prefix of its files' names. Parameters are rounded to `dtype`.
+/// TensorFlow's T5, and returns the prefix of its files' names.
 ///
 /// # Errors
 /// The checkpoint does not hold a T5; the step already exists; reading or writing fails.
 pub fn export_mesh_tensorflow(
     from: &dyn Stored,
     (folder, step): (Path, u64),
-    dtype: Option<DType>,
+    options: MeshOptions,
 ) -> Result<Path, CheckpointError> {
     let from = &Unstacked::new(from);
-    let variables = variables::of(from, step, dtype)?;
+    let variables = variables::of(from, step, options)?;
     let prefix = bundle_prefix(&folder, step);
     let (data, index) = (prefix.suffixed(".data-00000-of-00001"), index_of(&prefix));
     newest::refuse_other(&folder)?;

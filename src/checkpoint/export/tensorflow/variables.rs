@@ -5,10 +5,11 @@ use std::io::{self, Write};
 
 use crate::array::{ArrayInfo, DType};
 use crate::error::CheckpointError;
+use crate::export::MeshOptions;
 use crate::export::tensor::Tensor;
 use crate::format::Without;
 use crate::names::Axes;
-use crate::names::mesh::{GLOBAL_STEP, entries, from_t5x};
+use crate::names::mesh::{Architecture, GLOBAL_STEP, Spelling, entries, from_t5x};
 use crate::raw::{RawInfo, RawInfos};
 use crate::stored::{STEP, Stored};
 use gimlet_telemetry::{notice, quoted_names};
@@ -55,15 +56,16 @@ pub(super) type Variables = BTreeMap<String, Variable>;
 pub(super) fn of(
     from: &dyn Stored,
     step: u64,
-    dtype: Option<DType>,
+    MeshOptions { dtype, norms }: MeshOptions,
 ) -> Result<Variables, CheckpointError> {
     let leaves = from.leaves();
-    let has_encoder = leaves.iter().any(|leaf| leaf.name.starts_with("target/encoder/"));
+    let architecture = Architecture::of(leaves.iter().map(|leaf| leaf.name));
+    let spelling = Spelling { architecture, norms };
     let shapes = leaves.iter().map(|leaf| (leaf.name, leaf.shape)).collect();
     let is_written = |leaf: &&ArrayInfo<'_>| leaf.name != STEP && !is_placeholder(leaf, &shapes);
     let mut variables = Variables::new();
     for leaf in leaves.iter().filter(is_written) {
-        if let Some(name) = from_t5x(leaf.name, has_encoder, &shapes) {
+        if let Some(name) = from_t5x(leaf.name, spelling, &shapes) {
             variables.insert(name.clone(), Variable::Array(tensor(name, *leaf, dtype)));
         }
     }

@@ -3,8 +3,8 @@
 use clap::{Args, ValueEnum};
 
 use crate::checkpoint::{
-    DType, Format, HuggingFaceOptions, NativeOptions, Weights, bundle_prefix, checkpoint_dir,
-    index_of, name_newest, step_of, step_of_bundle,
+    DType, Format, HuggingFaceOptions, MeshNorms, MeshOptions, NativeOptions, Weights,
+    bundle_prefix, checkpoint_dir, index_of, name_newest, step_of, step_of_bundle,
 };
 use crate::run::checkpoint::open::{failure, parse_path};
 use crate::run::failure::Failure;
@@ -36,6 +36,9 @@ pub struct ConvertArgs {
     /// Type that parameters are rounded to; by default each keeps its own.
     #[arg(long, value_enum)]
     dtype: Option<FloatType>,
+    /// For mesh_tensorflow: name norms as its legacy mode does, which T5 1.0 has: `layer_norm` and `final_layer_norm`.
+    #[arg(long = "legacy_norms")]
+    legacy_norms: bool,
     /// Write in a bucket even if another process seems to write there; only if it is dead.
     #[arg(long = "take_over")]
     take_over: bool,
@@ -101,6 +104,12 @@ impl ConvertArgs {
 
     pub(super) fn dtype(&self) -> Option<DType> {
         self.dtype.map(FloatType::dtype)
+    }
+
+    /// Returns the options for Mesh TensorFlow's format.
+    pub(super) fn mesh(&self) -> MeshOptions {
+        let norms = if self.legacy_norms { MeshNorms::Legacy } else { MeshNorms::Sublayers };
+        MeshOptions { dtype: self.dtype(), norms }
     }
 
     /// Returns the options for the formats of T5X.

@@ -114,7 +114,7 @@ fn convert(args: &ConvertArgs, stored: &dyn Stored, target: &Path) -> Result<(),
         TargetFormat::T5x => drop(export_t5x(&from, step_at(format, target), &args.native())?),
         TargetFormat::Orbax => drop(export_orbax(&from, step_at(format, target), &args.native())?),
         TargetFormat::MeshTensorFlow => {
-            export_mesh_tensorflow(&from, step_at(format, target), args.dtype())?;
+            export_mesh_tensorflow(&from, step_at(format, target), args.mesh())?;
         }
         _ if args.is_file() => export_torch(&from, target, &args.options()?)?,
         _ => export_hugging_face(&from, target, &args.options()?)?,

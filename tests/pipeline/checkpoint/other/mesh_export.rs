@@ -1,8 +1,8 @@
 //! Checkpoints written as Mesh TensorFlow's T5 are read again with the same values.
 
 use gimlet::checkpoint::{
-    Array, CheckpointError, DType, Format, NativeOptions, Stored, Writer, bundle_prefix,
-    export_mesh_tensorflow, export_t5x, list, open,
+    Array, CheckpointError, DType, Format, MeshOptions, NativeOptions, Stored, Writer,
+    bundle_prefix, export_mesh_tensorflow, export_t5x, list, open,
 };
 use gimlet::storage::Path;
 use proptest::prelude::*;
@@ -15,7 +15,9 @@ use crate::storage::faulty::{Bucket, Fault};
 /// Writes a checkpoint and opens the result.
 fn exported(from: &dyn Stored, to: &Path) -> Box<dyn Stored> {
     let step = from.step().unwrap();
-    let written = open(&export_mesh_tensorflow(from, (to.clone(), step), None).unwrap()).unwrap();
+    let written =
+        open(&export_mesh_tensorflow(from, (to.clone(), step), MeshOptions::default()).unwrap())
+            .unwrap();
     assert_eq!((written.format(), written.step().unwrap()), (Format::MeshTensorFlow, step));
     written.verify().unwrap();
     written
@@ -119,7 +121,8 @@ fn a_state_that_is_not_adafactors_stays_behind_and_other_parameters_are_refused(
     let check = |name: &str| {
         let array = (name, zeros(&[2, 2]));
         let from = saved(&dir.join("other"), 4, &[embedding.clone(), array]);
-        let error = export_mesh_tensorflow(&*from, (dir.join("none"), 4), None).unwrap_err();
+        let error = export_mesh_tensorflow(&*from, (dir.join("none"), 4), MeshOptions::default())
+            .unwrap_err();
         assert!(matches!(error, CheckpointError::Export { .. }) && error.is_users(), "{error}");
         let name = name.strip_prefix("target/").unwrap();
         assert!(error.to_string().contains(name), "{error}");
@@ -183,7 +186,8 @@ fn any_changed_or_cut_file_is_noticed() {
 fn a_bucket_shows_a_bundle_when_it_is_whole() {
     let from = opened("mesh/own_bias.ckpt-8");
     let bucket = Bucket::new();
-    let export = |to: &Path| export_mesh_tensorflow(&*from, (to.clone(), 8), None);
+    let export =
+        |to: &Path| export_mesh_tensorflow(&*from, (to.clone(), 8), MeshOptions::default());
     bucket.set(Fault::None);
     export(&bucket.path("measured")).unwrap();
     let count = bucket.count();
