@@ -102,8 +102,10 @@ pub enum OptimError {
         second: usize,
     },
     /// A regular expression that is not one.
-    #[error("`{pattern}` of `ModelParamTraversal.filter_fn` is not a pattern: {reason}")]
+    #[error("`{pattern}` of `ModelParamTraversal.{param}` is not a pattern: {reason}")]
     Pattern {
+        /// The parameter.
+        param: &'static str,
         /// The pattern.
         pattern: String,
         /// The reason.

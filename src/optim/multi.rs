@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use fancy_regex::Regex;
 
+use crate::checkpoint::mesh_spellings;
 use crate::gin::{Configurable, Nested};
 
 use super::OptimizerDef;
@@ -29,30 +30,51 @@ pub struct MultiOptimizer {
 pub struct ModelParamTraversal {
     /// Regular expressions, of which one must match the whole path of a parameter:
     /// `/encoder/encoder_norm/scale` matches `.*/scale`.
+    #[gin(default = Vec::new())]
     pub filter_fn: Vec<String>,
+    /// A regular expression to be found in the name that Mesh TensorFlow gives a parameter,
+    /// `encoder/block_000/task_adapter/DenseReluDense/wi/kernel`; its `run.variable_filter`.
+    #[gin(default = None)]
+    pub mesh_variable_filter: Option<String>,
 }
 
 impl ModelParamTraversal {
     fn patterns(&self) -> Result<ParamFilter, OptimError> {
-        let compile = |pattern: &String| {
-            let whole = Regex::new(&format!(r"\A(?:{pattern})\z"));
-            let (pattern, reason) =
-                (pattern.clone(), |error: fancy_regex::Error| error.to_string());
-            whole.map_err(|error| OptimError::Pattern { pattern, reason: reason(error) })
-        };
-        self.filter_fn.iter().map(compile).collect::<Result<_, _>>().map(ParamFilter)
+        let whole =
+            |pattern: &String| compile("filter_fn", pattern, &format!(r"\A(?:{pattern})\z"));
+        let of_mesh = |pattern: &String| compile("mesh_variable_filter", pattern, pattern);
+        Ok(ParamFilter {
+            paths: self.filter_fn.iter().map(whole).collect::<Result<_, _>>()?,
+            mesh_names: self.mesh_variable_filter.as_ref().map(of_mesh).transpose()?,
+        })
     }
+}
+
+/// Compiles the expression for a pattern of a parameter.
+fn compile(param: &'static str, pattern: &str, expression: &str) -> Result<Regex, OptimError> {
+    Regex::new(expression).map_err(|error| OptimError::Pattern {
+        param,
+        pattern: pattern.to_string(),
+        reason: error.to_string(),
+    })
 }
 
 /// The compiled form of a choice.
 #[derive(Debug)]
-pub(super) struct ParamFilter(Vec<Regex>);
+pub(super) struct ParamFilter {
+    paths: Vec<Regex>,
+    mesh_names: Option<Regex>,
+}
 
 impl ParamFilter {
     /// Whether it chooses the parameter. A pattern that is too hard to match does not match.
     pub(super) fn chooses(&self, param: &str) -> bool {
+        let is_found = |pattern: &Regex, name: &str| pattern.is_match(name).unwrap_or(false);
         let path = format!("/{param}");
-        self.0.iter().any(|pattern| pattern.is_match(&path).unwrap_or(false))
+        self.paths.iter().any(|pattern| is_found(pattern, &path))
+            || self.mesh_names.as_ref().is_some_and(|pattern| {
+                mesh_spellings(param).iter().any(|name| is_found(pattern, name))
+            })
     }
 }
 
@@ -127,8 +149,10 @@ mod tests {
     use crate::schedule::{CreateLearningRateScheduler, Schedule};
 
     fn multi(choices: &[&str]) -> MultiOptimizer {
-        let traversal =
-            |pattern: &&str| ModelParamTraversal { filter_fn: vec![pattern.to_string()] };
+        let traversal = |pattern: &&str| ModelParamTraversal {
+            filter_fn: vec![pattern.to_string()],
+            mesh_variable_filter: None,
+        };
         let adafactor = || Nested(Box::new(OptimizerDef::Adafactor(Adafactor::default())));
         let pairs = choices.iter().map(|pattern| (traversal(pattern), adafactor()));
         MultiOptimizer { traversals_and_optimizers: pairs.collect() }
@@ -162,6 +186,31 @@ mod tests {
     fn a_pattern_that_is_none_is_refused_before_the_run() {
         let error = multi(&["("]).check().unwrap_err().to_string();
         assert!(error.starts_with("`(` of `ModelParamTraversal.filter_fn` is not a pattern: "));
+    }
+
+    #[test]
+    fn a_filter_of_mesh_tensorflow_is_found_in_its_names() {
+        let check = |filter: &str, name: &str, expected: bool| {
+            let mut optimizer = multi(&[]);
+            let traversal = ModelParamTraversal {
+                filter_fn: Vec::new(),
+                mesh_variable_filter: Some(filter.to_string()),
+            };
+            let adafactor = Nested(Box::new(OptimizerDef::Adafactor(Adafactor::default())));
+            optimizer.traversals_and_optimizers.push((traversal, adafactor));
+            assert_eq!(
+                slots(&optimizer, name),
+                Ok(if expected { 4 } else { 0 }),
+                "{filter} {name}"
+            );
+        };
+        check("task_adapter", "encoder/layers_3/task_adapter/wi/kernel", true);
+        check("task_adapter", "decoder/layers_3/pre_task_adapter_layer_norm/scale", true);
+        check("task_adapter", "encoder/layers_3/mlp/wi/kernel", false);
+        check("layer_norm|shared", "token_embedder/embedding", true);
+        check("block_011/.*layer_norm", "decoder/layers_11/pre_mlp_layer_norm/scale", true);
+        check("rms_norm", "decoder/decoder_norm/scale", true);
+        check("SelfAttention/q$", "encoder/layers_0/attention/query/kernel", true);
     }
 
     #[test]

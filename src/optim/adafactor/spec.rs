@@ -28,6 +28,9 @@ pub struct Adafactor {
     /// Exponent of the second moment's decay: beta2 is 1 - (step + 1)^-decay_rate.
     #[gin(default = 0.8)]
     pub decay_rate: f64,
+    /// The second moment's decay at every step, instead of that of `decay_rate`. Mesh TensorFlow's `decay_rate` is this.
+    #[gin(default = None)]
+    pub beta2: Option<f64>,
     /// The step at which the second moment starts over; that of the checkpoint when fine-tuning.
     #[gin(default = 0)]
     pub step_offset: i64,
@@ -74,6 +77,7 @@ impl Default for Adafactor {
             multiply_by_parameter_scale: true,
             beta1: None,
             decay_rate: 0.8,
+            beta2: None,
             step_offset: 0,
             clipping_threshold: Some(1.0),
             weight_decay_rate: None,
@@ -111,6 +115,16 @@ impl Rule for Adafactor {
         };
         let slots = slots(param.shape, factored.as_ref(), self.beta1);
         Ok(StateLayout { slots, averaged, factored })
+    }
+
+    fn check(&self) -> Result<(), OptimError> {
+        match self.beta2 {
+            Some(beta2) if !(0.0..1.0).contains(&beta2) => Err(OptimError::Settings {
+                name: "adafactor.Adafactor",
+                reason: "`beta2` is 0 or more and below 1",
+            }),
+            _ => Ok(()),
+        }
     }
 
     fn needs_all_gradients(&self) -> bool {

@@ -51,7 +51,10 @@ impl FactoredUpdate {
         }
         // Float32 as in T5X: late in training 1 - decay has few digits, and they matter.
         let steps = (step - step_offset) as f32 + 1.0;
-        let decay = 1.0 - steps.powf(-spec.decay_rate as f32);
+        let decay = match spec.beta2 {
+            Some(beta2) => beta2 as f32,
+            None => 1.0 - steps.powf(-spec.decay_rate as f32),
+        };
         let from_exponent = spec
             .weight_decay_rate_lr_exponent
             .filter(|exponent| *exponent != 0.0)
