@@ -127,6 +127,7 @@ impl BaseModel for EncoderDecoderModel {
             ("num_encoder_layers", config.num_encoder_layers),
             ("num_decoder_layers", config.num_decoder_layers),
         ];
+        config.check_tying()?;
         config.transformer().check("network.T5Config", &layers)
     }
 

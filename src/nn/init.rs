@@ -31,14 +31,17 @@ fn draw_with_variance(mut values: Tensor, variance: f64, distribution: Distribut
             let bound = (3.0 * variance).sqrt();
             values.uniform_(-bound, bound)
         }
-        Distribution::TruncatedNormal => {
-            // The inverse of the distribution function, as jax does.
-            let mut unit = values.uniform_(-TWO_SIGMA_MASS, TWO_SIGMA_MASS).erfinv_();
-            let stddev = variance.sqrt() / TRUNCATED_STDDEV;
-            let bound = 2.0 * stddev;
-            unit.g_mul_scalar_(stddev * std::f64::consts::SQRT_2).clamp_(-bound, bound)
-        }
+        Distribution::TruncatedNormal => truncated(values, variance.sqrt() / TRUNCATED_STDDEV),
+        Distribution::NarrowedTruncatedNormal => truncated(values, variance.sqrt()),
     }
+}
+
+/// Draws from a Gaussian that is cut at two standard deviations.
+fn truncated(mut values: Tensor, stddev: f64) -> Tensor {
+    // The inverse of the distribution function, as jax does.
+    let mut unit = values.uniform_(-TWO_SIGMA_MASS, TWO_SIGMA_MASS).erfinv_();
+    let bound = 2.0 * stddev;
+    unit.g_mul_scalar_(stddev * std::f64::consts::SQRT_2).clamp_(-bound, bound)
 }
 
 fn fan(shape: &[usize], mode: FanMode) -> f64 {
@@ -82,6 +85,12 @@ mod tests {
     fn truncated_normal_keeps_its_variance_and_ends_at_two_sigma() {
         let (mode, stddev) = (FanMode::FanIn, 0.05);
         check(mode, Distribution::TruncatedNormal, stddev, 2.0 * stddev / TRUNCATED_STDDEV);
+    }
+
+    #[test]
+    fn tensorflow_s_truncated_normal_is_narrower() {
+        let distribution = Distribution::NarrowedTruncatedNormal;
+        check(FanMode::FanIn, distribution, 0.05 * TRUNCATED_STDDEV, 2.0 * 0.05);
     }
 
     #[test]

@@ -114,6 +114,8 @@ pub enum Distribution {
     Normal,
     /// Gaussian cut at two standard deviations, widened so that the variance stays (jax's way).
     TruncatedNormal,
+    /// Gaussian cut at two standard deviations, with less variance than was asked for (TensorFlow's way).
+    NarrowedTruncatedNormal,
     /// Flat around 0.
     Uniform,
 }

@@ -31,9 +31,10 @@ impl Mesh {
             true => "set PjitPartitioner.num_partitions to",
             false => "start a number of processes whose data axis is",
         };
-        if let Some((_, dimension)) = even.filter(|_| !extent.is_multiple_of(count)) {
+        if let Some(&(_, dimension)) = even.filter(|_| !extent.is_multiple_of(count)) {
             let divisors = (1..=count).filter(|size| extent.is_multiple_of(*size));
             let divisors: Vec<String> = divisors.map(|size| size.to_string()).collect();
+            let dimension = if name.contains("/task_adapter/") { "adapter_dim" } else { dimension };
             return Err(Misfit(format!(
                 "{dimension} = {extent} cannot be divided among {count} processes: {remedy} one of {}",
                 divisors.join(", ")

@@ -1,7 +1,9 @@
 //! Dimensions of a decoder as gin binds them, and the network that they describe.
 
 use crate::gin::Configurable;
-use crate::models::transformer::{AttentionSpec, LayerDims, StackSpec, TransformerSpec};
+use crate::models::transformer::{
+    AttentionSpec, LayerDims, StackSpec, TransformerSpec, kernel_distribution,
+};
 use crate::nn::{Activation, Dtype, RelativePosition, RematPolicy};
 
 /// Dimensions and variants of a decoder. Source: T5X `examples/decoder_only/network.py`.
@@ -31,9 +33,23 @@ pub struct TransformerConfig {
     /// One activation per input projection; their results are multiplied (`('gelu', 'linear')` is gated GELU).
     #[gin(default = vec![Activation::Relu])]
     pub mlp_activations: Vec<Activation>,
+    /// Width of a task adapter at the end of each layer, as `network.T5Config` has; None means no adapters.
+    #[gin(default = None)]
+    pub adapter_dim: Option<usize>,
+    /// Whether keys after a query have buckets of relative position of their own. They matter where inputs attend to each
+    /// other; T5X's decoder has none, Mesh TensorFlow's does with `input_full_attention`.
+    #[gin(default = false)]
+    pub bidirectional_position_buckets: bool,
     /// Probability that an activation is dropped in training.
     #[gin(default = 0.1)]
     pub dropout_rate: f64,
+    /// Whether the first values of feed-forward and logits kernels have the deviation of an uncut Gaussian, as in jax;
+    /// Mesh TensorFlow's do not.
+    #[gin(default = true)]
+    pub correct_truncation: bool,
+    /// Whether attention scores are computed in float32, for any `dtype`.
+    #[gin(default = false)]
+    pub float32_attention_logits: bool,
     /// Whether the embedding also maps to logits, instead of a matrix of its own.
     #[gin(default = false)]
     pub logits_via_embedding: bool,
@@ -64,9 +80,14 @@ impl TransformerConfig {
             head_dim: self.head_dim,
             mlp_dim: self.mlp_dim,
             mlp_activations: self.mlp_activations.clone(),
-            float32_attention_logits: false,
+            adapter_dim: self.adapter_dim,
+            float32_attention_logits: self.float32_attention_logits,
             scale_attn_logits: false,
             remat_policy: RematPolicy::None,
+        };
+        let direction = match self.bidirectional_position_buckets {
+            true => RelativePosition::Bidirectional,
+            false => RelativePosition::Causal,
         };
         TransformerSpec {
             embedding: "decoder/token_embedder",
@@ -77,10 +98,11 @@ impl TransformerConfig {
                 name: "decoder",
                 num_layers: self.num_layers,
                 attentions: &ATTENTION,
-                direction: RelativePosition::Causal,
+                direction,
                 shares_last_dropout: true,
                 dims,
             },
+            kernel_distribution: kernel_distribution(self.correct_truncation),
             dropout_rate: self.dropout_rate,
             fp8: None,
         }
@@ -102,7 +124,11 @@ mod tests {
             head_dim: 64,
             mlp_dim: 2048,
             mlp_activations: vec![Activation::Gelu, Activation::Linear],
+            adapter_dim: None,
+            bidirectional_position_buckets: false,
             dropout_rate: 0.0,
+            correct_truncation: true,
+            float32_attention_logits: false,
             logits_via_embedding: true,
         };
         // Four projections of all heads, three of the feed-forward block, two norms.

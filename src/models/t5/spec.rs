@@ -1,7 +1,9 @@
 //! Dimensions of a T5 as gin binds them, and the network that they describe.
 
 use crate::gin::Configurable;
-use crate::models::transformer::{AttentionSpec, LayerDims, StackSpec, TransformerSpec};
+use crate::models::transformer::{
+    AttentionSpec, LayerDims, StackSpec, TransformerSpec, kernel_distribution,
+};
 use crate::nn::{
     Activation, Dtype, ParamSpec, RelativePosition, RematPolicy, TransformerEngineConfig,
 };
@@ -43,9 +45,24 @@ pub struct T5Config {
     /// One activation per input projection; their results are multiplied (`('gelu', 'linear')` is gated GELU).
     #[gin(default = vec![Activation::Relu])]
     pub mlp_activations: Vec<Activation>,
+    /// Width of a task adapter at the end of each layer: a norm, a feed-forward block with relu, dropout and a residual
+    /// (Houlsby et al. 2019, arXiv:1902.00751, as in Mesh TensorFlow's T5). None means no adapters.
+    #[gin(default = None)]
+    pub adapter_dim: Option<usize>,
+    /// Whether the encoder reads the decoder's parameters: those of self-attentions, feed-forward blocks and all norms, and
+    /// the embedding of relative positions.
+    #[gin(default = false)]
+    pub tie_encoder_decoder: bool,
     /// Probability that an activation is dropped in training.
     #[gin(default = 0.1)]
     pub dropout_rate: f64,
+    /// Whether all positions of a row share the dropout of the encoder's result, as of everything else.
+    #[gin(default = false)]
+    pub broadcast_encoder_output_dropout: bool,
+    /// Whether the first values of feed-forward and logits kernels, a Gaussian cut at two deviations, are widened to the
+    /// deviation of an uncut one, as in jax; Mesh TensorFlow's are not.
+    #[gin(default = true)]
+    pub correct_truncation: bool,
     /// Whether the embedding also maps to logits (T5 1.0), instead of a matrix of its own (1.1).
     #[gin(default = false)]
     pub logits_via_embedding: bool,
@@ -91,7 +108,11 @@ impl T5Config {
             head_dim: 64,
             mlp_dim: 1024,
             mlp_activations: vec![Activation::Gelu, Activation::Linear],
+            adapter_dim: None,
+            tie_encoder_decoder: false,
             dropout_rate: 0.0,
+            broadcast_encoder_output_dropout: false,
+            correct_truncation: true,
             logits_via_embedding: false,
             float32_attention_logits: false,
             scale_attn_logits: false,
@@ -109,16 +130,21 @@ impl T5Config {
             head_dim: self.head_dim,
             mlp_dim: self.mlp_dim,
             mlp_activations: self.mlp_activations.clone(),
+            adapter_dim: self.adapter_dim,
             float32_attention_logits: self.float32_attention_logits,
             scale_attn_logits: self.scale_attn_logits,
             remat_policy: self.remat_policy,
         };
+        let (name, attentions) = match self.tie_encoder_decoder {
+            true => ("decoder", &TIED_ENCODER),
+            false => ("encoder", &ENCODER),
+        };
         let encoder = StackSpec {
-            name: "encoder",
+            name,
             num_layers: self.num_encoder_layers,
-            attentions: &ENCODER,
+            attentions,
             direction: RelativePosition::Bidirectional,
-            shares_last_dropout: false,
+            shares_last_dropout: self.broadcast_encoder_output_dropout,
             dims: dims.clone(),
         };
         let decoder = StackSpec {
@@ -135,8 +161,24 @@ impl T5Config {
             logits_via_embedding: self.logits_via_embedding,
             encoder: Some(encoder),
             decoder,
+            kernel_distribution: kernel_distribution(self.correct_truncation),
             dropout_rate: self.dropout_rate,
             fp8: self.fp8.clone(),
+        }
+    }
+
+    /// Finds stacks that cannot share their parameters.
+    ///
+    /// # Errors
+    /// They differ in their number of layers.
+    pub fn check_tying(&self) -> Result<(), String> {
+        let (encoder, decoder) = (self.num_encoder_layers, self.num_decoder_layers);
+        match self.tie_encoder_decoder && encoder != decoder {
+            true => Err(format!(
+                "network.T5Config.tie_encoder_decoder needs as many layers in both stacks, found \
+                 num_encoder_layers = {encoder} and num_decoder_layers = {decoder}"
+            )),
+            false => Ok(()),
         }
     }
 
@@ -145,6 +187,13 @@ impl T5Config {
         self.transformer().param_tree()
     }
 }
+
+/// The attention of the layer of an encoder that reads the decoder's parameters.
+const TIED_ENCODER: [AttentionSpec; 1] = [AttentionSpec {
+    norm: "pre_self_attention_layer_norm",
+    name: "self_attention",
+    reads_encoding: false,
+}];
 
 /// The attention of an encoder's layer.
 const ENCODER: [AttentionSpec; 1] =
@@ -191,6 +240,29 @@ mod tests {
         let mut nested = names.clone();
         nested.sort_by_key(|name| name.split('/').map(str::to_string).collect::<Vec<_>>());
         assert_eq!(names, nested);
+    }
+
+    #[test]
+    fn tied_stacks_have_the_parameters_of_the_decoder() {
+        let tied = T5Config { tie_encoder_decoder: true, ..T5Config::t5_1_1_small() };
+        let separate = T5Config::t5_1_1_small().param_tree();
+        let of_decoder: Vec<_> =
+            separate.into_iter().filter(|param| !param.name.starts_with("encoder/")).collect();
+        assert_eq!(tied.param_tree(), of_decoder);
+        assert_eq!(tied.check_tying(), Ok(()));
+        let uneven = T5Config { num_encoder_layers: 3, ..tied };
+        assert!(uneven.check_tying().unwrap_err().contains("num_encoder_layers = 3"));
+    }
+
+    #[test]
+    fn adapters_add_a_norm_and_two_kernels_to_each_layer() {
+        let config = T5Config { adapter_dim: Some(32), ..T5Config::t5_1_1_small() };
+        let more = config.transformer().num_params() - 76_961_152;
+        assert_eq!(more, 16 * (512 + 2 * 512 * 32));
+        let tree = config.param_tree();
+        let has = |name: &str| tree.iter().any(|param| param.name == name);
+        assert!(has("encoder/layers_7/pre_task_adapter_layer_norm/scale"));
+        assert!(has("decoder/layers_0/task_adapter/wi/kernel"));
     }
 
     #[test]

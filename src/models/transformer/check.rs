@@ -25,6 +25,7 @@ impl TransformerSpec {
             ("head_dim", dims.head_dim),
             ("mlp_dim", dims.mlp_dim),
             ("mlp_activations", dims.mlp_activations.len()),
+            ("adapter_dim", dims.adapter_dim.unwrap_or(1)),
         ];
         if let Some((name, _)) = extents.iter().find(|(_, extent)| *extent == 0) {
             return Err(format!("{config}.{name} is 0 or empty, expected at least 1"));
@@ -34,7 +35,8 @@ impl TransformerSpec {
         }
         let product =
             |extents: [usize; 2]| extents.map(|extent| extent as f64).iter().product::<f64>();
-        let inner = product([dims.num_heads, dims.head_dim]).max(dims.mlp_dim as f64);
+        let widths = dims.feed_forwards().into_iter().map(|block| block.dim as f64);
+        let inner = widths.fold(product([dims.num_heads, dims.head_dim]), f64::max);
         let widest = (self.vocab_size as f64).max(inner) * dims.emb_dim as f64;
         if widest > MAX_ELEMENTS {
             return Err(format!(

@@ -24,7 +24,7 @@ impl TransformerSpec {
 /// Returns the operations of a forward pass of one row of that length, beside an encoding.
 fn forward_flops(stack: &StackSpec, length: f64, encoding: f64) -> f64 {
     let dims = &stack.dims;
-    let [embed, mlp, joined] = [dims.emb_dim, dims.mlp_dim, dims.joined()].map(|n| n as f64);
+    let [embed, joined] = [dims.emb_dim, dims.joined()].map(|n| n as f64);
     // One projection of a token, from or to all heads.
     let projection = 2.0 * embed * joined;
     // Scores and averages of one query and one key.
@@ -33,8 +33,11 @@ fn forward_flops(stack: &StackSpec, length: f64, encoding: f64) -> f64 {
         let keys = if attention.reads_encoding { encoding } else { length };
         2.0 * projection * (length + keys) + length * keys * pair
     });
-    let feed_forward = 2.0 * embed * mlp * (dims.mlp_activations.len() + 1) as f64;
-    stack.num_layers as f64 * (attentions.sum::<f64>() + length * feed_forward)
+    let feed_forwards = dims
+        .feed_forwards()
+        .into_iter()
+        .map(|block| 2.0 * embed * (block.dim * (block.activations.len() + 1)) as f64);
+    stack.num_layers as f64 * (attentions.sum::<f64>() + length * feed_forwards.sum::<f64>())
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The mathematics of a layer: attentions and a feed-forward block, each of which reads the norm of
+//! The mathematics of a layer: attentions and feed-forward blocks, each of which reads the norm of
 //! the residual stream and adds to the stream.
 //!
 //! Training, whole sequences in prediction and single steps of decoding multiply by kernels in
@@ -13,7 +13,7 @@ use crate::nn::{Activation, Dropout, Joined, activated};
 #[derive(Debug)]
 pub struct Layer<P> {
     attentions: Vec<AttentionBlock<P>>,
-    mlp: MlpBlock<P>,
+    feed_forwards: Vec<FeedForward<P>>,
 }
 
 /// An attention with the norm before it.
@@ -27,7 +27,7 @@ pub struct AttentionBlock<P> {
 }
 
 #[derive(Debug)]
-struct MlpBlock<P> {
+struct FeedForward<P> {
     norm: Tensor,
     inputs: P,                    // [embed, mlp] for each activation
     activations: Vec<Activation>, // those that the product does not apply itself
@@ -97,15 +97,18 @@ impl<P: Product> Layer<P> {
             AttentionBlock { norm, inputs, context, out: load.kernels(&[out]) }
         });
         let attentions = attentions.collect();
-        let (inputs, activations) = load.mlp_inputs(&dims.mlp_inputs(&path), &dims.mlp_activations);
-        let (norm, out) =
-            (load.scale(&dims.mlp_scale(&path)), load.kernels(&[dims.mlp_output(&path)]));
-        Self { attentions, mlp: MlpBlock { norm, inputs, activations, out } }
+        let feed_forwards = dims.feed_forwards().into_iter().map(|block| {
+            let (inputs, activations) = load.mlp_inputs(&block.inputs(&path), &block.activations);
+            let (norm, out) =
+                (load.scale(&block.scale(&path)), load.kernels(&[block.output(&path)]));
+            FeedForward { norm, inputs, activations, out }
+        });
+        Self { attentions, feed_forwards: feed_forwards.collect() }
     }
 
     /// Whether its products apply the activations too.
     pub fn is_all_products(&self) -> bool {
-        self.mlp.activations.is_empty()
+        self.feed_forwards.iter().all(|block| block.activations.is_empty())
     }
 
     /// Kernels of keys and values of an encoding, of each attention that reads one.
@@ -126,9 +129,11 @@ impl<P: Product> Layer<P> {
             let projected = block.inputs.of_norm(&mut stream, &block.norm);
             block.out.add(&attend(block, projected), &mut stream);
         }
-        let inputs = self.mlp.inputs.of_norm(&mut stream, &self.mlp.norm);
-        let product = activated(&self.mlp.activations, &inputs);
-        self.mlp.out.add(&dropout.apply_to_columns(product), &mut stream);
+        for block in &self.feed_forwards {
+            let inputs = block.inputs.of_norm(&mut stream, &block.norm);
+            let product = activated(&block.activations, &inputs);
+            block.out.add(&dropout.apply_to_columns(product), &mut stream);
+        }
         match stream.branch {
             Some(branch) => dropout.add_along_length(&stream.sum, &branch),
             None => stream.sum,

@@ -4,7 +4,7 @@
 //! make them, without the memory of libtorch itself (about 0.3 GB). `--dry_run` prints it, and an
 //! out-of-memory error compares it with the memory of the device.
 
-use super::spec::{LayerDims, StackSpec, TransformerSpec};
+use super::spec::{FeedForwardSpec, LayerDims, StackSpec, TransformerSpec};
 use crate::models::memory::{Estimate, Gradients, StepShape};
 use crate::nn::{Activation, Dtype, RematPolicy};
 use crate::partition::LocalDevice;
@@ -71,8 +71,12 @@ fn joined_kernels(stack: &StackSpec) -> u64 {
     let dims = &stack.dims;
     let projections: usize =
         stack.attentions.iter().map(|attention| if attention.reads_encoding { 2 } else { 3 }).sum();
-    let gated = if dims.mlp_activations.len() > 1 { dims.mlp_activations.len() } else { 0 };
-    let layer = dims.emb_dim * (projections * dims.joined() + gated * dims.mlp_dim);
+    let gated = |block: FeedForwardSpec| match block.activations.len() {
+        1 => 0,
+        count => count * block.dim,
+    };
+    let gated: usize = dims.feed_forwards().into_iter().map(gated).sum();
+    let layer = dims.emb_dim * (projections * dims.joined() + gated);
     (stack.num_layers * layer) as u64
 }
 
@@ -132,8 +136,10 @@ impl Pass<'_> {
             let heads = 2.0 * self.size() * (self.tokens + keys) * joined;
             heads + self.attention_weights(self.pairs(index))
         });
-        let norms = (self.stack.attentions.len() + 1) as f64 * self.norm();
-        norms + attentions.sum::<f64>() + self.mlp()
+        let norms = self.stack.blocks_of_layer() as f64 * self.norm();
+        let feed_forwards = self.dims().feed_forwards();
+        let feed_forwards = feed_forwards.iter().map(|block| self.feed_forward(block));
+        norms + attentions.sum::<f64>() + feed_forwards.sum::<f64>()
     }
 
     /// Bytes of a recomputed layer that are kept until then: its input, and with the policy
@@ -143,8 +149,9 @@ impl Pass<'_> {
         let emb = dims.emb_dim as f64;
         let mut numbers = self.tokens * emb;
         if dims.remat_policy == RematPolicy::Minimal {
-            let mlp = (dims.mlp_activations.len() * dims.mlp_dim) as f64;
-            numbers += self.tokens * mlp;
+            let projected = |block: FeedForwardSpec| block.activations.len() * block.dim;
+            let projected: usize = dims.feed_forwards().into_iter().map(projected).sum();
+            numbers += self.tokens * projected as f64;
             for attention in self.stack.attentions {
                 let keys = if attention.reads_encoding { self.encoded } else { self.tokens };
                 numbers += self.tokens * emb + (self.tokens + 2.0 * keys) * dims.joined() as f64;
@@ -182,8 +189,8 @@ impl Pass<'_> {
 
     /// Bytes of each projection before and after its activation, and of their product; a gated GELU
     /// is one operation.
-    fn mlp(&self) -> f64 {
-        let activations = &self.dims().mlp_activations;
+    fn feed_forward(&self, block: &FeedForwardSpec) -> f64 {
+        let activations = &block.activations;
         let is_fused = activations[..] == [Activation::Gelu, Activation::Linear];
         let kept = |activation: &Activation| match activation {
             Activation::Relu | Activation::Linear => 1.0,
@@ -192,7 +199,7 @@ impl Pass<'_> {
         };
         let gated = f64::from(activations.len() > 1);
         let copies = activations.iter().map(kept).sum::<f64>() + gated + f64::from(self.dropped);
-        copies * self.size() * self.tokens * self.dims().mlp_dim as f64
+        copies * self.size() * self.tokens * block.dim as f64
     }
 
     /// Bytes of embeddings, the last norm, and biases of mask and position.

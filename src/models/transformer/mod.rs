@@ -28,7 +28,8 @@ mod stack;
 mod step;
 
 pub use spec::{
-    AttentionSpec, KernelSpec, LayerDims, MAX_DISTANCE, NUM_BUCKETS, StackSpec, TransformerSpec,
+    AttentionSpec, FeedForwardSpec, KernelSpec, LayerDims, MAX_DISTANCE, NUM_BUCKETS, StackSpec,
+    TransformerSpec, kernel_distribution,
 };
 pub use work::{ForwardWork, MatrixProducts};
 

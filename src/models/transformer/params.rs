@@ -1,10 +1,9 @@
 //! The parameter tree of a Transformer. Source: T5X `examples/t5/{network,layers}.py`.
 
-use super::spec::{AttentionSpec, LayerDims, NUM_BUCKETS, StackSpec, TransformerSpec};
+use super::spec::{
+    AttentionSpec, FeedForwardSpec, LayerDims, NUM_BUCKETS, StackSpec, TransformerSpec,
+};
 use crate::nn::{Distribution, Dtype, FanMode, Initializer, ParamSpec};
-
-/// The initializer of feed-forward and logits kernels.
-const TRUNCATED: Initializer = variance_scaling(1.0, FanMode::FanIn, Distribution::TruncatedNormal);
 
 impl TransformerSpec {
     /// Every parameter, sorted by name as flax sorts them.
@@ -18,14 +17,26 @@ impl TransformerSpec {
         );
         let mut tree = vec![embedding];
         for stack in self.stacks() {
-            push_stack(stack, &mut tree);
+            push_stack(stack, self.kernel_initializer(), &mut tree);
         }
         if !self.logits_via_embedding {
             let shape = [emb_dim, self.vocab_size];
-            tree.push(kernel(&self.logits_dense(), shape, ["embed", "vocab"], TRUNCATED));
+            tree.push(kernel(
+                &self.logits_dense(),
+                shape,
+                ["embed", "vocab"],
+                self.kernel_initializer(),
+            ));
         }
         tree.sort_by(|a, b| a.name.cmp(&b.name));
+        // An encoder may share the decoder's parameters.
+        tree.dedup_by(|a, b| a.name == b.name);
         tree
+    }
+
+    /// The initializer of feed-forward and logits kernels.
+    fn kernel_initializer(&self) -> Initializer {
+        variance_scaling(1.0, FanMode::FanIn, self.kernel_distribution)
     }
 
     /// Number of parameters.
@@ -34,7 +45,7 @@ impl TransformerSpec {
     }
 }
 
-fn push_stack(stack: &StackSpec, tree: &mut Vec<ParamSpec>) {
+fn push_stack(stack: &StackSpec, kernels: Initializer, tree: &mut Vec<ParamSpec>) {
     let dims = &stack.dims;
     tree.push(param(
         stack.rel_embedding(),
@@ -48,8 +59,10 @@ fn push_stack(stack: &StackSpec, tree: &mut Vec<ParamSpec>) {
             tree.push(scale(attention.scale(&layer), dims));
             push_attention(attention, &layer, dims, tree);
         }
-        tree.push(scale(dims.mlp_scale(&layer), dims));
-        push_mlp(&layer, dims, tree);
+        for block in dims.feed_forwards() {
+            tree.push(scale(block.scale(&layer), dims));
+            push_feed_forward(&block, &layer, (dims.emb_dim, kernels), tree);
+        }
     }
 }
 
@@ -73,13 +86,17 @@ fn push_attention(
     tree.push(kernel(&out.path, shape, axes, normal(1.0)));
 }
 
-fn push_mlp(layer: &str, dims: &LayerDims, tree: &mut Vec<ParamSpec>) {
-    for input in dims.mlp_inputs(layer) {
-        let (shape, axes) = ([dims.emb_dim, dims.mlp_dim], ["embed", "mlp"]);
-        tree.push(kernel(&input.path, shape, axes, TRUNCATED));
+fn push_feed_forward(
+    block: &FeedForwardSpec,
+    layer: &str,
+    (emb_dim, initializer): (usize, Initializer),
+    tree: &mut Vec<ParamSpec>,
+) {
+    for input in block.inputs(layer) {
+        tree.push(kernel(&input.path, [emb_dim, block.dim], ["embed", "mlp"], initializer));
     }
-    let (shape, axes) = ([dims.mlp_dim, dims.emb_dim], ["mlp", "embed"]);
-    tree.push(kernel(&dims.mlp_output(layer).path, shape, axes, TRUNCATED));
+    let output = block.output(layer).path;
+    tree.push(kernel(&output, [block.dim, emb_dim], ["mlp", "embed"], initializer));
 }
 
 fn scale(name: String, dims: &LayerDims) -> ParamSpec {

@@ -1,7 +1,9 @@
 //! The description of a Transformer, from which everything else about it follows: its parameters,
 //! its passes in training and prediction, its memory and its operations.
 
-use crate::nn::{Activation, Dtype, RelativePosition, RematPolicy, TransformerEngineConfig};
+use crate::nn::{
+    Activation, Distribution, Dtype, RelativePosition, RematPolicy, TransformerEngineConfig,
+};
 
 /// Buckets of relative position; fixed in T5X's `network.py`.
 pub const NUM_BUCKETS: usize = 32;
@@ -21,20 +23,23 @@ pub struct TransformerSpec {
     pub encoder: Option<StackSpec>,
     /// The decoder.
     pub decoder: StackSpec,
+    /// The distribution of the initial values of feed-forward and logits kernels.
+    pub kernel_distribution: Distribution,
     /// Probability that an activation is dropped in training.
     pub dropout_rate: f64,
     /// Formats of products in 8-bit floats.
     pub fp8: Option<TransformerEngineConfig>,
 }
 
-/// Layers one after the other, a bias of relative position that they share, and a norm after them.
+/// Layers one after the other, a bias of relative position that they share, and a norm after them. An encoder may have the
+/// names of the decoder's parameters, which it then reads too.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StackSpec {
     /// The path that all its parameters begin with.
     pub name: &'static str,
     /// Number of layers.
     pub num_layers: usize,
-    /// The attentions of a layer, in order. A feed-forward block follows them.
+    /// The attentions of a layer, in order. Feed-forward blocks follow them.
     pub attentions: &'static [AttentionSpec],
     /// Whether keys after a query have buckets of their own.
     pub direction: RelativePosition,
@@ -70,12 +75,27 @@ pub struct LayerDims {
     pub mlp_dim: usize,
     /// One activation for each of its input projections, whose results are multiplied.
     pub mlp_activations: Vec<Activation>,
+    /// Width between the two projections of a task adapter, a second feed-forward block, if there is one.
+    pub adapter_dim: Option<usize>,
     /// Whether attention scores are computed in float32, for any `dtype`.
     pub float32_attention_logits: bool,
     /// Whether attention scores are divided by `sqrt(head_dim)`.
     pub scale_attn_logits: bool,
     /// The tensors that each layer keeps for its backward pass.
     pub remat_policy: RematPolicy,
+}
+
+/// A feed-forward block of a layer, with the norm before it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FeedForwardSpec {
+    /// Name of the norm.
+    pub norm: &'static str,
+    /// Name of the block.
+    pub name: &'static str,
+    /// Width between its two projections.
+    pub dim: usize,
+    /// One activation for each of its input projections.
+    pub activations: Vec<Activation>,
 }
 
 /// A kernel of a layer.
@@ -85,6 +105,14 @@ pub struct KernelSpec {
     pub path: String,
     /// The divisor of its products.
     pub divisor: Option<f64>,
+}
+
+/// The distribution of the first values of feed-forward and logits kernels: jax's, or TensorFlow's.
+pub fn kernel_distribution(correct_truncation: bool) -> Distribution {
+    match correct_truncation {
+        true => Distribution::TruncatedNormal,
+        false => Distribution::NarrowedTruncatedNormal,
+    }
 }
 
 impl TransformerSpec {
@@ -105,6 +133,7 @@ impl StackSpec {
         let dims = LayerDims {
             num_heads: self.dims.num_heads / count,
             mlp_dim: self.dims.mlp_dim / count,
+            adapter_dim: self.dims.adapter_dim.map(|dim| dim / count),
             ..self.dims.clone()
         };
         Self { dims, ..self.clone() }
@@ -158,24 +187,50 @@ impl LayerDims {
         self.num_heads * self.head_dim
     }
 
-    /// The scale of the norm before the feed-forward block of a layer.
-    pub fn mlp_scale(&self, layer: &str) -> String {
-        format!("{layer}/pre_mlp_layer_norm/scale")
+    /// The feed-forward blocks of a layer, in order.
+    pub fn feed_forwards(&self) -> Vec<FeedForwardSpec> {
+        let mlp = FeedForwardSpec {
+            norm: "pre_mlp_layer_norm",
+            name: "mlp",
+            dim: self.mlp_dim,
+            activations: self.mlp_activations.clone(),
+        };
+        let adapter = self.adapter_dim.map(|dim| FeedForwardSpec {
+            norm: "pre_task_adapter_layer_norm",
+            name: "task_adapter",
+            dim,
+            activations: vec![Activation::Relu],
+        });
+        [mlp].into_iter().chain(adapter).collect()
+    }
+}
+
+impl StackSpec {
+    /// Number of attentions and feed-forward blocks of a layer.
+    pub fn blocks_of_layer(&self) -> usize {
+        self.attentions.len() + self.dims.feed_forwards().len()
+    }
+}
+
+impl FeedForwardSpec {
+    /// The norm's scale in the layer of that path.
+    pub fn scale(&self, layer: &str) -> String {
+        format!("{layer}/{}/scale", self.norm)
     }
 
-    /// The feed-forward block's input kernels: `wi`, or `wi_0`, `wi_1`, ...
-    pub fn mlp_inputs(&self, layer: &str) -> Vec<KernelSpec> {
-        let name = |index: usize| match self.mlp_activations.len() {
+    /// The input kernels: `wi`, or `wi_0`, `wi_1`, ...
+    pub fn inputs(&self, layer: &str) -> Vec<KernelSpec> {
+        let name = |index: usize| match self.activations.len() {
             1 => "wi".to_string(),
             _ => format!("wi_{index}"),
         };
-        let path = |index| format!("{layer}/mlp/{}", name(index));
+        let path = |index| format!("{layer}/{}/{}", self.name, name(index));
         let kernel = |index| KernelSpec { path: path(index), divisor: None };
-        (0..self.mlp_activations.len()).map(kernel).collect()
+        (0..self.activations.len()).map(kernel).collect()
     }
 
-    /// The feed-forward block's output kernel.
-    pub fn mlp_output(&self, layer: &str) -> KernelSpec {
-        KernelSpec { path: format!("{layer}/mlp/wo"), divisor: None }
+    /// The output kernel.
+    pub fn output(&self, layer: &str) -> KernelSpec {
+        KernelSpec { path: format!("{layer}/{}/wo", self.name), divisor: None }
     }
 }

@@ -41,5 +41,5 @@ impl TransformerSpec {
 
 /// Attentions and feed-forward blocks of a stack.
 fn num_blocks(stack: &StackSpec) -> f64 {
-    (stack.num_layers * (stack.attentions.len() + 1)) as f64
+    (stack.num_layers * stack.blocks_of_layer()) as f64
 }

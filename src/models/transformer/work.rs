@@ -103,8 +103,7 @@ impl ForwardWork {
     fn add_stack(&mut self, stack: &StackSpec, tokens: Tokens, mesh: &Mesh, is_dropped: bool) {
         let Tokens { rows, length, encoding } = tokens;
         let (dims, layers) = (&stack.dims, stack.num_layers as f64);
-        let [embed, mlp, joined] =
-            [dims.emb_dim, dims.mlp_dim, dims.joined()].map(|number| number as f64);
+        let [embed, joined] = [dims.emb_dim, dims.joined()].map(|number| number as f64);
         let own = rows * length;
         for attention in stack.attentions {
             let keys = if attention.reads_encoding { encoding } else { length };
@@ -119,16 +118,19 @@ impl ForwardWork {
             self.add([own, joined, embed], layers);
             self.attention_flops += layers * 4.0 * rows * length * keys * joined;
         }
-        let num_inputs = dims.mlp_activations.len() as f64;
-        self.add([own, embed, num_inputs * mlp], layers);
-        self.add([own, mlp, embed], layers);
-        let blocks = layers * (stack.attentions.len() + 1) as f64;
+        let dropped = if is_dropped { 2.0 } else { 0.0 };
+        let mut activated = 0.0;
+        for block in dims.feed_forwards() {
+            let [num_inputs, mlp] = [block.activations.len(), block.dim].map(|n| n as f64);
+            self.add([own, embed, num_inputs * mlp], layers);
+            self.add([own, mlp, embed], layers);
+            activated += layers * (num_inputs + 1.0 + dropped) * own * mlp;
+        }
+        let blocks = layers * stack.blocks_of_layer() as f64;
         self.num_operations += OPERATIONS_OF_BLOCK * blocks;
         let share = if mesh.splits_length() { mesh.model().size as f64 } else { 1.0 };
-        let dropped = if is_dropped { 2.0 } else { 0.0 };
         // A norm reads and writes the stream; a residual reads two and writes one.
         let stream = blocks * (5.0 + dropped) * own * embed / share;
-        let activated = layers * (num_inputs + 1.0 + dropped) * own * mlp;
         // Embedding and the last norm.
         let ends = 4.0 * own * embed;
         self.stream_bytes += self.size * (stream + activated + ends);

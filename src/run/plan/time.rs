@@ -189,7 +189,7 @@ fn add_model_axis(
     if size == 1 {
         return;
     }
-    let blocks = |stack: &StackSpec| stack.num_layers * (stack.attentions.len() + 1);
+    let blocks = |stack: &StackSpec| stack.num_layers * stack.blocks_of_layer();
     let blocks: usize = spec.stacks().map(blocks).sum();
     let is_remade = spec.decoder.dims.remat_policy != RematPolicy::None;
     let sums = num_microbatches * blocks as f64 * if is_remade { 3.0 } else { 2.0 };

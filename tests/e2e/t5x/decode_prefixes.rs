@@ -68,7 +68,11 @@ fn trained() -> (DecoderOnly, Params) {
         head_dim: 8,
         mlp_dim: 64,
         mlp_activations: vec![Activation::Gelu, Activation::Linear],
+        adapter_dim: None,
+        bidirectional_position_buckets: false,
         dropout_rate: 0.0,
+        correct_truncation: true,
+        float32_attention_logits: false,
         logits_via_embedding: true,
     };
     let params = read_params(&arrays::open(scratch.path(), STEPS));
