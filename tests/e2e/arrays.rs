@@ -47,7 +47,7 @@ pub fn assert_same(found: &Reader, expected: &Reader) {
 }
 
 /// Norm of the difference over the norm of `expected`; the former alone where that is zero.
-fn relative_error(found: &[f32], expected: &[f32]) -> f64 {
+pub fn relative_error(found: &[f32], expected: &[f32]) -> f64 {
     let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>().sqrt();
     let pairs = found.iter().zip(expected);
     let difference = norm(&mut pairs.map(|(a, b)| f64::from(*a) - f64::from(*b)));

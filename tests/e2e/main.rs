@@ -23,6 +23,7 @@ mod infer;
 mod kills;
 mod launch;
 mod machines;
+mod mesh_tf;
 mod meshes;
 mod microbatches;
 mod my_optimizer;
