@@ -134,7 +134,11 @@ impl BaseModel for EncoderDecoderModel {
     fn check_training(&self) -> Result<(), String> {
         self.config().transformer().check_dropout("network.T5Config")?;
         self.loss_spec().check("models.EncoderDecoderModel")?;
-        self.optimizer_def.check().map_err(|error| error.to_string())
+        let tree = self.param_tree();
+        let names = tree.iter().map(|param| &param.name[..]);
+        let checked =
+            self.optimizer_def.check().and_then(|()| self.optimizer_def.check_updates(names));
+        checked.map_err(|error| error.to_string())
     }
 
     fn dimensions(&self) -> &'static str {

@@ -101,6 +101,13 @@ pub enum OptimError {
         /// The number of the next one.
         second: usize,
     },
+    /// No parameter has an optimizer.
+    #[error(
+        "no traversal of `optimizers.MultiOptimizer` chooses a parameter, so that all would keep their values; \
+         patterns of `filter_fn` match whole paths such as `/encoder/encoder_norm/scale`, and \
+         `mesh_variable_filter` is found in Mesh TensorFlow's names"
+    )]
+    AllFrozen,
     /// A regular expression that is not one.
     #[error("`{pattern}` of `ModelParamTraversal.{param}` is not a pattern: {reason}")]
     Pattern {

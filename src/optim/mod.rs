@@ -85,6 +85,20 @@ impl OptimizerDef {
         self.spec().check()
     }
 
+    /// Finds an optimizer that would update none of these parameters.
+    ///
+    /// # Errors
+    /// All of them are frozen.
+    pub fn check_updates<'a>(
+        &self,
+        mut params: impl Iterator<Item = &'a str>,
+    ) -> Result<(), OptimError> {
+        match params.all(|param| self.none_path(param).is_some()) {
+            true => Err(OptimError::AllFrozen),
+            false => Ok(()),
+        }
+    }
+
     /// Returns T5X's path of the array `slot` of a parameter, below `param_states/`.
     pub fn path(&self, param: &str, slot: &str) -> String {
         self.spec().path(param, slot)

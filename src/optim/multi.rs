@@ -214,6 +214,19 @@ mod tests {
     }
 
     #[test]
+    fn an_optimizer_of_nothing_is_refused() {
+        let check = |choices: &[&str], expected: bool| {
+            let optimizer = OptimizerDef::from(multi(choices));
+            let updates = optimizer.check_updates(["encoder/a", "decoder/b"].into_iter());
+            assert_eq!(updates.is_ok(), expected, "{choices:?}");
+        };
+        check(&["/encoder/.*"], true);
+        check(&["task_adapter"], false);
+        let adafactor = OptimizerDef::from(Adafactor::default());
+        assert!(adafactor.check_updates(["encoder/a"].into_iter()).is_ok());
+    }
+
+    #[test]
     fn counts_of_all_optimizers_are_kept_once() {
         let schedule =
             Schedule::CreateLearningRateScheduler(CreateLearningRateScheduler::default());

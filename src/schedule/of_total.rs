@@ -38,7 +38,7 @@ pub struct TruncatedRsqrt {
     pub warmup_steps: i64,
 }
 
-/// 1, and a linear fall to 0 at the end of the run.
+/// A factor of 1 that falls linearly to 0 at the end of the run.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "gimlet.schedules.linear_decay")]
 pub struct LinearDecay {
@@ -50,7 +50,7 @@ pub struct LinearDecay {
     pub total_steps: Option<i64>,
 }
 
-/// A linear rise from 0 to 1.
+/// A factor that rises linearly from 0 to 1.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "gimlet.schedules.linear_warmup")]
 pub struct LinearWarmup {

@@ -9,7 +9,7 @@ use gimlet_gin::Configurable;
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.take", open)]
 pub struct Take {
-    /// Number of examples; -1 keeps all and repeats nothing.
+    /// Number of examples; -1 keeps all and repeats nothing. A number above that of the data takes some of them again.
     #[gin(default = -1)]
     pub num_examples: i64,
 }

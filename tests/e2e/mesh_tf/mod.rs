@@ -38,7 +38,8 @@ fn adapters_alone_are_trained() {
 /// The optimizer's state is spread over the processes, and frozen parameters have none.
 #[test]
 fn adapters_alone_are_trained_by_several_processes() {
-    check("adapters", |train| launched(train, 2));
+    let spread = "partitioning.PjitPartitioner.spread_optimizer_state";
+    check("adapters", |train| launched(train.bind(spread, "True"), 2));
 }
 
 #[test]
