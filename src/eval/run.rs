@@ -129,6 +129,12 @@ fn open(
     let held = held.map_or_else(|| take(output_dir, takeover), Ok)?;
     let model_info = describe_model(&spec.model, &[step_variable()], &spec.partitioner);
     describe(output_dir, context.config_text, &model_info)?;
+    for logger in loggers(spec) {
+        if let Logger::Mlflow(logger) = logger {
+            // The evaluator logs into the same run.
+            logger.run_of(output_dir).iter().for_each(|run| run.describe(&context.params));
+        }
+    }
     Ok(held)
 }
 
@@ -178,8 +184,12 @@ fn inference_evaluation(
 
 /// Whether a logger prints the metrics.
 fn logs_to_console(spec: &Evaluate) -> bool {
-    let loggers = spec.inference_evaluator_cls.iter().flat_map(|evaluator| &evaluator.0.logger_cls);
-    loggers.into_iter().any(|logger| matches!(logger.0, Logger::PyLogging(_)))
+    loggers(spec).any(|logger| matches!(logger, Logger::PyLogging(_)))
+}
+
+fn loggers(spec: &Evaluate) -> impl Iterator<Item = &Logger> {
+    let evaluator = spec.inference_evaluator_cls.iter();
+    evaluator.flat_map(|evaluator| &evaluator.0.logger_cls).map(|logger| &logger.0)
 }
 
 /// Locks the folder of results if it exists.
