@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::command::{Ended, Train};
+use crate::command::{Ended, Train, sources};
 use crate::folder::Folder;
 
 /// A folder with `pretrained/`, the MODEL_DIR of a ByT5 after four steps.
@@ -18,7 +18,7 @@ pub fn pretrained() -> Folder {
 
 /// A command in the folder, with these words.
 pub fn gimlet(folder: &Folder, words: &[&str]) -> Train {
-    let search_path = crate::command::sources("gin").display().to_string();
+    let search_path = sources("gin").display().to_string();
     let (tool, rest) = words.split_at(1);
     let train = Train::new(&folder.path("")).tool(tool);
     let train = train.arg(format!("--gin_search_paths={search_path}"));
@@ -114,6 +114,30 @@ fn a_decoder_alone_continues_its_inputs() {
     for (text, answer) in ["a prefix", "b"].into_iter().zip(answers) {
         let alone = json_lines(&gimlet(&folder, &[&words[..], &[text]].concat()).run());
         assert_eq!(alone[0]["predictions"][0]["text"], answer, "padding changes nothing");
+    }
+}
+
+#[test]
+fn folders_of_transformers_give_its_own_answers_and_scores() {
+    let folder = Folder::new();
+    for name in ["t5", "flan_t5"] {
+        let model = sources("hugging_face").join(name);
+        let outputs = model.join("outputs.jsonl");
+        let [checkpoint, file] = [("checkpoint", &model), ("file", &outputs)]
+            .map(|(flag, path)| format!("--{flag}={}", path.display()));
+        let said = |tool| gimlet(&folder, &[tool, &checkpoint, &file]).succeeds().stdout;
+        let outputs = fs::read_to_string(&outputs).expect("it is committed");
+        let outputs = outputs.lines().map(|line| serde_json::from_str(line).expect("JSON"));
+        let outputs: Vec<Value> = outputs.collect();
+        let answers: Vec<&str> =
+            outputs.iter().map(|line| line["answer"].as_str().expect("a text")).collect();
+        assert_eq!(said("generate").lines().collect::<Vec<_>>(), answers, "{name}");
+        for (found, expected) in said("score").lines().zip(&outputs) {
+            let (found, expected): (f64, _) =
+                (found.parse().expect("a number"), expected["score"].as_f64());
+            let expected = expected.expect("a number");
+            assert!((found - expected).abs() < 1e-3, "{name}: {found}, not {expected}");
+        }
     }
 }
 

@@ -1,0 +1,66 @@
+"""Writes small models with random weights as transformers save them, and transformers' own answers and scores.
+
+Made with transformers 5.23.0 and torch 2.11.0 (python 3.11):
+    python tests/e2e/hugging_face/make_folders.py
+`t5` is T5 1.0, whose head is its embedding; `flan_t5` has the network of T5 1.1, Flan-T5 and mT5, with a head of its
+own. Both read and write bytes, so that they need no vocabulary; bytes that are not printable are never the most
+probable, since their rows are 0.
+"""
+
+import json
+import pathlib
+
+import torch
+from transformers import ByT5Tokenizer, T5Config, T5ForConditionalGeneration
+
+HERE = pathlib.Path(__file__).parent
+VOCAB_SIZE = 384
+PRINTABLE = range(3 + 32, 3 + 127)
+NUM_TOKENS = 12
+TEXTS = ["a", "who: Ana sold four green lamps in Cluj.", "how many", "the Software"]
+TARGETS = ["bc", "Ana", "four", "without restriction"]
+
+
+def model(feed_forward_proj, tied):
+    config = T5Config(
+        vocab_size=VOCAB_SIZE, d_model=16, d_kv=8, d_ff=32, num_layers=2, num_decoder_layers=1, num_heads=2,
+        feed_forward_proj=feed_forward_proj, tie_word_embeddings=tied, pad_token_id=0, eos_token_id=1,
+        decoder_start_token_id=0)
+    model = T5ForConditionalGeneration(config).eval()
+    for parameter in model.parameters():
+        parameter.data.normal_(0, 0.4)
+    if not tied:
+        model.lm_head.weight = torch.nn.Parameter(torch.randn(VOCAB_SIZE, 16))
+    is_written = torch.zeros(VOCAB_SIZE, 1)
+    is_written[[1, *PRINTABLE]] = 1
+    model.lm_head.weight.data *= is_written
+    model.generation_config.max_new_tokens = NUM_TOKENS
+    return model
+
+
+def outputs(model, tokenizer):
+    ids = lambda text: tokenizer(text, return_tensors="pt").input_ids
+    with torch.no_grad():
+        for text, target in zip(TEXTS, TARGETS):
+            labels = ids(target)
+            scores = model(input_ids=ids(text), labels=labels).logits.log_softmax(-1)
+            score = scores.gather(-1, labels[..., None]).sum().item()
+            answer = tokenizer.decode(model.generate(ids(text))[0], skip_special_tokens=True)
+            yield {"inputs": text, "targets": target, "score": round(score, 4), "answer": answer}
+
+
+def main():
+    tokenizer = ByT5Tokenizer()
+    for name, feed_forward_proj, tied in [("t5", "relu", True), ("flan_t5", "gated-gelu", False)]:
+        torch.manual_seed(0)
+        folder = HERE / name
+        model(feed_forward_proj, tied).save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        (folder / "added_tokens.json").unlink()  # tokenizer_config.json has them too
+        # As transformers read them again.
+        found = outputs(T5ForConditionalGeneration.from_pretrained(folder).eval(), tokenizer)
+        (folder / "outputs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in found))
+
+
+if __name__ == "__main__":
+    main()
