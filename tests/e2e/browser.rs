@@ -66,7 +66,9 @@ fn the_page_of_a_run_that_was_killed_marks_its_restart_and_loads_nothing() {
         let size = json!({"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false});
         page.call("Emulation.setDeviceMetricsOverride", size);
         // Charts take their new width with the next frames.
-        page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))");
+        page.evaluate(
+            "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))",
+        );
         let wide = "[...document.querySelectorAll('body *')].filter(one => one.getBoundingClientRect().right > innerWidth + 1 && !one.closest('.wide')).map(one => one.outerHTML.slice(0, 80))";
         assert_eq!(page.evaluate(wide), json!([]), "wider than {width}");
     }

@@ -138,7 +138,10 @@ mod tests {
             "gimlet -q launch --nproc_per_node 2 --verbose -- train --v=1 --undefok=a --a",
         );
         check("gimlet launch -- train --v=1", "gimlet launch -- train --v=1");
-        check("gimlet launch --nproc-per-node 2 trian", "gimlet launch --nproc-per-node 2 -- trian");
+        check(
+            "gimlet launch --nproc-per-node 2 trian",
+            "gimlet launch --nproc-per-node 2 -- trian",
+        );
         let bound = bindings(split("gimlet launch -- train --gin.x=1")).expect("well formed");
         assert_eq!(bound.last().map(String::as_str), Some("--gin.x=1"));
     }
