@@ -12,7 +12,7 @@ use crate::resume::{send, wait};
 use crate::serve::Server;
 
 #[test]
-#[ignore = "needs Chromium: `make soak`"]
+#[ignore = "takes seconds, and needs Chromium: `make soak`"]
 fn the_page_of_the_server_shows_answers_and_mistakes() {
     let folder = pretrained();
     let words = ["generate", "--checkpoint=pretrained", "--temperature=0", "--max_tokens=7", "b c"];
@@ -36,7 +36,7 @@ fn the_page_of_the_server_shows_answers_and_mistakes() {
 }
 
 #[test]
-#[ignore = "needs Chromium: `make soak`"]
+#[ignore = "takes seconds, and needs Chromium: `make soak`"]
 fn the_page_of_a_run_that_was_killed_marks_its_restart_and_loads_nothing() {
     let folder = Folder::new();
     let train = folder.pretrain(1_000_000);
