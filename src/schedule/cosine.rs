@@ -2,7 +2,7 @@
 
 use gimlet_gin::Configurable;
 
-use super::ScheduleError;
+use super::{LearningRateSchedule, Schedule, ScheduleError};
 
 /// A learning rate that rises linearly and falls as a cosine. Source: optax `schedules/_schedule.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
@@ -25,6 +25,14 @@ pub struct WarmupCosineDecaySchedule {
 }
 
 impl WarmupCosineDecaySchedule {
+    /// Checks the parameters.
+    ///
+    /// # Errors
+    /// A rise of negative length, or no steps left for the fall.
+    pub fn build(&self) -> Result<LearningRateSchedule, ScheduleError> {
+        Schedule::WarmupCosineDecay(self.clone()).build()
+    }
+
     /// Refuses a rise of negative length, and no steps left for the fall.
     pub(super) fn check(&self) -> Result<(), ScheduleError> {
         let refused = |param, found: i64, least| {

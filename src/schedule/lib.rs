@@ -150,7 +150,7 @@ impl CreateLearningRateScheduler {
     /// Checks the parameters.
     ///
     /// # Errors
-    /// As those of `check`.
+    /// A negative `base_learning_rate` or `warmup_steps`, or a period of zero or less that a factor uses.
     pub fn build(&self) -> Result<LearningRateSchedule, ScheduleError> {
         Schedule::CreateLearningRateScheduler(self.clone()).build()
     }
