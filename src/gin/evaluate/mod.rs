@@ -198,12 +198,23 @@ impl<'a> Evaluator<'a> {
 
     /// Records that another value was expected than the one that was `found`.
     pub fn unfit(&mut self, value: &Value, expected: &str, found: &str) -> Reported {
+        let unfit = self.unfit_value(value, expected, found);
+        self.report(unfit)
+    }
+
+    /// Records that another value was expected, and the reason why there is no other.
+    pub fn unfit_because(&mut self, value: &Value, expected: &str, reason: &str) -> Reported {
+        let unfit = self.unfit_value(value, expected, &value.kind.to_string());
+        self.report(unfit.help(reason))
+    }
+
+    fn unfit_value(&self, value: &Value, expected: &str, found: &str) -> Diagnostic {
         let parameter = match self.parameter {
             Some((schema, name)) => format!(" for `{}.{name}`", schema.short_name()),
             None => String::new(),
         };
         let message = format!("expected {expected}{parameter}, found {found}");
-        self.report(Diagnostic::error(value.span, message).label(format!("expected {expected}")))
+        Diagnostic::error(value.span, message).label(format!("expected {expected}"))
     }
 
     /// Returns the value of a parameter: the innermost binding, else the default. As in gin-config, an
