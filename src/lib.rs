@@ -3,6 +3,7 @@
 
 pub use gimlet_checkpoint as checkpoint;
 pub use gimlet_data as data;
+pub use gimlet_dialects as dialects;
 pub use gimlet_evaluation as evaluation;
 pub use gimlet_gin as gin;
 pub use gimlet_metrics as metrics;

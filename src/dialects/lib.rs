@@ -1,0 +1,7 @@
+//! Configurations that are written for other projects than T5X, and their translation.
+//!
+//! A dialect is a folder: the other project's configurables as specs, the files and names that its
+//! programs know, and a translation of its evaluated root into statements for Gimlet's own
+//! configurables. Everything after these statements is the same for every dialect.
+
+pub mod mesh_tf;

@@ -1,0 +1,99 @@
+//! The translation of a run of Mesh TensorFlow into statements for T5X's configurables.
+//!
+//! Constant parts of the translation are gin files of the library (`gimlet/mesh_tf/*.gin`), which a run includes before
+//! the statements. Each statement knows the binding that it came from.
+
+mod batch;
+mod checkpoints;
+mod evaluation;
+mod given;
+mod model;
+mod optimizer;
+mod passed;
+mod schedule;
+mod statements;
+mod training;
+
+use gimlet_gin::{Diagnostic, Loaded};
+
+use super::read::{Meaning, Places};
+use super::spec::{MODES, Run};
+use statements::Statements;
+
+pub use given::{Given, Vocabularies, Vocabulary};
+pub use statements::Statement;
+
+/// The command that a run becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// `gimlet train`.
+    Train,
+    /// `gimlet eval`.
+    Evaluate,
+}
+
+/// A run in Gimlet's own terms.
+#[derive(Clone, Debug)]
+pub struct Translation {
+    /// The command.
+    pub mode: Mode,
+    /// Gin files of the library.
+    pub files: Vec<String>,
+    /// Statements after these files.
+    pub statements: Vec<Statement>,
+    /// Warnings of what means something else than its author may think.
+    pub warnings: Vec<Diagnostic>,
+}
+
+/// Translates a run.
+///
+/// # Errors
+/// Every part that has no counterpart here.
+pub fn translate(
+    meaning: &Meaning,
+    loaded: &Loaded,
+    given: &Given,
+) -> Result<Translation, Vec<Diagnostic>> {
+    let mut out = Statements::new(Places::new(loaded));
+    let mode = match meaning.run.mode.as_str() {
+        "train" => Some(Mode::Train),
+        "eval" | "score_eval" | "perplexity_eval" => Some(Mode::Evaluate),
+        _ => None,
+    };
+    let Some(mode) = mode else {
+        let mode = &meaning.run.mode;
+        out.refuse::<Run>(("", "mode"), unknown_mode(mode), mode_help(mode));
+        return Err(out.mistakes);
+    };
+    let mut files = vec![model::translate(meaning, given, &mut out).to_string()];
+    files.push(match mode {
+        Mode::Train => training::translate(meaning, given, &mut out).to_string(),
+        Mode::Evaluate => evaluation::translate(meaning, given, &mut out).to_string(),
+    });
+    passed::pass(&mut out);
+    passed::warn(given, loaded, &mut out);
+    match out.mistakes.is_empty() {
+        true => Ok(Translation { mode, files, statements: out.statements, warnings: out.warnings }),
+        false => Err(out.mistakes),
+    }
+}
+
+fn unknown_mode(mode: &str) -> String {
+    match MODES.contains(&mode) {
+        true => format!("`run.mode = '{mode}'` is not a mode of this command"),
+        false => format!("there is no mode '{mode}' of `run`"),
+    }
+}
+
+fn mode_help(mode: &str) -> &'static str {
+    match mode {
+        "infer" => {
+            "`gimlet generate` answers the lines of a file, `gimlet infer` the examples of a task"
+        }
+        "score_from_strings" | "score_from_dataset" => {
+            "`gimlet score` scores targets of files, `gimlet infer` with infer.mode = 'score' those of a task"
+        }
+        "export" | "export_score" | "export_infer" => "`gimlet export` writes models",
+        _ => "expected 'train', 'eval', 'score_eval' or 'perplexity_eval'",
+    }
+}
