@@ -43,6 +43,7 @@ endif
 install: build ## Install both programs and their libtorch (450 MB) below PREFIX (~/.local)
 	install -d $(PREFIX)/bin $(PREFIX)/lib
 	install -s $(TARGET)/release/gimlet $(PREFIX)/bin
+	ln -sf gimlet $(PREFIX)/bin/t5_mesh_transformer
 ifneq ($(TORCH),0)
 	install -s $(TARGET)/release/gimlet-torch $(PREFIX)/bin
 	rm -rf $(PREFIX)/lib/gimlet

@@ -67,6 +67,7 @@ def pack(programs, wheels, build):
         scripts.mkdir(parents=True)
         for name in PROGRAMS:
             setup.run(["strip", "-o", scripts / name, programs / name])
+        write_link(scripts / "t5_mesh_transformer")
         write_metadata(content / f"gimlet-{version}.dist-info", version)
         setup.run([tools / "wheel", "pack", content, "--dest-dir", scratch])
         [packed] = Path(scratch).glob("*.whl")
@@ -74,6 +75,12 @@ def pack(programs, wheels, build):
         audit(tools, packed, wheels)
     [wheel] = wheels.glob("*.whl")
     return wheel
+
+
+def write_link(script):
+    """Write a program that is `gimlet` under another name: a wheel holds no links."""
+    script.write_text('#!/bin/sh\nexec "$(dirname "$0")/gimlet" %s "$@"\n' % script.name)
+    script.chmod(0o755)
 
 
 def write_metadata(folder, version):

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::data::{Mixture, Task, TaskFamily, set_tfds_data_dir};
+use crate::dialects::mesh_tf;
 use crate::gin::{
     Bound, Config, Configurable, Diagnostic, Diagnostics, Evaluator, Loaded, Modules, Registry,
     Running, Schema, Severity, Source, load_anyway,
@@ -11,7 +12,7 @@ use crate::storage::{Path, parse_path_map, set_path_map};
 
 use super::commands::{Root, roots, with_roots};
 use super::failure::Failure;
-use super::functions::with_functions;
+use super::functions::{with_functions, with_task_functions};
 use super::gin_flags::GinArgs;
 use super::tasks::GinTasks;
 
@@ -53,6 +54,18 @@ pub fn registry() -> Registry {
             .with::<TaskFamily>()
             .with::<Mixture>(),
     )
+}
+
+/// Returns every configurable that a gin file of Mesh TensorFlow may name: those of its dialect, and of tasks.
+pub fn mesh_tf_registry() -> Registry {
+    let registry = Registry::default().with_modules(mesh_tf::MODULES);
+    let tasks = registry.with::<Task>().with::<TaskFamily>().with::<Mixture>();
+    mesh_tf::with_configurables(with_task_functions(tasks))
+}
+
+/// Returns the configurables of every dialect, for the page that lists them.
+pub fn documented_registry() -> Registry {
+    mesh_tf::with_configurables(registry())
 }
 
 /// Loads and evaluates the configuration that flags describe.
@@ -159,7 +172,7 @@ fn load_files(
     wanted: Wanted<'_>,
     source: &dyn Source,
 ) -> Result<(Loaded, Registry), Failure> {
-    map_paths(args)?;
+    map_paths(&args.path_map)?;
     set_tfds_data_dir(args.tfds_data_dir.clone());
     let import = |module: &String| ("--module_import".to_string(), format!("import {module}"));
     let mut request = args.files.request();
@@ -180,8 +193,8 @@ fn load_files(
 ///
 /// # Errors
 /// An entry that maps nothing.
-pub fn map_paths(args: &GinArgs) -> Result<(), Failure> {
-    let path_map = parse_path_map(&args.path_map.join(",")).map_err(Failure::usage)?;
+pub fn map_paths(path_map: &[String]) -> Result<(), Failure> {
+    let path_map = parse_path_map(&path_map.join(",")).map_err(Failure::usage)?;
     set_path_map(path_map).map_err(Failure::usage)
 }
 

@@ -18,6 +18,7 @@ use super::failure::Failure;
 use super::interrupt;
 use super::launch;
 use super::start::torch_command;
+use super::t5_mesh_transformer::Translated;
 use super::tools;
 
 /// The way in which libtorch's OpenMP threads wait for work. By default they spin, and on shared
@@ -68,6 +69,13 @@ pub(super) fn without_torch(args: &[String], color: bool) -> Result<Option<Comma
         Command::Model(command) => {
             command.check(color, launch::num_processes(command)?)?;
             launch::on_every_device(command, args)?
+        }
+        Command::T5MeshTransformer(run) => {
+            let Translated { command, record, .. } =
+                run.announced(launch::num_sharing()?, color)?;
+            command.check(color, launch::num_processes(&command)?)?;
+            record.write()?;
+            launch::on_every_device(&command, args)?
         }
         _ => false,
     };

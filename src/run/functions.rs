@@ -14,10 +14,17 @@ use crate::models::{GetInputVocabulary, GetOutputVocabulary};
 
 /// Adds all functions to the registry.
 pub fn with_functions(registry: Registry) -> Registry {
-    registry
+    with_task_functions(registry)
         .with_function::<SumFn>()
         .with_function::<BoolFn>()
         .with_function::<StringSplitFn>()
+        .with_function::<GetInputVocabulary>()
+        .with_function::<GetOutputVocabulary>()
+}
+
+/// Adds the functions that tasks may call.
+pub fn with_task_functions(registry: Registry) -> Registry {
+    registry
         .with_function::<RandomSpansHelper>()
         .with_function::<RandomSpansTokensLength>()
         .with_function::<RandomSpansTargetsLength>()
@@ -27,8 +34,6 @@ pub fn with_functions(registry: Registry) -> Registry {
         .with_function::<WithTruncatedData>()
         .with_function::<WithMissingTaskSplitsRemoved>()
         .with_function::<CreateTaskFromTfexampleFile>()
-        .with_function::<GetInputVocabulary>()
-        .with_function::<GetOutputVocabulary>()
 }
 
 /// The sum of two numbers, or two texts or lists joined.

@@ -8,7 +8,9 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::Args;
 
-use crate::launch::{GroupEnd, StoreOwner, Terms, WorkerGroup, World, host_and_port, supervise};
+use crate::launch::{
+    DistributedArgs, GroupEnd, StoreOwner, Terms, WorkerGroup, World, host_and_port, supervise,
+};
 use crate::telemetry;
 
 use super::cache::{cache_command, check_cache};
@@ -53,7 +55,7 @@ pub struct LaunchArgs {
     /// Seconds that the other processes have to end after one has failed, before they are killed.
     #[arg(long = "grace", value_name = "SECONDS", default_value_t = GRACE_SECS)]
     pub grace: u64,
-    /// The command, `train`, `eval`, `infer`, `cache` or `bench train_step`, and its flags.
+    /// The command, `train`, `eval`, `infer`, `t5_mesh_transformer`, `cache` or `bench train_step`, and its flags.
     #[arg(value_name = "COMMAND", last = true, required = true)]
     pub command: Vec<String>,
 }
@@ -90,6 +92,9 @@ impl Launched {
         let num_processes = self.group.nproc_per_node * num_machines;
         match &self.command {
             Command::Model(command) => command.check(color, num_processes)?,
+            Command::T5MeshTransformer(run) => {
+                run.translated(num_processes, color)?.command.check(color, num_processes)?;
+            }
             Command::Bench(args) if args.runs_in_processes() => args.check(color, num_processes)?,
             Command::Cache(args) if args.dry_run => {
                 cache_command(args, color)?;
@@ -99,7 +104,7 @@ impl Launched {
             _ => {
                 let found = &self.group.args[0];
                 let message = format!(
-                    "`gimlet launch` runs `train`, `eval`, `infer`, `cache` and `bench train_step`, and not `{found}`"
+                    "`gimlet launch` runs `train`, `eval`, `infer`, `t5_mesh_transformer`, `cache` and `bench train_step`, and not `{found}`"
                 );
                 return Err(Failure::Usage(anyhow!(message)));
             }
@@ -195,6 +200,15 @@ pub(super) fn num_processes(command: &ModelCommand) -> Result<usize, Failure> {
     if !command.is_shared() {
         return Ok(world.map_or(1, |world| world.size));
     }
+    Ok(world.map_or_else(|| visible_gpus().max(1), |world| world.size))
+}
+
+/// Returns the number of all processes of a command whose work is shared, which has no flags about them.
+///
+/// # Errors
+/// A launcher's variables contradict themselves.
+pub(super) fn num_sharing() -> Result<usize, Failure> {
+    let world = world(&DistributedArgs::default())?;
     Ok(world.map_or_else(|| visible_gpus().max(1), |world| world.size))
 }
 

@@ -12,6 +12,7 @@ mod commands;
 mod configure;
 mod declarations;
 mod derived;
+mod dialect;
 mod failure;
 mod functions;
 mod gin_flags;
@@ -27,6 +28,7 @@ mod report;
 mod shell;
 mod shims;
 mod start;
+mod t5_mesh_transformer;
 mod task;
 mod tasks;
 mod tools;
@@ -42,9 +44,10 @@ mod together;
 #[cfg(feature = "torch")]
 mod torch;
 
-pub use commands::Root;
-pub use configure::{Configured, Settings, configure, registry};
+pub use commands::{ModelCommand, Root};
+pub use configure::{Configured, Settings, configure, documented_registry, registry};
 pub use failure::Failure;
 pub use library::Library;
 pub use program::Cli;
+pub use t5_mesh_transformer::{Record, Translated, translate_mesh_tf};
 pub use tasks::GinTasks;

@@ -21,7 +21,11 @@ pub(super) fn run(command: &Command, color: bool) -> Option<Result<(), Failure>>
         Command::Shims(args) => shims_command(args),
         Command::Completions(args) => completions_command(args),
         Command::Man(args) => man_command(args),
-        Command::Model(_) | Command::Launch(_) | Command::Bench(_) | Command::Doctor(_) => {
+        Command::Model(_)
+        | Command::T5MeshTransformer(_)
+        | Command::Launch(_)
+        | Command::Bench(_)
+        | Command::Doctor(_) => {
             return None;
         }
     })

@@ -11,6 +11,7 @@ use super::doctor;
 use super::failure::Failure;
 use super::front::{WAIT_POLICY, hand_over, program, without_torch};
 use super::interrupt;
+use super::launch::num_sharing;
 use super::program::Cli;
 use super::together::launch_together;
 use super::tools;
@@ -49,6 +50,9 @@ fn run(args: Vec<String>, color: bool) -> Result<(), Failure> {
     set_verbosity(verbosity.min(Verbosity::Normal));
     if let Command::Model(command) = command {
         return command.run(verbosity, color);
+    }
+    if let Command::T5MeshTransformer(run) = &command {
+        return run.translated(num_sharing()?, color)?.command.run(verbosity, color);
     }
     if let Command::Launch(args) = &command {
         return launch_together(args);

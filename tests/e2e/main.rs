@@ -45,4 +45,5 @@ mod serve;
 #[allow(dead_code, reason = "tests of storage use all of it")]
 #[path = "../pipeline/storage/server.rs"]
 mod server;
+mod t5_mesh_transformer;
 mod t5x;

@@ -15,6 +15,7 @@ mod guide;
 mod hostile;
 mod limits;
 mod lsp;
+mod mesh_tf;
 mod modules;
 mod names;
 mod open_slot;

@@ -120,6 +120,21 @@ fn a_link_named_after_seqio_s_script_caches() {
 }
 
 #[test]
+fn a_link_named_after_t5_s_program_reads_mesh_tensorflow_s_files() {
+    let folder = Folder::new();
+    symlink(GIMLET, folder.path().join("t5_mesh_transformer")).expect("it can be linked");
+    let line =
+        "./t5_mesh_transformer --tpu=a --tpu_zone=b --model_dir=c --gin_file=models/bi_v1.gin";
+    let refused = folder.fails(line, 2);
+    assert!(
+        refused.contains("macro `tpu_topology`") || refused.contains("has no data"),
+        "{refused}"
+    );
+    let help = folder.succeeds("./t5_mesh_transformer --helpshort");
+    assert!(help.contains("--additional_task_cache_dirs"), "{help}");
+}
+
+#[test]
 fn flags_are_read_from_a_file() {
     let folder = Folder::new();
     let lines = RUN.replace(r#"\""#, "'").replace('"', "").replace(" --", "\n--");

@@ -11,9 +11,7 @@ mod parse;
 mod words;
 
 pub use flag_file::expand as expand_flag_files;
-pub use parse::parse;
-#[cfg(test)]
-pub use parse::try_parse;
+pub use parse::{Unparsed, parse, try_parse};
 
 use clap::{Args, Parser, Subcommand};
 
@@ -30,6 +28,7 @@ use super::plan::PlanArgs;
 use super::report::ReportArgs;
 use super::shell::{CompletionsArgs, ManArgs};
 use super::shims::ShimsArgs;
+use super::t5_mesh_transformer::T5MeshTransformerArgs;
 use super::task::TaskToolArgs;
 use super::vocab::VocabToolArgs;
 
@@ -77,6 +76,9 @@ impl OutputArgs {
 pub enum Command {
     #[command(flatten)]
     Model(ModelCommand),
+    /// Train or evaluate as the configurations of Mesh TensorFlow's T5 say: t5's program of that name, with its flags.
+    #[command(name = "t5_mesh_transformer")]
+    T5MeshTransformer(Box<T5MeshTransformerArgs>),
     /// Run a command in several processes, one for each device of this machine, as torchrun does:
     /// `gimlet launch --nproc_per_node=4 train --gin_file=my.gin`.
     Launch(LaunchArgs),

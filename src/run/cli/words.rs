@@ -6,8 +6,10 @@ use clap::Command;
 
 use super::absl;
 
-/// The name under which SeqIO installs its script `cache_tasks_main.py`. A link of this name is `gimlet cache`.
-const CACHE_SCRIPT: &str = "seqio_cache_tasks";
+/// The names under which SeqIO and t5 install their programs, each with its command. Links of these names to `gimlet`
+/// are these commands.
+const PROGRAMS: [(&str, &str); 2] =
+    [("seqio_cache_tasks", "cache"), ("t5_mesh_transformer", "t5_mesh_transformer")];
 
 /// Translates the typed words, program first, into words that `command` knows, except for
 /// `bindings` and flag files: translates absl's flags.
@@ -21,11 +23,12 @@ pub fn words(args: Vec<String>, command: &Command) -> Result<Vec<String>, anyhow
     absl::translate(args, command)
 }
 
-/// Adds the command if the program is called by the name of SeqIO's script.
+/// Adds the command if the program is called by another program's name.
 fn with_command_of_program(mut args: Vec<String>) -> Vec<String> {
     let program = args.first().and_then(|program| Path::new(program).file_name());
-    if program.is_some_and(|name| name == CACHE_SCRIPT) {
-        args.insert(1, "cache".to_string());
+    let known = PROGRAMS.iter().find(|(name, _)| program.is_some_and(|program| program == *name));
+    if let Some((_, command)) = known {
+        args.insert(1, command.to_string());
     }
     args
 }

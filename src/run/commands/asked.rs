@@ -74,7 +74,7 @@ impl ModelArgs {
             }
             None => {}
             Some(path) => {
-                map_paths(&self.gin)?;
+                map_paths(&self.gin.path_map)?;
                 let found = find(path)?;
                 if found.config.is_none() && gin.files.gin_file.is_empty() {
                     return Err(Failure::Usage(anyhow!(

@@ -35,7 +35,7 @@ use super::configure::configure;
 use super::failure::Failure;
 use super::library::Library;
 
-use eval::EvalArgs;
+pub use eval::EvalArgs;
 use export::ExportArgs;
 use generate::GenerateArgs;
 use infer::InferArgs;
@@ -43,7 +43,7 @@ use precompile::PrecompileArgs;
 use root::RootCommand;
 use score::ScoreArgs;
 use serve::ServeArgs;
-use train::TrainArgs;
+pub use train::TrainArgs;
 
 pub use root::Root;
 pub use summary::{bytes, describe_mesh, grouped};

@@ -21,9 +21,9 @@ pub struct ShimsArgs {
     pub dir: PathBuf,
 }
 
-/// The programs, each with the words that it puts before its arguments: those of T5X and SeqIO, and
+/// The programs, each with the words that it puts before its arguments: those of T5X, SeqIO and t5, and
 /// those that T5X's documentation calls. `main.py` has none: its command is in `--run_mode`.
-const PROGRAMS: [(&str, &[&str]); 11] = [
+const PROGRAMS: [(&str, &[&str]); 12] = [
     ("t5x/train.py", &["train"]),
     ("t5x/train_unfragmented.py", &["train"]),
     ("t5x/eval.py", &["eval"]),
@@ -35,6 +35,7 @@ const PROGRAMS: [(&str, &[&str]); 11] = [
     ("t5x/main.py", &[]),
     ("seqio/scripts/cache_tasks_main.py", &["cache"]),
     ("seqio_cache_tasks", &["cache"]),
+    ("t5_mesh_transformer", &["t5_mesh_transformer"]),
 ];
 
 /// The packages in which `python3 -m t5x.train` looks for modules.

@@ -1,0 +1,221 @@
+//! `gimlet t5_mesh_transformer`: t5's program of that name. It translates a run of Mesh TensorFlow into a training or
+//! an evaluation, which then is what `gimlet train` or `gimlet eval` would do.
+
+mod api;
+mod flags;
+mod record;
+mod vocabularies;
+
+pub use flags::T5MeshTransformerArgs;
+pub use record::Record;
+
+use crate::dialects::mesh_tf::{
+    self, Given, Mode, Statement, Translation, read, running, translate,
+};
+use crate::gin::{Diagnostic, Diagnostics, Loaded, Registry, Request, Severity, load_anyway};
+use crate::launch::DistributedArgs;
+use crate::telemetry;
+
+use super::cli::{Command, CommandLine, Unparsed, try_parse};
+use super::commands::{EvalArgs, ModelCommand, TrainArgs};
+use super::configure::{map_paths, mesh_tf_registry};
+use super::failure::Failure;
+use super::gin_flags::{GinArgs, GinFileArgs};
+use super::library::Library;
+use super::tasks::GinTasks;
+use vocabularies::vocabularies;
+
+/// A run of Mesh TensorFlow that was read and translated.
+pub struct Translated {
+    /// The command that runs it.
+    pub command: ModelCommand,
+    /// The files that the run writes beside those of the command.
+    pub record: Record,
+    /// The statements that the command reads after files of the library.
+    pub statements: Vec<Statement>,
+    /// Warnings, rendered.
+    pub warnings: String,
+}
+
+/// Reads and translates a command line of t5's program, without the program's name, for one process.
+///
+/// # Errors
+/// Words that are no such command line, and the errors of the translation.
+pub fn translate_mesh_tf(words: &[&str]) -> Result<Translated, Failure> {
+    let words = ["gimlet", "t5_mesh_transformer"].into_iter().chain(words.iter().copied());
+    match try_parse(words.map(str::to_string).collect()) {
+        Ok(CommandLine { command: Command::T5MeshTransformer(args), .. }) => {
+            args.translated(1, false)
+        }
+        Ok(_) => unreachable!("the command is among the words"),
+        Err(Unparsed::Mistake(mistake)) => Err(Failure::Usage(mistake)),
+        Err(Unparsed::Clap(error)) => Err(Failure::usage(error)),
+    }
+}
+
+impl T5MeshTransformerArgs {
+    /// Does the same as [`Self::translated`], and says what has no effect and what may not be intended.
+    ///
+    /// # Errors
+    /// Those of the translation.
+    pub fn announced(&self, num_processes: usize, color: bool) -> Result<Translated, Failure> {
+        let translated = self.translated(num_processes, color)?;
+        if let [first, rest @ ..] = &self.without_effect()[..] {
+            let flags = rest.iter().fold(first.to_string(), |all, flag| format!("{all}, {flag}"));
+            telemetry::notice(&format!("no effect without TPUs: {flags}"));
+        }
+        eprint!("{}", translated.warnings);
+        if self.dry_run {
+            print!("{}", described(&translated.statements));
+        }
+        Ok(translated)
+    }
+
+    /// Reads and translates the run, for so many processes.
+    ///
+    /// # Errors
+    /// Every mistake in flags and gin files, and every part of the run that has no counterpart here.
+    pub fn translated(&self, num_processes: usize, color: bool) -> Result<Translated, Failure> {
+        map_paths(&self.path_map)?;
+        let registry = mesh_tf_registry();
+        let (loaded, sentinels) = self.load(&registry)?;
+        let meaning = read(&loaded, &registry).map_err(|list| failure(&loaded, list))?;
+        let tasks = GinTasks::new(loaded.clone(), registry.clone());
+        let given = Given {
+            model_dir: self.model_dir.clone(),
+            tpu: self.tpu.is_some(),
+            num_processes: num_processes as u64,
+            vocabularies: vocabularies(&meaning, &loaded, &tasks)?,
+            sentinels,
+        };
+        let translation =
+            translate(&meaning, &loaded, &given).map_err(|list| failure(&loaded, list))?;
+        let warnings = self.warnings(&loaded, &translation, color)?;
+        let command = self.command(&translation, &loaded);
+        let record = Record::new(self, &meaning, &loaded, &registry);
+        Ok(Translated { command, record, statements: translation.statements, warnings })
+    }
+
+    /// Refuses modules of the command line that declare nothing; those of gin files are skipped, as t5 does.
+    fn check_modules(&self, loaded: &Loaded) -> Result<(), Failure> {
+        let is_found =
+            |module: &String| loaded.config.imports.values().any(|import| import.module == *module);
+        if self.module_import.iter().all(is_found) {
+            return Ok(());
+        }
+        let import = |module: &String| ("--module_import".to_string(), format!("import {module}"));
+        let request = Request {
+            bindings: self.module_import.iter().map(import).collect(),
+            search_paths: self.own_search_paths(),
+            fragment: true,
+            ..Request::default()
+        };
+        load_anyway(&request, &Library, &mesh_tf_registry()).checked()?;
+        Ok(())
+    }
+
+    /// Loads the gin files, and drops the vocabulary that they bind, since the task has one.
+    fn load(&self, registry: &Registry) -> Result<(Loaded, Option<mesh_tf::Sentinels>), Failure> {
+        let mut request = self.request()?;
+        let import = |module: &String| ("--module_import".to_string(), format!("import {module}"));
+        request.bindings.splice(0..0, self.module_import.iter().map(import));
+        let mut loaded = load_anyway(&request, &Library, registry);
+        let sentinels = mesh_tf::without_effect(&mut loaded);
+        mesh_tf::explain(&mut loaded.diagnostics);
+        self.check_modules(&loaded)?;
+        let unread = loaded.settle(&running(&loaded.config), registry);
+        let mut loaded = loaded.checked()?;
+        loaded.diagnostics.extend(unread);
+        Ok((loaded, sentinels))
+    }
+
+    /// Renders what may not be intended.
+    fn warnings(
+        &self,
+        loaded: &Loaded,
+        translation: &Translation,
+        color: bool,
+    ) -> Result<String, Failure> {
+        let mut list = [loaded.diagnostics.clone(), translation.warnings.clone()].concat();
+        if self.strict && !list.is_empty() {
+            list.iter_mut().for_each(|warning| warning.severity = Severity::Error);
+            return Err(failure(loaded, list));
+        }
+        let sources = loaded.sources.clone();
+        Ok(if list.is_empty() {
+            String::new()
+        } else {
+            Diagnostics { sources, list }.render(color)
+        })
+    }
+
+    /// Returns the command with the flags that stand for the translation.
+    fn command(&self, translation: &Translation, loaded: &Loaded) -> ModelCommand {
+        let gin = self.native(translation, loaded);
+        match translation.mode {
+            Mode::Train => ModelCommand::Train(Box::new(TrainArgs {
+                gin,
+                distributed: DistributedArgs::default(),
+                take_over: self.take_over,
+                dry_run: self.dry_run,
+            })),
+            Mode::Evaluate => ModelCommand::Eval(Box::new(EvalArgs {
+                gin,
+                take_over: self.take_over,
+                dry_run: self.dry_run,
+            })),
+        }
+    }
+
+    fn native(&self, translation: &Translation, loaded: &Loaded) -> GinArgs {
+        let mut files = GinFileArgs {
+            gin_file: translation.files.clone(),
+            gin_search_paths: self.own_search_paths(),
+            ..GinFileArgs::default()
+        };
+        for module in task_modules(loaded) {
+            files.bind("--module_import", &format!("import {module}"));
+        }
+        for Statement { place, text } in &translation.statements {
+            files.bind(place, text);
+        }
+        GinArgs {
+            files,
+            tfds_data_dir: self.t5_tfds_data_dir.clone(),
+            seqio_additional_cache_dirs: self.additional_task_cache_dirs.clone(),
+            strict: false,
+            path_map: self.path_map.clone(),
+        }
+    }
+}
+
+/// Describes what a dry run of the command itself does not: microbatches, and the learning rate.
+fn described(statements: &[Statement]) -> String {
+    let parts = statements.iter().filter_map(|statement| statement.text.split_once(" = "));
+    let of = |prefix: &str| {
+        let values =
+            parts.clone().filter_map(|(key, value)| Some((key.strip_prefix(prefix)?, value)));
+        values.map(|(name, value)| format!("{name} = {value}")).collect::<Vec<_>>()
+    };
+    let microbatches = of("t5x.trainer.Trainer.num_microbatches").concat();
+    let own = of("t5x.utils.create_learning_rate_scheduler.");
+    let schedule = if own.is_empty() { of("learning_rate_") } else { own };
+    let lines = [
+        ("microbatches", microbatches.trim_start_matches(" = ").to_string()),
+        ("schedule", schedule.join(", ")),
+    ];
+    let line = |(name, value): &(&str, String)| format!("{name:<12} {value}\n");
+    lines.iter().filter(|(_, value)| !value.is_empty()).map(line).collect()
+}
+
+/// Returns the imported modules that may declare tasks.
+fn task_modules(loaded: &Loaded) -> Vec<String> {
+    let others = ["mesh_tensorflow", "t5.models"];
+    let imports = loaded.config.imports.values().map(|import| import.module.clone());
+    imports.filter(|module| !others.iter().any(|other| module.starts_with(other))).collect()
+}
+
+/// Combines mistakes with their texts.
+fn failure(loaded: &Loaded, list: Vec<Diagnostic>) -> Failure {
+    Diagnostics { sources: loaded.sources.clone(), list }.into()
+}

@@ -1,0 +1,60 @@
+//! `gimlet t5_mesh_transformer`: a training as users of t5 type it, continued, evaluated and handed to `gimlet train`.
+
+use std::fs;
+
+use crate::command::{Train, sources};
+use crate::folder::{Folder, steps};
+
+/// t5's program in a folder, with tasks of `gin/small_tasks.gin`.
+fn t5_mesh_transformer(folder: &Folder) -> Train {
+    let tasks = sources("gin").display().to_string();
+    Train::new(&folder.path(""))
+        .tool(&["t5_mesh_transformer"])
+        .arg("--model_dir=mesh")
+        .arg("--module_import=small_tasks")
+        .arg(format!("--gin_location_prefix={tasks}"))
+}
+
+/// A training of a tiny T5 1.1.
+fn train(folder: &Folder, steps: u64) -> Train {
+    let lengths = "run.sequence_length = {'inputs': 16, 'targets': 8}";
+    t5_mesh_transformer(folder)
+        .gin_file("dataset.gin")
+        .gin_file("models/t5.1.1.tiny.gin")
+        .gin_file("learning_rate_schedules/constant_0_001.gin")
+        .arg("--gin_param=MIXTURE_NAME = 'echo'")
+        .arg(format!("--gin_param={lengths}"))
+        .arg("--gin_param=run.batch_size = ('tokens_per_batch', 64)")
+        .arg("--gin_param=serialize_num_microbatches.tokens_per_microbatch_per_replica = 32")
+        .arg("--gin_param=run.save_checkpoints_steps = 1")
+        .arg("--gin_param=mesh_train_dataset_fn.seed = 1")
+        .arg(format!("--gin_param=run.train_steps = {steps}"))
+}
+
+#[test]
+fn a_training_of_t5_s_files_is_continued_and_evaluated() {
+    let folder = Folder::new();
+    train(&folder, 2).succeeds();
+    assert_eq!(steps(&folder.path("mesh")), [1, 2]);
+    train(&folder, 3).succeeds();
+    assert_eq!(steps(&folder.path("mesh")), [1, 2, 3]);
+    let read = |name: &str| fs::read_to_string(folder.path(name)).expect("the run wrote it");
+    assert!(read("mesh/commands/command").contains("--gin_param=run.train_steps = 2"));
+    assert!(read("mesh/commands/command.1").contains("--gin_param=run.train_steps = 3"));
+    assert!(read("mesh/operative_config.gin").contains("run.train_steps = 3"));
+
+    let eval = t5_mesh_transformer(&folder)
+        .gin_file("mesh/operative_config.gin")
+        .gin_file("eval.gin")
+        .arg("--gin_param=eval_checkpoint_step = -1")
+        .arg("--gin_param=run.dataset_split = 'validation'");
+    eval.succeeds();
+    let metrics = read("mesh/validation_eval/inference_eval/echo-metrics.jsonl");
+    assert!(metrics.contains("\"step\":3") || metrics.contains("\"step\": 3"), "{metrics}");
+
+    // The same run in T5X's terms.
+    let tasks = sources("gin").display().to_string();
+    let native = Train::new(&folder.path("")).gin_file("mesh/config.gin").bind("TRAIN_STEPS", 4);
+    native.arg(format!("--gin_search_paths={tasks}")).succeeds();
+    assert_eq!(steps(&folder.path("mesh")), [1, 2, 3, 4]);
+}
