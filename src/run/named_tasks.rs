@@ -3,10 +3,9 @@
 
 use crate::data::{DataError, Task, TaskProvider, subtasks};
 use crate::gin::{
-    Config, Diagnostic, Loaded, Registry, Span, Value, ValueKind, did_you_mean, reach,
+    Config, Diagnostic, Loaded, Registry, Running, Span, Value, ValueKind, did_you_mean, reach,
 };
 
-use super::configure::bound_roots;
 use super::tasks::GinTasks;
 
 /// The parameter of a dataset that names a task or mixture.
@@ -27,9 +26,10 @@ pub struct NamedTask {
     pub split: Option<Placed>,
 }
 
-/// Returns the tasks of the datasets that the roots of a configuration reach.
-pub fn named_tasks(loaded: &Loaded, registry: &Registry) -> Vec<NamedTask> {
-    let roots = bound_roots(&loaded.config, registry).into_iter().map(|root| (Vec::new(), root));
+/// Returns the tasks of the datasets that the roots among the configurables that run reach.
+pub fn named_tasks(loaded: &Loaded, running: &[Running], registry: &Registry) -> Vec<NamedTask> {
+    let roots = running.iter().filter(|(scope, _)| scope.is_empty());
+    let roots = roots.map(|(_, root)| (Vec::new(), *root));
     let reached = reach(&loaded.config, registry, roots);
     let mut out = Vec::new();
     for arguments in reached.sections.values() {

@@ -7,8 +7,9 @@ use crate::data::{
     Caches, CreateTaskFromTfexampleFile, DataError, Mixture, Task, TaskFamily, TaskOrMixture,
     TaskProvider, mixture_rates, subtasks,
 };
-use crate::gin::{Configurable, Evaluator, Fields, Loaded, Registry, did_you_mean};
+use crate::gin::{Configurable, Evaluator, Fields, Loaded, Registry, Running, did_you_mean};
 
+use super::configure::bound_roots;
 use super::declarations::{Declaration, Declarations, Declared, Origin, checked, declared};
 use super::derived::{Derived, part_of};
 use super::named_tasks::named_tasks;
@@ -111,7 +112,9 @@ impl GinTasks {
 
     /// The tasks and mixtures that the run's datasets name.
     pub fn named_by_run(&self) -> Vec<String> {
-        let named = named_tasks(&self.loaded, &self.registry).into_iter();
+        let roots = bound_roots(&self.loaded.config, &self.registry);
+        let running: Vec<Running> = roots.into_iter().map(|root| (String::new(), root)).collect();
+        let named = named_tasks(&self.loaded, &running, &self.registry).into_iter();
         named.map(|named| named.task.0).collect()
     }
 

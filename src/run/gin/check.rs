@@ -29,7 +29,7 @@ pub fn run(args: &CheckArgs, schemas: &[String], color: bool) -> Result<(), Fail
     if schemas.is_empty() && !project.loaded.incomplete {
         let (loaded, registry) = (&project.loaded, &project.registry);
         let tasks = GinTasks::new(loaded.clone(), registry.clone());
-        let named = named_tasks(loaded, registry);
+        let named = named_tasks(loaded, &project.running, registry);
         list.extend(named.iter().filter_map(|named| unknown_name(named, &tasks)));
     }
     if args.strict {

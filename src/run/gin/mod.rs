@@ -20,7 +20,8 @@ pub use project::{Project, ReadingArgs};
 
 use clap::{Args, Subcommand};
 
-use crate::gin::registry_to_json;
+use crate::gin::{Registry, registry_to_json};
+use crate::run::configure::documented_registry;
 
 use super::failure::Failure;
 use super::output::write;
@@ -62,6 +63,14 @@ pub enum GinCommand {
 }
 
 impl GinToolArgs {
+    /// Returns the configurables of every dialect.
+    fn documented(&self) -> Result<Registry, Failure> {
+        match &self.schema[..] {
+            [] => Ok(documented_registry()),
+            schemas => project::registry_for(schemas),
+        }
+    }
+
     /// Runs the tool.
     ///
     /// # Errors
@@ -79,9 +88,7 @@ impl GinToolArgs {
             }
             GinCommand::Fmt(args) => fmt::run(args, color),
             GinCommand::Lsp(args) => lsp::run(args, &self.schema),
-            GinCommand::Reference(args) => {
-                reference::run(args, &project::registry_for(&self.schema)?)
-            }
+            GinCommand::Reference(args) => reference::run(args, &self.documented()?),
             GinCommand::Parse(args) => parse::run(args, color),
         }
     }

@@ -33,7 +33,7 @@ pub fn run(args: &PrintArgs, schemas: &[String], color: bool) -> Result<(), Fail
     if !args.operative {
         return write(&config_str(config, registry));
     }
-    let reached = reach(config, registry, [(Vec::new(), project.root()?)]);
+    let reached = reach(config, registry, project.operative_roots()?);
     write(&operative_config_str(config, &reached, registry))
 }
 

@@ -4,11 +4,12 @@ use anyhow::{Context, anyhow};
 use clap::Args;
 
 use crate::gin::{
-    Diagnostic, Diagnostics, Loaded, Registry, Schema, Severity, configurable, load_anyway,
-    registry_of,
+    Diagnostic, Diagnostics, Loaded, Registry, Running, Schema, Severity, configurable,
+    load_anyway, registry_of,
 };
 use crate::run::commands::roots;
-use crate::run::configure::{MODULES, bound_roots, registry, running};
+use crate::run::configure::{MODULES, mesh_tf_registry, registry, running};
+use crate::run::dialect::{Dialect, load_in_dialect};
 use crate::run::failure::Failure;
 use crate::run::gin_flags::GinFileArgs;
 use crate::run::library::{Library, read_anywhere};
@@ -62,6 +63,10 @@ pub struct Project {
     pub loaded: Loaded,
     /// The configurables to run, the main one first; empty if the files are only a part of a configuration.
     pub roots: Vec<&'static Schema>,
+    /// Everything that runs, each in its scope.
+    pub running: Vec<Running>,
+    /// The dialect in which the files are written.
+    pub dialect: Dialect,
 }
 
 impl Project {
@@ -76,35 +81,50 @@ impl Project {
         reading: &ReadingArgs,
         schemas: &[String],
     ) -> Result<Self, Failure> {
-        let registry = registry_for(schemas)?;
+        let mut registry = registry_for(schemas)?;
         let mut request = reading.by_flag.request();
         request.files.extend_from_slice(files);
         request.files.iter_mut().for_each(|file| *file = file_of(file));
-        let mut loaded = load_anyway(&request, &Library, &registry);
+        let (mut loaded, dialect) = match schemas {
+            [] => load_in_dialect(&request, &Library, &registry),
+            _ => (load_anyway(&request, &Library, &registry), Dialect::T5x),
+        };
+        if dialect == Dialect::MeshTf {
+            registry = mesh_tf_registry();
+        }
         let (lacking, diagnostics) =
             std::mem::take(&mut loaded.diagnostics).into_iter().partition(|d| d.missing.is_some());
         loaded.diagnostics = diagnostics;
-        let roots = match &reading.root {
+        let running = match &reading.root {
             Some(root) => {
-                vec![configurable(root, &loaded, &registry).map_err(|diagnostic| {
+                let root = configurable(root, &loaded, &registry).map_err(|diagnostic| {
                     Failure::usage(anyhow!("--root: {}", diagnostic.message))
-                })?]
+                })?;
+                running(&[root], &loaded.config)
             }
-            None => bound_roots(&loaded.config, &registry),
+            None => dialect.running(&loaded.config, &registry),
         };
-        let unread = loaded.settle(&running(&roots, &loaded.config), &registry);
-        Ok(Self { registry, loaded, lacking, unread, roots })
+        // Tasks and mixtures are declared in scopes of their own.
+        let roots = running.iter().filter(|(scope, _)| scope.is_empty());
+        // A run of Mesh TensorFlow calls the others.
+        let number = if dialect == Dialect::MeshTf { 1 } else { usize::MAX };
+        let roots = roots.map(|(_, schema)| *schema).take(number).collect();
+        let unread = loaded.settle(&running, &registry);
+        Ok(Self { registry, loaded, lacking, unread, roots, running, dialect })
     }
 
     /// Adds to the diagnostics the values that the root needs, and the bindings that nothing reads.
     pub fn complete(mut self) -> Self {
-        let running = running(&self.roots, &self.loaded.config);
         if !self.roots.is_empty() {
             self.loaded.diagnostics.append(&mut self.lacking);
             self.loaded.diagnostics.append(&mut self.unread);
         }
-        let unbound = self.loaded.unbound(&running, &self.registry);
+        let unbound = self.loaded.unbound(&self.running, &self.registry);
         self.loaded.diagnostics.extend(unbound);
+        let refused = self.dialect.refused(&self.loaded, &self.registry);
+        let known = &self.loaded.diagnostics;
+        let refused = refused.into_iter().filter(|one| !known.contains(one)).collect::<Vec<_>>();
+        self.loaded.diagnostics.extend(refused);
         self
     }
 
@@ -131,6 +151,19 @@ impl Project {
             Failure::usage(anyhow!(
                 "the files bind nothing of {known}: say what is run with --root"
             ))
+        })
+    }
+
+    /// Returns the configurables, each in its scope, whose values an operative configuration has.
+    ///
+    /// # Errors
+    /// Neither a flag nor the files name one.
+    pub fn operative_roots(&self) -> Result<Vec<(Vec<String>, &'static Schema)>, Failure> {
+        Ok(match self.dialect {
+            Dialect::T5x => vec![(Vec::new(), self.root()?)],
+            Dialect::MeshTf => {
+                self.running.iter().map(|(_, schema)| (Vec::new(), *schema)).collect()
+            }
         })
     }
 

@@ -11,7 +11,7 @@ use crate::gin::{
     Bound, Config, Diagnostic, FileId, Loaded, Mention, Missing, Named, Registry, Request,
     Severity, Span, Value, load_anyway, parse,
 };
-use crate::run::configure::{bound_roots, running};
+use crate::run::dialect::{Dialect, load_in_dialect};
 use crate::run::gin_flags::{GinFileArgs, parse_flags};
 
 use super::files::Files;
@@ -35,6 +35,8 @@ pub struct Analysis {
     pub ids: Vec<FileId>,
     /// Whether the configuration binds an entry point, so that it is a run by itself.
     pub is_run: bool,
+    /// The dialect in which the configuration is written.
+    pub dialect: Dialect,
 }
 
 /// The environment in which files are read.
@@ -45,24 +47,33 @@ pub struct Reading<'a> {
     pub search_paths: &'a [String],
     /// The known configurables.
     pub registry: &'a Registry,
+    /// Those of Mesh TensorFlow; `None` if another project's are read.
+    pub mesh_tf: Option<&'a Registry>,
 }
 
 impl Reading<'_> {
     /// Loads the configuration of the command in a file's comment; without such a command, the file
     /// alone.
-    fn load(&self, path: &Path, text: &str) -> Loaded {
+    fn load(&self, path: &Path, text: &str) -> (Loaded, Dialect) {
         if let Some(args) = command_in(text) {
             let mut command = args.request();
             command.search_paths.splice(0..0, self.search_paths.iter().cloned());
-            let loaded = load_anyway(&command, self.files, self.registry);
-            if !self.ids_of(path, &loaded).is_empty() {
+            let loaded = self.load_in_dialect(&command);
+            if !self.ids_of(path, &loaded.0).is_empty() {
                 return loaded;
             }
         }
         let files = vec![self.files.name(path)];
         let search_paths = self.search_paths.to_vec();
         let alone = Request { files, search_paths, ..Request::default() };
-        load_anyway(&alone, self.files, self.registry)
+        self.load_in_dialect(&alone)
+    }
+
+    fn load_in_dialect(&self, request: &Request) -> (Loaded, Dialect) {
+        match self.mesh_tf {
+            Some(_) => load_in_dialect(request, self.files, self.registry),
+            None => (load_anyway(request, self.files, self.registry), Dialect::T5x),
+        }
     }
 
     fn ids_of(&self, path: &Path, loaded: &Loaded) -> Vec<FileId> {
@@ -75,16 +86,19 @@ impl Reading<'_> {
 impl Analysis {
     /// Analyses a file.
     pub fn new(path: &Path, text: String, reading: &Reading<'_>) -> Self {
-        let mut loaded = reading.load(path, &text);
+        let (mut loaded, dialect) = reading.load(path, &text);
+        let registry = match dialect {
+            Dialect::T5x => reading.registry,
+            Dialect::MeshTf => reading.mesh_tf.expect("the dialect was chosen among known ones"),
+        };
         let ids = reading.ids_of(path, &loaded);
-        let roots = bound_roots(&loaded.config, reading.registry);
-        let is_run = !roots.is_empty() || binds_entry_point(&loaded.config);
-        let running = running(&roots, &loaded.config);
-        let mut unread = loaded.settle(&running, reading.registry);
-        if roots.is_empty() || !can_be_run(&loaded) {
+        let running = dialect.running(&loaded.config, registry);
+        let is_run = !running.is_empty() || binds_entry_point(&loaded.config);
+        let mut unread = loaded.settle(&running, registry);
+        if running.is_empty() || !can_be_run(&loaded) {
             unread.clear();
         }
-        Self { path: path.to_path_buf(), text, loaded, unread, ids, is_run }
+        Self { path: path.to_path_buf(), text, loaded, unread, ids, is_run, dialect }
     }
 
     /// Returns the file as a text of the configuration; `None` if it could not be read.

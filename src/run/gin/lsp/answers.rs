@@ -160,7 +160,7 @@ fn hovered(project: &mut Project, params: HoverParams) -> Result<Option<Hover>, 
         return Ok(None);
     };
     let Some(mention) = analysis.mention(offset) else { return Ok(None) };
-    let shown = hover(&analysis, mention, &project.registry, &project.files);
+    let shown = hover(&analysis, mention, project.registry(&analysis), &project.files);
     let range = Lines::new(&analysis.text).range(mention.span.start..mention.span.end);
     Ok(shown.map(|value| Hover {
         contents: Contents::MarkupContent(MarkupContent { kind: MarkupKind::Markdown, value }),

@@ -28,6 +28,7 @@ use lsp_server::Connection;
 use crate::run::failure::Failure;
 
 use super::project::registry_for;
+use crate::run::configure::mesh_tf_registry;
 
 /// Flags of `gimlet gin lsp`.
 #[derive(Args, Debug)]
@@ -42,9 +43,10 @@ pub struct LspArgs {
 /// # Errors
 /// A schema that cannot be read; an editor that ends the connection without a shutdown.
 pub fn run(args: &LspArgs, schemas: &[String]) -> Result<(), Failure> {
-    let registry = registry_for(schemas)?;
+    let mesh_tf = schemas.is_empty().then(mesh_tf_registry);
+    let registries = (registry_for(schemas)?, mesh_tf);
     let (connection, threads) = Connection::stdio();
-    let served = server::serve(&connection, registry, args.gin_search_paths.clone());
+    let served = server::serve(&connection, registries, args.gin_search_paths.clone());
     // The writing thread ends when the connection is gone.
     drop(connection);
     served.map_err(Failure::World)?;

@@ -19,7 +19,7 @@ pub fn definitions(project: &mut Project, analysis: &Analysis, offset: usize) ->
         return places(
             project,
             analysis,
-            task_at(analysis, &project.registry, offset).into_iter().collect(),
+            task_at(analysis, project.registry(analysis), offset).into_iter().collect(),
         );
     };
     let config = analysis.table(mention);

@@ -43,7 +43,7 @@ impl Proposal {
 
 /// Returns everything that may stand in the place of `typed`.
 pub fn proposals(project: &Project, analysis: &Analysis, typed: &Typed<'_>) -> Vec<Proposal> {
-    let registry = &project.registry;
+    let registry = project.registry(analysis);
     let selectors = selectors(&analysis.imports(), registry);
     let desk = Desk { project, analysis, registry, selectors };
     match &typed.context {
@@ -244,7 +244,7 @@ impl Desk<'_> {
 
     /// Tasks of the configuration, then those of the library.
     fn tasks(&self) -> Vec<Proposal> {
-        let here = declared(&self.analysis.loaded, &self.project.registry).names.into_iter();
+        let here = declared(&self.analysis.loaded, self.registry).names.into_iter();
         let kind = CompletionItemKind::Value;
         let mut out: Vec<Proposal> = here
             .map(|(name, (_, declaration))| {

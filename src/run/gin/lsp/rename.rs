@@ -36,7 +36,7 @@ pub fn rename(
         Some((scope, _)) => format!("{scope}/{new_name}"),
         None => new_name.to_string(),
     };
-    check_name(new_name, &project.registry)?;
+    check_name(new_name, project.registry(analysis))?;
     let places = macro_family(project, &analysis.path, &path, mention.in_task_file);
     check_places(project, &places, &new_path)?;
     let mut edits: BTreeMap<String, Vec<TextEdit>> = BTreeMap::new();

@@ -31,12 +31,12 @@ use super::project::Project;
 /// An editor that violates the protocol, or closes the connection.
 pub fn serve(
     connection: &Connection,
-    registry: Registry,
+    registries: (Registry, Option<Registry>),
     search_paths: Vec<String>,
 ) -> Result<(), anyhow::Error> {
     let params = connection.initialize(capabilities())?;
     let params: InitializeParams = serde_json::from_value(params).unwrap_or_default();
-    let project = Project::new(folders(&params)?, search_paths, registry);
+    let project = Project::new(folders(&params)?, search_paths, registries);
     let mut server = Server { connection, project, outdated: BTreeSet::new() };
     server.run()
 }
