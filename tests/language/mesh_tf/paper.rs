@@ -10,8 +10,11 @@ use serde_json::{Value, json};
 
 use super::{file, values};
 
-/// Names of tasks' configurables without an effect on fine-tuning.
+/// The module of objectives.
 const OBJECTIVE: &str = "t5.data.preprocessors.";
+
+/// The parameter that chooses the noise of an objective.
+const MASK: &str = "t5.data.preprocessors.denoise.noise_mask_fn";
 
 /// Values of runs by the name of the run, completed by those that most have.
 fn paper() -> BTreeMap<String, BTreeMap<String, Value>> {
@@ -121,7 +124,12 @@ impl Found {
                 Some(name) => self.0.get(name)?,
                 None => text,
             };
-            (!key.starts_with("random_spans_helper")).then(|| (key.to_string(), short(text)))
+            // The lengths of spans are among the run's values; regular spans have no mean.
+            let is_spans =
+                self.0.get(MASK).is_some_and(|mask| mask.ends_with("random_spans_noise_mask"));
+            let has_effect = !key.starts_with("random_spans_helper")
+                && (is_spans || !key.starts_with("random_spans_noise_mask"));
+            has_effect.then(|| (key.to_string(), short(text)))
         };
         self.0.iter().filter_map(named).collect()
     }
