@@ -70,8 +70,9 @@ impl Terminal {
 fn a_conversation_remembers_earlier_texts_and_ends_with_ctrl_d() {
     let folder = pretrained();
     let words = ["generate", "--checkpoint=pretrained", "--temperature=0", "--max_tokens=5"];
-    let answer = |text: &str| gimlet(&folder, &[&words[..], &[text]].concat()).succeeds().stdout;
-    let [earlier, new] = ["an earlier text", "b c"].map(|text| answer(text).replace('\n', "\r\n"));
+    let both = gimlet(&folder, &[&words[..], &["an earlier text", "b c"]].concat()).succeeds();
+    let answers: Vec<String> = both.stdout.lines().map(|line| format!("{line}\r\n")).collect();
+    let [earlier, new] = &answers[..] else { panic!("two answers are not {answers:?}") };
     assert!(earlier.len() > 2 && new.len() > 2, "answers are not empty");
     let history = folder.path("state/gimlet/history");
     fs::create_dir_all(history.parent().expect("it has a folder")).expect("it can be made");
@@ -82,13 +83,13 @@ fn a_conversation_remembers_earlier_texts_and_ends_with_ctrl_d() {
     terminal.shows("Ctrl-D ends");
     terminal.shows("> ");
     terminal.type_in("b c\r");
-    terminal.shows(&new);
+    terminal.shows(new);
     terminal.shows("> ");
     let (up, ctrl_c, ctrl_d) = ("\x1b[A", "\x03", "\x04");
     terminal.type_in(&format!("dropped{ctrl_c}"));
     terminal.shows("> ");
     terminal.type_in(&format!("{up}{up}\r"));
-    terminal.shows(&earlier);
+    terminal.shows(earlier);
     terminal.shows("> ");
     terminal.type_in(ctrl_d);
     assert!(terminal.child.wait().expect("it ends").success());
