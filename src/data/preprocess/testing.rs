@@ -87,7 +87,7 @@ fn run_step(
             let groups = examples.chunks(num_examples).enumerate();
             groups.map(|(i, group)| step.apply(group.to_vec(), place(i * num_examples))).collect()
         }
-        Step::Rebatch { .. } | Step::Convert(_) | Step::Batch { .. } => {
+        Step::Rebatch { .. } | Step::Convert(_) | Step::Batch { .. } | Step::Take { .. } => {
             unreachable!("steps across examples are tested in tasks")
         }
         Step::Shuffle { buffer_size: 1 } => Ok(examples),

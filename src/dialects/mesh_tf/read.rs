@@ -58,7 +58,7 @@ pub enum ModelSpecs {
 /// Whether a configuration that was loaded with the dialect's names binds or refers to any of them.
 pub fn is_mesh_tf(config: &Config) -> bool {
     let is_own = |name: &&str| PACKAGES.iter().any(|package| name.starts_with(package));
-    config.mentioned.iter().any(|name| is_own(name))
+    config.mentioned.iter().any(is_own)
 }
 
 /// A number of sentinels that files bind, and its place.
