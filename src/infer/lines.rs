@@ -53,9 +53,9 @@ pub struct Lines<'a> {
 }
 
 impl Lines<'_> {
-    /// Returns the line of an example, with its end. Lists are padded to `shapes`.
-    pub fn line(&self, example: &Example, shapes: &PaddedShapes, output: &Output) -> String {
-        let mut entries = vec![("inputs".to_string(), self.inputs(example, shapes))];
+    /// Returns the line of an example, with its end. Lists are padded as `padding` says.
+    pub fn line(&self, example: &Example, padding: &ChunkPadding, output: &Output) -> String {
+        let mut entries = vec![("inputs".to_string(), self.inputs(example, padding))];
         match output {
             Output::Prediction { sequences, scores } => {
                 self.add_prediction(sequences, scores.as_deref(), &mut entries);
@@ -69,7 +69,7 @@ impl Lines<'_> {
         Json::Object(entries).dumps() + "\n"
     }
 
-    fn inputs(&self, example: &Example, shapes: &PaddedShapes) -> Json {
+    fn inputs(&self, example: &Example, padding: &ChunkPadding) -> Json {
         let is_chosen = |name: &str| match &self.spec.input_fields_to_include {
             _ if self.spec.include_all_inputs => true,
             Some(fields) => {
@@ -80,7 +80,7 @@ impl Lines<'_> {
         };
         let chosen = example.iter().filter(|(name, _)| is_chosen(name));
         let entry = |(name, value): (&crate::data::Key, &Value)| {
-            (name.to_string(), padded(value, shapes.of(name)))
+            (name.to_string(), padding.padded(name, value))
         };
         Json::Object(chosen.map(entry).collect())
     }
@@ -141,22 +141,41 @@ fn ints(ids: &[i32]) -> Json {
     Json::list(ids, |id| Json::Int((*id).into()))
 }
 
-/// The shapes of features that are lists: T5X pads each to the longest of a chunk, along every axis.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PaddedShapes(BTreeMap<String, Vec<usize>>);
+/// The padding of features that are lists: T5X pads each to the longest of a chunk, along every axis.
+#[derive(Clone, Debug, Default)]
+pub struct ChunkPadding(BTreeMap<String, Padding>);
 
-impl PaddedShapes {
-    /// Returns the shapes for the examples of a chunk.
-    pub fn of_chunk(examples: &[Example]) -> Self {
-        let mut shapes: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+/// The padding of one feature.
+#[derive(Clone, Debug, Default)]
+struct Padding {
+    shape: Vec<usize>,
+    /// The item that is added; `None` if all lists are empty.
+    zero: Option<Json>,
+}
+
+impl ChunkPadding {
+    /// Returns the padding for the examples of a chunk.
+    pub fn of(examples: &[Example]) -> Self {
+        let mut features: BTreeMap<String, Padding> = BTreeMap::new();
         for (name, value) in examples.iter().flat_map(Example::iter) {
-            widen(shapes.entry(name.to_string()).or_default(), &shape(value));
+            let padding = features.entry(name.to_string()).or_default();
+            widen(&mut padding.shape, &shape(value));
+            padding.zero = padding.zero.take().or_else(|| zero(value));
         }
-        Self(shapes)
+        Self(features)
     }
 
-    fn of(&self, name: &str) -> &[usize] {
-        self.0.get(name).map_or(&[], Vec::as_slice)
+    /// Converts a feature as NumPy and Python do: single whole numbers become floats (T5X's `_json_compat`), and
+    /// lists are padded with zeros or empty texts.
+    fn padded(&self, name: &str, value: &Value) -> Json {
+        let mut json = match value {
+            Value::Int(number) => Json::Float(*number as f64),
+            value => json(value),
+        };
+        if let Some(Padding { shape, zero }) = self.0.get(name) {
+            pad(&mut json, shape, zero.as_ref().unwrap_or(&Json::Int(0)));
+        }
+        json
     }
 }
 
@@ -183,17 +202,6 @@ fn widen(shape: &mut Vec<usize>, other: &[usize]) {
     shape.iter_mut().zip(other).for_each(|(length, other)| *length = (*other).max(*length));
 }
 
-/// Converts a feature as NumPy and Python do: single whole numbers become floats (T5X's `_json_compat`), and
-/// lists are padded with zeros or empty texts.
-fn padded(value: &Value, shape: &[usize]) -> Json {
-    let mut json = match value {
-        Value::Int(number) => Json::Float(*number as f64),
-        value => json(value),
-    };
-    pad(&mut json, shape, &zero(value));
-    json
-}
-
 fn json(value: &Value) -> Json {
     match value {
         Value::Int(number) => Json::Int((*number).into()),
@@ -213,13 +221,14 @@ fn floats(floats: &[f64]) -> Json {
     Json::list(floats.iter().copied(), Json::Float)
 }
 
-/// Returns the item with which lists like the value are padded.
-fn zero(value: &Value) -> Json {
+/// Returns the item with which lists like the value are padded; `None` for empty ones, which do not say it.
+fn zero(value: &Value) -> Option<Json> {
     match value {
-        Value::Float(_) | Value::Floats(_) | Value::FloatRows(_) => Json::Float(0.0),
-        Value::Text(_) | Value::Texts(_) => Json::Text(String::new()),
-        Value::Lists(lists) => lists.first().map_or(Json::Int(0), zero),
-        Value::Int(_) | Value::Ints(_) | Value::Longs(_) | Value::IntRows(_) => Json::Int(0),
+        value if value.is_empty() => None,
+        Value::Float(_) | Value::Floats(_) | Value::FloatRows(_) => Some(Json::Float(0.0)),
+        Value::Text(_) | Value::Texts(_) => Some(Json::Text(String::new())),
+        Value::Lists(lists) => lists.iter().find_map(zero),
+        Value::Int(_) | Value::Ints(_) | Value::Longs(_) | Value::IntRows(_) => Some(Json::Int(0)),
     }
 }
 
@@ -239,8 +248,8 @@ mod tests {
         let example = |name: &str, value: Value| Example::of(name.into(), value);
         let check = |values: [Value; 2], expected: [&str; 2]| {
             let examples = values.clone().map(|value| example("a", value));
-            let shapes = PaddedShapes::of_chunk(&examples);
-            assert_eq!(values.map(|value| padded(&value, shapes.of("a")).dumps()), expected);
+            let padding = ChunkPadding::of(&examples);
+            assert_eq!(values.map(|value| padding.padded("a", &value).dumps()), expected);
         };
         check([Value::Int(3), Value::Int(4)], ["3.0", "4.0"]);
         check([Value::Ints(vec![1]), Value::Ints(vec![2, 3])], ["[1, 0]", "[2, 3]"]);

@@ -22,7 +22,7 @@ use crate::telemetry;
 use crate::vocab::Vocabulary;
 
 use super::files::TaskFiles;
-use super::lines::{Lines, Output, PaddedShapes, ScoreParts};
+use super::lines::{ChunkPadding, Lines, Output, ScoreParts};
 use super::progress::{ChunkSettings, Progress};
 use super::spec::{Infer, Mode, WriteFn};
 
@@ -237,13 +237,13 @@ impl Computing<'_> {
     fn lines(&self, chunk: &[Example], first: u64) -> Result<Vec<String>, Unfinished> {
         let rows = self.inference.spec.dataset_cfg.batch_size;
         let Process { rank, count } = self.cx.processes.place();
-        let shapes = PaddedShapes::of_chunk(chunk);
+        let padding = ChunkPadding::of(chunk);
         let batches: Vec<&[Example]> = chunk.chunks(rows).collect();
         let mut lines = Vec::with_capacity(chunk.len());
         for (round, batches) in batches.chunks(count).enumerate() {
             agree_to_go_on(self.cx.processes, self.cx.is_asked())?;
             let number = first / rows as u64 + (round * count + rank) as u64;
-            let own = batches.get(rank).map(|batch| self.batch_lines(batch, &shapes, number));
+            let own = batches.get(rank).map(|batch| self.batch_lines(batch, &padding, number));
             let all = of_all(self.cx.processes, &own.transpose()?)?;
             lines.extend(all.into_iter().flatten().flatten());
         }
@@ -254,7 +254,7 @@ impl Computing<'_> {
     fn batch_lines(
         &self,
         examples: &[Example],
-        shapes: &PaddedShapes,
+        padding: &ChunkPadding,
         number: u64,
     ) -> Result<Vec<String>, SessionError> {
         let TaskInference { spec, converter, vocabulary, .. } = self.inference;
@@ -273,7 +273,7 @@ impl Computing<'_> {
         let all_decodes = spec.model.returns_all_decodes();
         let lines = Lines { spec: written, vocabulary: &**vocabulary, all_decodes };
         let each = examples.iter().zip(&outputs);
-        Ok(each.map(|(example, output)| lines.line(example, shapes, output)).collect())
+        Ok(each.map(|(example, output)| lines.line(example, padding, output)).collect())
     }
 
     fn scores(&self, batch: &Batch) -> Result<Vec<Output>, SessionError> {
