@@ -334,12 +334,13 @@ mod tests {
     }
 
     /// `expected` are values of Mesh TensorFlow 0.1.21 on TensorFlow 2.21, printed by `tests/numerics/mesh_schedules.py`.
+    /// Near the end of a slanted triangle, where 1 is subtracted from nearly 1, float32 leaves six digits.
     fn check(schedule: &Schedule, expected: [f32; 6]) {
         let schedule = schedule.build().unwrap();
         for (step, expected) in STEPS.into_iter().zip(expected) {
             let found = schedule.at(step);
             assert!(
-                (found - expected).abs() <= 2e-7 * expected.abs(),
+                (found - expected).abs() <= 1e-6 * expected.abs(),
                 "{step}: {found} {expected}"
             );
         }

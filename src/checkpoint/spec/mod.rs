@@ -236,7 +236,7 @@ mod tests {
             Steps(steps.to_vec()).nearest(found.iter().map(|step| (*step, *step)).collect())
         };
         assert_eq!(nearest(&[1_112_200], &[1_100_000, 1_112_000, 1_113_000]), [1_112_000]);
-        assert_eq!(nearest(&[90, 5, 6], &[100, 0, 10]), [10, 100]);
+        assert_eq!(nearest(&[90, 5, 6], &[100, 0, 10]), [0, 10, 100]);
         assert_eq!(nearest(&[5], &[0, 10]), [0]);
         assert_eq!(nearest(&[5], &[]), [0; 0]);
         assert_eq!(read::<Steps>(&value(ValueKind::from(7))), Ok(Steps(vec![7])));
