@@ -27,7 +27,8 @@ pub fn sizes(meaning: &Meaning, replicas: Option<u64>, out: &mut Statements<'_>)
         return None;
     };
     let length = longest(lengths, out)?;
-    out.bind::<Run>("TASK_FEATURE_LENGTHS", lengths.clone(), ("", "sequence_length"));
+    let lengths = with_decoded(lengths, meaning);
+    out.bind::<Run>("TASK_FEATURE_LENGTHS", lengths, ("", "sequence_length"));
     let rows = match run.batch_size {
         BatchSize::SequencesPerBatch(rows) => rows,
         BatchSize::TokensPerBatch(tokens) => divided(tokens, length, out)?,
@@ -43,6 +44,18 @@ pub fn sizes(meaning: &Meaning, replicas: Option<u64>, out: &mut Statements<'_>)
     }
     out.bind::<Run>("BATCH_SIZE", rows, ("", "batch_size"));
     Some(Sizes { length, rows })
+}
+
+/// Returns the lengths of features, with targets as long as decoding may become: here a decoded sequence has room in the
+/// targets, while Mesh TensorFlow gives it a length of its own, 128 in t5's eval.gin and that of the inputs by default.
+fn with_decoded(lengths: &BTreeMap<String, u64>, meaning: &Meaning) -> BTreeMap<String, u64> {
+    let mut lengths = lengths.clone();
+    let decoded = meaning.decode.max_decode_length.or(lengths.get("inputs").copied());
+    let decoded = decoded.filter(|_| meaning.run.mode == "eval");
+    if let (Some(targets), Some(decoded)) = (lengths.get_mut("targets"), decoded) {
+        *targets = decoded.max(*targets);
+    }
+    lengths
 }
 
 fn longest(lengths: &BTreeMap<String, u64>, out: &mut Statements<'_>) -> Option<u64> {
