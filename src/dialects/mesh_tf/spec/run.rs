@@ -96,8 +96,7 @@ pub struct Run {
     /// Batches of each task of a 'perplexity_eval'.
     #[gin(default = 100)]
     pub perplexity_eval_steps: u64,
-    /// Whether an evaluation also writes inputs, targets and predictions. It has no effect: they are written, in the
-    /// files of `gimlet eval`.
+    /// Whether an evaluation also writes examples. It has no effect: `gimlet eval` writes them.
     #[gin(default = true)]
     pub output_eval_examples: bool,
     /// The mesh of devices, of which the number of replicas counts.
