@@ -11,6 +11,12 @@ use tch::Tensor;
 use super::reduction::{BUCKET_BYTES, Completed, bytes};
 use crate::nn::{Axis, Gathering, Portion, Scattering};
 
+/// Whether a tensor fills a bucket by itself. It is exchanged in pieces at once: a bucket takes three times the memory of its
+/// tensors, and the largest ones, those of the vocabulary, come first and last in a backward pass.
+fn is_alone(tensor: &Tensor) -> bool {
+    bytes(tensor) >= BUCKET_BYTES
+}
+
 /// Parts on their way.
 #[derive(Debug)]
 pub(super) struct Spreading {
@@ -33,6 +39,10 @@ impl Spreading {
 
     /// Adds a gradient with its portion, and returns the parts of earlier sums that are taken now.
     pub fn add(&mut self, completed: Completed, portion: Portion) -> Vec<Completed> {
+        if is_alone(&completed.grad) {
+            let grad = self.axis.sum_parts(&[portion]).remove(0).contiguous();
+            return vec![Completed { grad, ..completed }];
+        }
         self.gradients.push((completed, portion));
         let filled: usize = self.gradients.iter().map(|(one, _)| bytes(&one.grad)).sum();
         if filled >= BUCKET_BYTES { self.send() } else { Vec::new() }
@@ -68,7 +78,10 @@ impl Spreading {
     }
 
     /// Takes an updated part of a parameter, which all processes get.
-    pub fn put_back(&mut self, updated: Portion, whole: Tensor) {
+    pub fn put_back(&mut self, updated: Portion, mut whole: Tensor) {
+        if is_alone(&whole) {
+            return whole.copy_(&self.axis.gather_all(&[updated]).remove(0));
+        }
         self.updated.push((updated, whole));
         let filled: usize = self.updated.iter().map(|(_, whole)| bytes(whole)).sum();
         if filled >= BUCKET_BYTES {
