@@ -125,6 +125,7 @@ fuzz: $(if $(filter-out parse,$(FUZZ_TARGETS)),cmake) ## Feed mutated gin and te
 soak: $(SETUP) ## Run the long proofs: kills, outages, fuzzing; about two hours after compiling
 	GIMLET_TEST_KILLS=2000 cargo test --workspace $(FEATURES) --test pipeline -- killed
 	GIMLET_TEST_KILLS=200 cargo test $(FEATURES) --test e2e -- --include-ignored --nocapture kills::
+	cargo test $(FEATURES) --test language -- --ignored
 	@# Measurements, which want the machine for themselves.
 	cargo test $(FEATURES) --test e2e -- --ignored --test-threads=1 plan:: serve::
 	cargo test $(FEATURES) --test e2e -- --ignored --skip plan:: --skip serve::
