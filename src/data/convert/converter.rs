@@ -190,17 +190,15 @@ impl FeatureConverter {
 
     /// Returns the row with EOS as the last token of full features, if it has another one there.
     fn with_eos(&self, row: &Row) -> Option<Row> {
-        let lacks = |((feature, field), ends): ((&RowFeature, &Field), &bool)| {
-            *ends && feature.tokens.get(field.length - 1).is_some_and(|&last| last > EOS_ID)
-        };
-        let each = || row.features.iter().zip(&self.fields).zip(&self.ends_in_eos);
-        each().any(lacks).then(|| {
-            let mut ended = row.clone();
-            let lacking: Vec<bool> = each().map(lacks).collect();
-            for (feature, _) in ended.features.iter_mut().zip(lacking).filter(|(_, lacks)| *lacks) {
-                *feature.tokens.last_mut().expect("it is full") = EOS_ID;
+        let mut ended: Option<Row> = None;
+        let features = row.features.iter().zip(&self.fields).enumerate();
+        for (index, (feature, field)) in features.filter(|(index, _)| self.ends_in_eos[*index]) {
+            let last = field.length - 1;
+            if feature.tokens.get(last).is_some_and(|&token| token > EOS_ID) {
+                let ended = ended.get_or_insert_with(|| row.clone());
+                ended.features[index].tokens[last] = EOS_ID;
             }
-            ended
-        })
+        }
+        ended
     }
 }

@@ -31,9 +31,7 @@ impl RowFeature {
             if token == 0 { 0 } else { segment }
         })
     }
-}
 
-impl RowFeature {
     /// The tokens of each example.
     pub(super) fn examples(&self) -> Vec<&[i32]> {
         let begins = |&place: &usize| place == 0 || self.positions.get(place) == Some(&0);
