@@ -67,6 +67,11 @@ impl Encoder {
         &*self.targets
     }
 
+    /// Converts ids that the model reads to text.
+    pub fn decoded_inputs(&self, ids: &[i32]) -> String {
+        self.inputs.decode(ids)
+    }
+
     /// Fills options in with those of the model.
     ///
     /// # Errors

@@ -106,21 +106,25 @@ pub fn score_lines(
     texts: impl Iterator<Item = Result<Text, BadLine>> + Send + 'static,
     out: &mut dyn Write,
 ) -> Result<(), LinesError> {
-    in_windows(
-        progress,
-        texts,
-        out,
-        |batch| progress.engine.score(batch),
-        |text, score| match progress.format {
-            Format::Json => {
-                format!(
-                    "{}\n",
-                    json!({"inputs": text.inputs, "targets": text.targets, "score": score})
-                )
-            }
-            Format::Lines | Format::Plain => format!("{score:.6}\n"),
-        },
-    )
+    score_lines_as(progress, texts, out, |text, score| match progress.format {
+        Format::Json => {
+            format!("{}\n", json!({"inputs": text.inputs, "targets": text.targets, "score": score}))
+        }
+        Format::Lines | Format::Plain => format!("{score:.6}\n"),
+    })
+}
+
+/// Scores the targets of each text, in order, and writes what `shown` makes of text and score.
+///
+/// # Errors
+/// See [`LinesError`]; the scores of the lines before are written.
+pub fn score_lines_as(
+    progress: &Progress<'_>,
+    texts: impl Iterator<Item = Result<Text, BadLine>> + Send + 'static,
+    out: &mut dyn Write,
+    shown: impl Fn(&Text, &f64) -> String,
+) -> Result<(), LinesError> {
+    in_windows(progress, texts, out, |batch| progress.engine.score(batch), shown)
 }
 
 /// Returns the lines of a text's answers.

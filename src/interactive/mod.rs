@@ -1,9 +1,10 @@
 //! L5: asking a model: T5X's `InteractiveModel`, which answers texts and scores targets.
 //!
 //! `spec`, `decoding`, `found`, `hugging_face` and `lines` are torch-free: they find the model, and read what is asked.
-//! [`Engine`] holds the parameters and answers batches of texts; `file`, `prompt` and the layer `serve` give them to it.
+//! [`Engine`] holds the parameters and answers batches of texts; `file`, `files`, `prompt` and the layer `serve` give them to it.
 
 mod decoding;
+mod files;
 mod found;
 mod hugging_face;
 mod lines;
@@ -21,6 +22,7 @@ mod prompt;
 mod stream;
 
 pub use decoding::{Decoding, DecodingOptions};
+pub use files::{AnswerFiles, FileWork, PredictFile, ScoreFiles};
 pub use found::Found;
 pub use hugging_face::{CONFIG_FILE, gin_of};
 pub use lines::{BadLine, Text, lines_of};
@@ -32,6 +34,8 @@ pub use encoder::{Asked, Encoder};
 pub use engine::{Answer, Engine, EngineParts};
 #[cfg(feature = "torch")]
 pub use file::{Format, LinesError, Progress, generate_lines, score_lines};
+#[cfg(feature = "torch")]
+pub use files::answer_files;
 #[cfg(feature = "torch")]
 pub use prompt::converse;
 #[cfg(feature = "torch")]

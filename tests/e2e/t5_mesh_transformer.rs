@@ -59,3 +59,58 @@ fn a_training_of_t5_s_files_is_continued_and_evaluated() {
     native.arg(format!("--gin_search_paths={tasks}")).succeeds();
     assert_eq!(steps(&folder.path("mesh")), [0, 1, 2, 3, 4]);
 }
+
+#[test]
+fn a_model_of_lines_with_tabs_predicts_and_scores_the_lines_of_files() {
+    let folder = Folder::new();
+    folder.write("pairs.tsv", "one two\ttwo\nthree four\tfour\nfive six\tsix\n");
+    folder.write("inputs.txt", "one two  \n\nthree\n");
+    folder.write("targets.txt", "two\nfour\nsix\nten\nsix\none\n");
+    let training = train(&folder, 1)
+        .arg("--gin_param=run.train_dataset_fn = @t5.models.mesh_transformer.tsv_dataset_fn")
+        .arg("--gin_param=tsv_dataset_fn.filename = ['pairs.tsv']");
+    training.succeeds();
+
+    let infer = t5_mesh_transformer(&folder)
+        .gin_file("mesh/operative_config.gin")
+        .gin_file("infer.gin")
+        .arg("--gin_param=input_filename = 'inputs.txt'")
+        .arg("--gin_param=output_filename = 'results/out'");
+    infer.succeeds();
+    let read = |name: &str| fs::read_to_string(folder.path(name)).expect("the run wrote it");
+    let of_gimlet = |words: &[&str]| Train::new(&folder.path("")).tool(words).succeeds().stdout;
+    folder.write("trimmed.txt", "one two\n\nthree\n");
+    let checkpoint = "--checkpoint=mesh/checkpoint_1";
+    let tasks = format!("--gin_search_paths={}", sources("gin").display());
+    let answers =
+        of_gimlet(&["generate", checkpoint, &tasks, "--file=trimmed.txt", "--max_tokens=16"]);
+    assert_eq!(read("results/out-1"), answers);
+    assert_eq!(read("results/out-0").lines().count(), 3);
+
+    let api = |mode: &str| {
+        t5_mesh_transformer(&folder)
+            .arg("--use_model_api")
+            .arg(format!("--mode={mode}"))
+            .arg("--input_sequence_length=16")
+            .arg("--target_sequence_length=8")
+            .arg("--input_file=inputs.txt")
+            .arg("--output_file=api")
+    };
+    api("predict").succeeds();
+    assert_eq!(read("api-1"), answers);
+    api("score").arg("--target_file=targets.txt").succeeds();
+    let inputs = ["one two", "one two", "", "", "three", "three"];
+    let targets = ["two", "four", "six", "ten", "six", "one"];
+    let lines = inputs.iter().zip(targets).map(|(input, target)| format!("{input}\t{target}\n"));
+    folder.write("both.txt", &lines.collect::<String>());
+    let scores = of_gimlet(&["score", checkpoint, &tasks, "--file=both.txt"]);
+    let numbers = |text: &str| -> Vec<f64> {
+        text.lines().map(|line| line.parse().expect("a number")).collect()
+    };
+    for (found, expected) in numbers(&read("api.scores")).iter().zip(numbers(&scores)) {
+        assert!((found - expected).abs() < 1e-4, "{found} and {expected}");
+    }
+    assert_eq!(read("api.inputs").lines().collect::<Vec<_>>(), inputs);
+    assert_eq!(read("api.targets").lines().collect::<Vec<_>>(), targets);
+    assert_eq!(read("api.lengths").lines().count(), 6);
+}

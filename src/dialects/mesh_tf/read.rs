@@ -44,6 +44,8 @@ pub struct Meaning {
     pub sample: SampleAutoregressive,
     /// Predictions; other modes have none.
     pub infer: Option<InferModel>,
+    /// Scores of texts; other modes have none.
+    pub score: Option<ScoreFromStrings>,
 }
 
 /// The model of a run.
@@ -174,6 +176,7 @@ fn evaluated(cx: &mut Evaluator<'_>) -> Result<Meaning, Reported> {
     let sample = cx.evaluate_in("");
     let run = run?;
     let infer = (run.mode == "infer").then(|| cx.evaluate_in("")).transpose();
+    let score = (run.mode == "score_from_strings").then(|| cx.evaluate_in("")).transpose();
     Ok(Meaning {
         run,
         model: model?,
@@ -184,6 +187,7 @@ fn evaluated(cx: &mut Evaluator<'_>) -> Result<Meaning, Reported> {
         decode: decode?,
         sample: sample?,
         infer: infer?,
+        score: score?,
     })
 }
 

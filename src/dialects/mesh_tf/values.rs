@@ -32,6 +32,26 @@ macro_rules! only {
     )*};
 }
 
+/// The path of a file, or those of several.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Filenames(pub Vec<String>);
+
+impl FromGin for Filenames {
+    fn expected() -> String {
+        "a str or a list of str".to_string()
+    }
+
+    fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
+        match &value.kind {
+            ValueKind::Str(filename) => Ok(Self(vec![filename.clone()])),
+            ValueKind::List(_) | ValueKind::Tuple(_) => cx.read(value).map(Self),
+            _ => Err(cx.mismatch(value, &Self::expected())),
+        }
+    }
+
+    fn register(_: &mut Registry) {}
+}
+
 only! {
     /// One model.
     NoEnsemble = ValueKind::None, "Gimlet trains one model; train the models of an ensemble one by one";

@@ -7,6 +7,7 @@
 mod asked;
 mod eval;
 mod export;
+mod files;
 mod generate;
 mod infer;
 mod precompile;
@@ -37,6 +38,7 @@ use super::library::Library;
 
 pub use eval::EvalArgs;
 use export::ExportArgs;
+pub use files::FilesArgs;
 use generate::GenerateArgs;
 use infer::InferArgs;
 use precompile::PrecompileArgs;
@@ -133,6 +135,9 @@ commands! {
     Score(ScoreArgs),
     /// Answer texts over HTTP, several at a time, and show a page to type into.
     Serve(ServeArgs),
+    /// Answer the lines of text files, for `t5_mesh_transformer`.
+    #[command(skip)]
+    Files(FilesArgs),
 }
 
 fn check<C: RootCommand>(command: &C, color: bool, num_processes: usize) -> Result<(), Failure> {

@@ -55,6 +55,27 @@ pub struct ApiArgs {
     /// The split of an evaluation.
     #[arg(long = "eval_split", value_name = "SPLIT", default_value = "validation")]
     pub eval_split: String,
+    /// File with an input in each line.
+    #[arg(long = "input_file", value_name = "FILE", default_value = "")]
+    pub input_file: String,
+    /// File with a target in each line, for scores.
+    #[arg(long = "target_file", value_name = "FILE", default_value = "")]
+    pub target_file: String,
+    /// Path of predictions before `-STEP`, and of scores before `.scores`.
+    #[arg(long = "output_file", value_name = "FILE", default_value = "")]
+    pub output_file: String,
+    /// Folder of an exported model; `gimlet export` writes one.
+    #[arg(long = "export_dir", value_name = "DIR", default_value = "")]
+    pub export_dir: String,
+    /// Beams of predictions; 1 takes the most probable token or a sample.
+    #[arg(long = "beam_size", value_name = "N", default_value_t = 1)]
+    pub beam_size: u64,
+    /// Temperature of sampled predictions; 0 takes the most probable token.
+    #[arg(long = "temperature", value_name = "T", default_value_t = 0.0)]
+    pub temperature: f64,
+    /// Most probable tokens that predictions are sampled from; -1 is all.
+    #[arg(long = "keep_top_k", value_name = "K", default_value_t = -1, allow_negative_numbers = true)]
+    pub keep_top_k: i64,
 }
 
 /// The work of the API mode.
@@ -66,9 +87,9 @@ pub enum ApiMode {
     Finetune,
     /// Decodes held-out examples.
     Eval,
-    /// `gimlet generate` does it.
+    /// Predicts from the lines of a file.
     Predict,
-    /// `gimlet score` does it.
+    /// Scores the lines of a file of targets.
     Score,
     /// `gimlet export` does it.
     #[value(name = "export_predict")]
@@ -106,16 +127,12 @@ impl ApiArgs {
         }
         let mut out = self.common();
         match self.mode {
-            None => bail!("--use_model_api needs --mode: train, finetune or eval"),
+            None => bail!("--use_model_api needs --mode: train, finetune, eval, predict or score"),
             Some(ApiMode::Train) => self.train(self.train_steps, &mut out),
             Some(ApiMode::Finetune) => self.finetune(&mut out)?,
             Some(ApiMode::Eval) => self.eval(model_dir, &mut out)?,
-            Some(ApiMode::Predict) => {
-                bail!("`gimlet generate --checkpoint=...` predicts from the lines of a file")
-            }
-            Some(ApiMode::Score) => {
-                bail!("`gimlet score --checkpoint=...` scores the lines of files")
-            }
+            Some(ApiMode::Predict) => self.predict(model_dir, &mut out)?,
+            Some(ApiMode::Score) => self.score(model_dir, &mut out)?,
             Some(ApiMode::ExportPredict | ApiMode::ExportScore) => {
                 bail!("`gimlet export` writes models for transformers")
             }
@@ -183,15 +200,7 @@ impl ApiArgs {
 
     fn eval(&self, model_dir: &str, out: &mut Vec<Bound>) -> anyhow::Result<()> {
         let task = repr_str(&self.mixture_or_task);
-        let steps = match self.checkpoint_mode {
-            CheckpointMode::All => "'all'".to_string(),
-            CheckpointMode::Latest => "-1".to_string(),
-            CheckpointMode::Specific if self.checkpoint_steps.is_empty() => {
-                bail!("--checkpoint_mode=specific needs --checkpoint_steps")
-            }
-            CheckpointMode::Specific => format!("{:?}", self.checkpoint_steps),
-        };
-        out.insert(0, include("--model_dir", model_dir.trim_end_matches('/')));
+        self.trained(model_dir, out)?;
         out.extend([
             bound("--mode", "run.mode = 'eval'"),
             bound(
@@ -203,7 +212,6 @@ impl ApiArgs {
                 format!("mesh_eval_dataset_fn.mixture_or_task_name = {task}"),
             ),
             bound("--eval_split", format!("run.dataset_split = {}", repr_str(&self.eval_split))),
-            bound("--checkpoint_steps", format!("run.eval_checkpoint_step = {steps}")),
             bound(
                 "--eval_summary_dir",
                 format!("run.eval_summary_dir = {}", repr_str(&self.eval_summary_dir)),
@@ -211,10 +219,60 @@ impl ApiArgs {
         ]);
         Ok(())
     }
+
+    /// The trained model of a folder, and its checkpoints.
+    fn trained(&self, model_dir: &str, out: &mut Vec<Bound>) -> anyhow::Result<()> {
+        let steps = match self.checkpoint_mode {
+            CheckpointMode::All => "'all'".to_string(),
+            CheckpointMode::Latest => "-1".to_string(),
+            CheckpointMode::Specific if self.checkpoint_steps.is_empty() => {
+                bail!("--checkpoint_mode=specific needs --checkpoint_steps")
+            }
+            CheckpointMode::Specific => format!("{:?}", self.checkpoint_steps),
+        };
+        out.insert(0, include("--model_dir", model_dir.trim_end_matches('/')));
+        out.push(bound("--checkpoint_steps", format!("run.eval_checkpoint_step = {steps}")));
+        Ok(())
+    }
+
+    fn predict(&self, model_dir: &str, out: &mut Vec<Bound>) -> anyhow::Result<()> {
+        self.trained(model_dir, out)?;
+        let decode = "Bitransformer.decode";
+        out.extend([
+            bound("--mode", "run.mode = 'infer'"),
+            bound("--mode", "infer_model.decode_fn = @decode_from_file"),
+            file("--input_file", "decode_from_file.input_filename", &self.input_file)?,
+            file("--output_file", "decode_from_file.output_filename", &self.output_file)?,
+            bound("--beam_size", format!("{decode}.beam_size = {}", self.beam_size)),
+            bound("--temperature", format!("{decode}.temperature = {:?}", self.temperature)),
+            bound("--keep_top_k", format!("{decode}.sampling_keep_top_k = {}", self.keep_top_k)),
+        ]);
+        Ok(())
+    }
+
+    fn score(&self, model_dir: &str, out: &mut Vec<Bound>) -> anyhow::Result<()> {
+        self.trained(model_dir, out)?;
+        out.extend([
+            bound("--mode", "run.mode = 'score_from_strings'"),
+            bound("--mode", "score_from_strings.score_postprocess_fn = @save_scores"),
+            file("--input_file", "score_from_strings.inputs", &self.input_file)?,
+            file("--target_file", "score_from_strings.targets", &self.target_file)?,
+            file("--output_file", "save_scores.scores_filename", &self.output_file)?,
+        ]);
+        Ok(())
+    }
 }
 
 fn bound(flag: &str, statement: impl Into<String>) -> Bound {
     (flag.to_string(), statement.into())
+}
+
+/// Binds a parameter to the path of a flag, which must be given.
+fn file(flag: &str, parameter: &str, path: &str) -> anyhow::Result<Bound> {
+    if path.is_empty() {
+        bail!("{flag} is not given, expected the path of a file");
+    }
+    Ok(bound(flag, format!("{parameter} = {}", repr_str(path))))
 }
 
 /// Reads the configuration that a training of a folder wrote.

@@ -1,5 +1,5 @@
-//! `gimlet t5_mesh_transformer`: t5's program of that name. It translates a run of Mesh TensorFlow into a training or
-//! an evaluation, which then is what `gimlet train` or `gimlet eval` would do.
+//! `gimlet t5_mesh_transformer`: t5's program of that name. It translates a run of Mesh TensorFlow into a training, an
+//! evaluation, or predictions of text files, which then is what `gimlet train`, `eval`, `generate` or `score` would do.
 
 mod api;
 mod flags;
@@ -17,7 +17,7 @@ use crate::launch::DistributedArgs;
 use crate::telemetry;
 
 use super::cli::{Command, CommandLine, Unparsed, try_parse};
-use super::commands::{EvalArgs, ModelCommand, TrainArgs};
+use super::commands::{EvalArgs, FilesArgs, ModelCommand, TrainArgs};
 use super::configure::{map_paths, mesh_tf_registry};
 use super::failure::Failure;
 use super::gin_flags::{GinArgs, GinFileArgs};
@@ -164,6 +164,7 @@ impl T5MeshTransformerArgs {
                 take_over: self.take_over,
                 dry_run: self.dry_run,
             })),
+            Mode::Files => ModelCommand::Files(Box::new(FilesArgs { gin, dry_run: self.dry_run })),
         }
     }
 

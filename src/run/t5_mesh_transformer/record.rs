@@ -9,6 +9,7 @@ use crate::storage::Path;
 use crate::telemetry;
 
 use super::T5MeshTransformerArgs;
+use super::vocabularies::MIXTURE_NAME;
 use crate::run::failure::Failure;
 
 /// The texts to write.
@@ -75,5 +76,11 @@ fn operative(loaded: &Loaded, registry: &Registry) -> String {
         Some((scope(path), registry.get(name).filter(|schema| schema.open)?))
     });
     let reached = reach(config, registry, roots.chain(open));
-    operative_config_str(config, &reached, registry)
+    let text = operative_config_str(config, &reached, registry);
+    match config.macros.get(MIXTURE_NAME) {
+        Some(bound) if !text.contains(MIXTURE_NAME) => {
+            format!("{text}\n# The task of the vocabularies.\n{MIXTURE_NAME} = {}\n", bound.value)
+        }
+        _ => text,
+    }
 }

@@ -1,14 +1,17 @@
 //! The vocabularies of the task that a run names, as statements of gin.
 
-use crate::data::{DataError, Feature, subtasks};
+use crate::data::{DataError, subtasks};
 use crate::dialects::mesh_tf::spec::{DatasetFn, MeshEvalDatasetFn, MeshTrainDatasetFn};
 use crate::dialects::mesh_tf::{Meaning, Places, Vocabularies, Vocabulary};
-use crate::gin::{Configurable, Diagnostic, Diagnostics, Loaded, repr_str};
+use crate::gin::{Configurable, Diagnostic, Diagnostics, Loaded, Ref, ValueKind, repr_str};
 use crate::run::failure::Failure;
 use crate::run::tasks::GinTasks;
 use crate::vocab::{
     ByteVocabulary, PassThroughVocabulary, SentencePieceVocabulary, VocabularySpec,
 };
+
+/// The macro of t5's files that names a task.
+pub const MIXTURE_NAME: &str = "MIXTURE_NAME";
 
 /// Ids of published models, without those that a vocabulary adds: configurations are checked without their files.
 const PUBLISHED: [(&str, u64); 3] = [
@@ -26,7 +29,7 @@ pub fn vocabularies(
     loaded: &Loaded,
     tasks: &GinTasks,
 ) -> Result<Vocabularies, Failure> {
-    let Some((name, schema)) = named(meaning) else { return Ok(Vocabularies::default()) };
+    let Some((name, schema)) = named(meaning, loaded) else { return published() };
     let of_task = subtasks(name, tasks).map_err(|error| match error {
         DataError::UnknownTask { name, suggestion } => {
             let message = format!("no task or mixture is named `{name}`");
@@ -45,21 +48,51 @@ pub fn vocabularies(
         return Err(Diagnostics { sources: loaded.sources.clone(), list }.into());
     };
     let inputs = feature("inputs").unwrap_or(targets);
-    Ok(Vocabularies { inputs: written(inputs)?, targets: written(targets)? })
+    Ok(Vocabularies {
+        inputs: written(&inputs.vocabulary)?,
+        targets: written(&targets.vocabulary)?,
+    })
 }
 
-/// Returns the task of a run's data, and the configurable that names it.
-fn named(meaning: &Meaning) -> Option<(&str, &'static str)> {
+/// The vocabulary of the published T5, which t5 takes where no task is named.
+fn published() -> Result<Vocabularies, Failure> {
+    let vocabulary = VocabularySpec::SentencePiece(SentencePieceVocabulary {
+        sentencepiece_model_file: "gs://t5-data/vocabs/cc_all.32000/sentencepiece.model"
+            .to_string(),
+        extra_ids: 100,
+        reverse_extra_ids: true,
+        normalizer_spec_overrides: None,
+    });
+    Ok(Vocabularies { inputs: written(&vocabulary)?, targets: written(&vocabulary)? })
+}
+
+/// Returns the task whose vocabularies a run has, and the configurable that names it: that of its data. Text files have
+/// those of MIXTURE_NAME, or else of the task that the model was trained on.
+fn named<'a>(meaning: &'a Meaning, loaded: &'a Loaded) -> Option<(&'a str, &'static str)> {
     let run = &meaning.run;
-    let data = if run.mode == "train" { &run.train_dataset_fn } else { &run.eval_dataset_fn };
-    match &data.as_ref()?.0 {
+    let of_macro = || match &loaded.config.macros.get(MIXTURE_NAME)?.value.kind {
+        ValueKind::Str(name) => Some((name.as_str(), MeshTrainDatasetFn::schema().name)),
+        _ => None,
+    };
+    match run.mode.as_str() {
+        "train" => task_of(run.train_dataset_fn.as_ref()).or_else(of_macro),
+        "infer" | "score_from_strings" => {
+            of_macro().or_else(|| task_of(run.train_dataset_fn.as_ref()))
+        }
+        _ => task_of(run.eval_dataset_fn.as_ref()),
+    }
+}
+
+/// Returns the task of a data set, and the configurable that names it.
+fn task_of(data: Option<&Ref<DatasetFn>>) -> Option<(&str, &'static str)> {
+    match &data?.0 {
         DatasetFn::Train(data) => {
             Some((&data.mixture_or_task_name, MeshTrainDatasetFn::schema().name))
         }
         DatasetFn::Eval(data) => {
             Some((&data.mixture_or_task_name, MeshEvalDatasetFn::schema().name))
         }
-        _ => None,
+        DatasetFn::Inference(_) | DatasetFn::Tsv(_) => None,
     }
 }
 
@@ -67,11 +100,10 @@ fn mistake(loaded: &Loaded, configurable: &'static str, message: String) -> Diag
     Places::new(loaded).mistake_of(configurable, "mixture_or_task_name", message)
 }
 
-/// Writes a feature's vocabulary as gin.
-fn written(feature: &Feature) -> Result<Vocabulary, Failure> {
-    let spec = feature.vocabulary.clone();
+/// Writes a vocabulary as gin.
+fn written(spec: &VocabularySpec) -> Result<Vocabulary, Failure> {
     let number = |name: &str, number: usize| (name.to_string(), number.to_string());
-    let (configurable, parameters, extra_ids) = match &spec {
+    let (configurable, parameters, extra_ids) = match spec {
         VocabularySpec::SentencePiece(vocabulary)
             if vocabulary.normalizer_spec_overrides.is_none() =>
         {
@@ -109,7 +141,7 @@ fn written(feature: &Feature) -> Result<Vocabulary, Failure> {
     Ok(Vocabulary {
         configurable: configurable.to_string(),
         parameters,
-        size: size(&spec)?,
+        size: size(spec)?,
         extra_ids: extra_ids as u64,
     })
 }

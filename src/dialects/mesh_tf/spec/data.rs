@@ -2,6 +2,8 @@
 
 use gimlet_gin::Configurable;
 
+use crate::mesh_tf::values::Filenames;
+
 /// Any source of batches.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 pub enum DatasetFn {
@@ -115,8 +117,8 @@ pub struct MeshInferenceDatasetFn {
     )
 )]
 pub struct TsvDatasetFn {
-    /// The file.
-    pub filename: String,
+    /// The file, or a list of files.
+    pub filename: Filenames,
     /// Examples that are shuffled at once.
     #[gin(default = 10_000)]
     pub shuffle_buffer_size: u64,

@@ -125,7 +125,7 @@ pub struct ScoreFromStrings {
     pub targets: String,
     /// The writing of the scores.
     pub score_postprocess_fn: Ref<Score>,
-    /// Whether the end of a target is scored.
+    /// Whether the end of a target is scored; only True is supported.
     #[gin(default = true)]
     pub score_eos: bool,
 }

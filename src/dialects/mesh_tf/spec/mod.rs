@@ -21,8 +21,8 @@ pub use device::{
     SimdMeshImpl, TpuEstimatorModelFn, TpuMeshShape, UnitScalingConvention, VariableDtype,
 };
 pub use inference::{
-    DecodeFn, DecodeFromDataset, DecodeFromFile, GetCheckpointIterator, InferModel, Score,
-    ScoreFromDataset, ScoreFromStrings,
+    DecodeFn, DecodeFromDataset, DecodeFromFile, GetCheckpointIterator, InferModel, SaveScores,
+    Score, ScoreFromDataset, ScoreFromStrings,
 };
 pub use layers::{
     DenseReluDense, EncDecAttention, Layer, LayerStack, MakeLayerStack, RelativeAttentionType,

@@ -51,7 +51,7 @@ pub fn sizes(meaning: &Meaning, replicas: Option<u64>, out: &mut Statements<'_>)
 fn with_decoded(lengths: &BTreeMap<String, u64>, meaning: &Meaning) -> BTreeMap<String, u64> {
     let mut lengths = lengths.clone();
     let decoded = meaning.decode.max_decode_length.or(lengths.get("inputs").copied());
-    let decoded = decoded.filter(|_| meaning.run.mode == "eval");
+    let decoded = decoded.filter(|_| ["eval", "infer"].contains(&&meaning.run.mode[..]));
     if let (Some(targets), Some(decoded)) = (lengths.get_mut("targets"), decoded) {
         *targets = decoded.max(*targets);
     }

@@ -15,7 +15,8 @@ const EVAL: &str = "gimlet/mesh_tf/eval.gin";
 pub fn translate(meaning: &Meaning, given: &Given, out: &mut Statements<'_>) -> &'static str {
     data(meaning, out);
     batch::sizes(meaning, Some(given.num_processes.max(1)), out);
-    checkpoints(meaning, given, out);
+    checkpoints(&meaning.run, given, out);
+    results(&meaning.run, given, out);
     match meaning.run.mode.as_str() {
         "perplexity_eval" => perplexity(&meaning.run, out),
         _ => decoding(meaning, out),
@@ -56,14 +57,17 @@ fn data(meaning: &Meaning, out: &mut Statements<'_>) {
     out.bind::<MeshEvalDatasetFn>("seqio.Evaluator.num_examples", examples, place);
 }
 
-fn checkpoints(meaning: &Meaning, given: &Given, out: &mut Statements<'_>) {
-    let run = &meaning.run;
-    let model_dir = given.model_dir.trim_end_matches('/');
-    out.write_from("--model_dir", "CHECKPOINT_PATH", &gimlet_gin::repr_str(model_dir));
-    let default = format!("{model_dir}/{}_eval", run.dataset_split);
+fn results(run: &Run, given: &Given, out: &mut Statements<'_>) {
+    let default = format!("{}/{}_eval", given.model_dir.trim_end_matches('/'), run.dataset_split);
     let folder =
         run.eval_summary_dir.clone().filter(|folder| !folder.is_empty()).unwrap_or(default);
     out.bind::<Run>("EVAL_OUTPUT_DIR", folder, ("", "eval_summary_dir"));
+}
+
+/// Translates the checkpoints of a run that trains nothing.
+pub fn checkpoints(run: &Run, given: &Given, out: &mut Statements<'_>) {
+    let model_dir = given.model_dir.trim_end_matches('/');
+    out.write_from("--model_dir", "CHECKPOINT_PATH", &gimlet_gin::repr_str(model_dir));
     let place = ("", "eval_checkpoint_step");
     let config = "t5x.utils.RestoreCheckpointConfig";
     let mode = match &run.eval_checkpoint_step {
@@ -86,7 +90,8 @@ fn perplexity(run: &Run, out: &mut Statements<'_>) {
     out.bind::<Run>(key, run.perplexity_eval_steps, ("", "perplexity_eval_steps"));
 }
 
-fn decoding(meaning: &Meaning, out: &mut Statements<'_>) {
+/// Translates the decoding of predictions.
+pub fn decoding(meaning: &Meaning, out: &mut Statements<'_>) {
     match &meaning.model {
         ModelSpecs::Bitransformer(_) => beams_or_samples(&meaning.decode, out),
         ModelSpecs::LanguageModel(_) => {

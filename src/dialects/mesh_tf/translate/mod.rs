@@ -7,6 +7,7 @@ mod batch;
 mod checkpoints;
 mod evaluation;
 mod given;
+mod inference;
 mod model;
 mod optimizer;
 mod passed;
@@ -30,6 +31,8 @@ pub enum Mode {
     Train,
     /// `gimlet eval`.
     Evaluate,
+    /// Predictions or scores of text files.
+    Files,
 }
 
 /// A run in Gimlet's own terms.
@@ -58,6 +61,7 @@ pub fn translate(
     let mode = match meaning.run.mode.as_str() {
         "train" => Some(Mode::Train),
         "eval" | "score_eval" | "perplexity_eval" => Some(Mode::Evaluate),
+        "infer" | "score_from_strings" => Some(Mode::Files),
         _ => None,
     };
     let Some(mode) = mode else {
@@ -65,11 +69,13 @@ pub fn translate(
         out.refuse::<Run>(("", "mode"), unknown_mode(mode), mode_help(mode));
         return Err(out.mistakes);
     };
-    let mut files = vec![model::translate(meaning, given, &mut out).to_string()];
-    files.push(match mode {
-        Mode::Train => training::translate(meaning, given, &mut out).to_string(),
-        Mode::Evaluate => evaluation::translate(meaning, given, &mut out).to_string(),
+    let mut files = vec![model::translate(meaning, given, &mut out)];
+    files.extend(match mode {
+        Mode::Train => training::translate(meaning, given, &mut out),
+        Mode::Evaluate => vec![evaluation::translate(meaning, given, &mut out)],
+        Mode::Files => vec![inference::translate(meaning, given, &mut out)],
     });
+    let files = files.into_iter().map(str::to_string).collect();
     passed::pass(&mut out);
     passed::warn(given, loaded, &mut out);
     match out.mistakes.is_empty() {
@@ -87,13 +93,12 @@ fn unknown_mode(mode: &str) -> String {
 
 fn mode_help(mode: &str) -> &'static str {
     match mode {
-        "infer" => {
-            "`gimlet generate` answers the lines of a file, `gimlet infer` the examples of a task"
-        }
-        "score_from_strings" | "score_from_dataset" => {
-            "`gimlet score` scores targets of files, `gimlet infer` with infer.mode = 'score' those of a task"
+        "score_from_dataset" => {
+            "`gimlet infer` with `infer.mode = 'score'` scores the targets of a task"
         }
         "export" | "export_score" | "export_infer" => "`gimlet export` writes models",
-        _ => "expected 'train', 'eval', 'score_eval' or 'perplexity_eval'",
+        _ => {
+            "expected 'train', 'eval', 'score_eval', 'perplexity_eval', 'infer' or 'score_from_strings'"
+        }
     }
 }

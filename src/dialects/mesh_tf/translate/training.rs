@@ -4,17 +4,23 @@ use super::given::Given;
 use super::statements::Statements;
 use super::{batch, checkpoints, optimizer, schedule};
 use crate::mesh_tf::read::Meaning;
-use crate::mesh_tf::spec::{DatasetFn, MeshTrainDatasetFn, PackDataset, Run, TpuMeshShape};
+use crate::mesh_tf::spec::{
+    DatasetFn, MeshTrainDatasetFn, PackDataset, Run, TpuMeshShape, TsvDatasetFn,
+};
 use crate::mesh_tf::values::MeshShape;
 
 /// The library's file of a training.
 const TRAIN: &str = "gimlet/mesh_tf/train.gin";
 
-/// Translates a training. Returns the library's file that the statements complete.
-pub fn translate(meaning: &Meaning, given: &Given, out: &mut Statements<'_>) -> &'static str {
+/// The library's file of a task of lines with tabs, and the name of the task.
+const TSV: &str = "gimlet/mesh_tf/tsv.gin";
+const TSV_TASK: &str = "'tsv'";
+
+/// Translates a training. Returns the library's files that the statements complete.
+pub fn translate(meaning: &Meaning, given: &Given, out: &mut Statements<'_>) -> Vec<&'static str> {
     let model_dir = gimlet_gin::repr_str(&given.model_dir);
     out.write_from("--model_dir", "MODEL_DIR", &model_dir);
-    data(meaning, out);
+    let files = data(meaning, out);
     if let Some(sizes) = batch::sizes(meaning, None, out) {
         batch::microbatches(meaning, &sizes, given, out);
         let steps = batch::train_steps(meaning, &sizes);
@@ -24,10 +30,11 @@ pub fn translate(meaning: &Meaning, given: &Given, out: &mut Statements<'_>) -> 
     optimizer::translate(meaning, out);
     checkpoints::translate(meaning, out);
     partitions(&meaning.run, out);
-    TRAIN
+    [&[TRAIN], files].concat()
 }
 
-fn data(meaning: &Meaning, out: &mut Statements<'_>) {
+/// Translates the data. Returns the library's files that declare their task.
+fn data(meaning: &Meaning, out: &mut Statements<'_>) -> &'static [&'static str] {
     let run = &meaning.run;
     if run.dataset_split != "train" {
         let message =
@@ -36,13 +43,18 @@ fn data(meaning: &Meaning, out: &mut Statements<'_>) {
     }
     let data = match run.train_dataset_fn.as_ref().map(|data| &data.0) {
         Some(DatasetFn::Train(data)) => data,
+        Some(DatasetFn::Tsv(data)) => {
+            lines_with_tabs(data, out);
+            return &[TSV];
+        }
         found => {
             let message = match found {
                 None => "a training has no data: `run.train_dataset_fn` is None".to_string(),
                 Some(other) => format!("`{}` cannot be trained on", short_name(other)),
             };
             let help = "bind @t5.models.mesh_transformer.mesh_train_dataset_fn and its mixture_or_task_name; t5's dataset.gin does";
-            return out.refuse::<Run>(("", "train_dataset_fn"), message, help);
+            out.refuse::<Run>(("", "train_dataset_fn"), message, help);
+            return &[];
         }
     };
     let name = data.mixture_or_task_name.clone();
@@ -55,6 +67,21 @@ fn data(meaning: &Meaning, out: &mut Statements<'_>) {
     let place = ("", "use_custom_ops");
     let key = format!("{config}.use_custom_packing_ops");
     out.bind::<PackDataset>(&key, meaning.packing.use_custom_ops && data.pack, place);
+    &[]
+}
+
+/// Translates lines with tabs, whose examples are packed and lose their EOS where a row is cut.
+fn lines_with_tabs(data: &TsvDatasetFn, out: &mut Statements<'_>) {
+    let place = ("", "filename");
+    out.write::<TsvDatasetFn>("MIXTURE_OR_TASK_NAME", TSV_TASK, place);
+    out.bind::<TsvDatasetFn>("TSV_FILES", data.filename.0.clone(), place);
+    let place = ("", "shuffle_buffer_size");
+    let key = "tsv/seqio.Task.shuffle_buffer_size";
+    out.bind::<TsvDatasetFn>(key, data.shuffle_buffer_size, place);
+    let config = "train/t5x.utils.DatasetConfig";
+    for (parameter, value) in [("pack", "True"), ("ensure_eos", "False")] {
+        out.write::<Run>(&format!("{config}.{parameter}"), value, ("", "train_dataset_fn"));
+    }
 }
 
 /// The short name of a source of batches.
