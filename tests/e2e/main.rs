@@ -46,4 +46,5 @@ mod serve;
 #[path = "../pipeline/storage/server.rs"]
 mod server;
 mod t5_mesh_transformer;
+mod t5_paper;
 mod t5x;
