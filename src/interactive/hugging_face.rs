@@ -33,6 +33,7 @@ const TARGETS: usize = 128;
 /// The fields of `config.json` that describe the network.
 #[derive(Debug, Deserialize)]
 struct Config {
+    model_type: Option<String>,
     vocab_size: usize,
     d_model: usize,
     d_kv: usize,
@@ -102,6 +103,7 @@ pub fn gin_of(file: &Path, text: &str) -> Result<String, String> {
          head_dim = {head_dim}\n  \
          mlp_dim = {mlp_dim}\n  \
          mlp_activations = {activations}\n  \
+         relpos_bias_per_layer = {bias_per_layer}\n  \
          logits_via_embedding = {tied}\n\n\
          # As transformers decodes by default.\n\
          models.EncoderDecoderModel.decode_fn = @decoding.temperature_sample\n\
@@ -117,7 +119,8 @@ pub fn gin_of(file: &Path, text: &str) -> Result<String, String> {
         num_decoder_layers = config.num_decoder_layers.unwrap_or(config.num_layers),
         head_dim = config.d_kv,
         mlp_dim = config.d_ff,
-        tied = if is_tied(&folder)? { "True" } else { "False" },
+        bias_per_layer = python_bool(config.model_type.as_deref() == Some("umt5")),
+        tied = python_bool(is_tied(&folder)?),
     ))
 }
 
@@ -127,11 +130,8 @@ impl Config {
         let unfit = |error| format!("it is not the config.json of a T5 of transformers: {error}");
         let fields: Value = serde_json::from_str(text).map_err(unfit)?;
         match fields["model_type"].as_str() {
-            None | Some("t5" | "mt5") => serde_json::from_value(fields).map_err(unfit),
-            Some("umt5") => Err("its model_type is `umt5`, which has a relative bias in every layer; expected t5 or \
-                                 mt5, whose layers share one"
-                .to_string()),
-            Some(other) => Err(format!("its model_type is `{other}`, expected t5 or mt5")),
+            None | Some("t5" | "mt5" | "umt5") => serde_json::from_value(fields).map_err(unfit),
+            Some(other) => Err(format!("its model_type is `{other}`, expected t5, mt5 or umt5")),
         }
     }
 
@@ -162,6 +162,10 @@ impl Config {
             )),
         }
     }
+}
+
+fn python_bool(value: bool) -> &'static str {
+    if value { "True" } else { "False" }
 }
 
 /// Whether the embedding also maps to logits. The weights say so: transformers 5 calls every T5 tied.
@@ -222,8 +226,7 @@ mod tests {
     #[test]
     fn other_families_are_refused_by_name() {
         for (text, part) in [
-            (r#"{"model_type": "llama", "vocab_size": 3}"#, "`llama`, expected t5 or mt5"),
-            (r#"{"model_type": "umt5"}"#, "relative bias in every layer"),
+            (r#"{"model_type": "llama", "vocab_size": 3}"#, "`llama`, expected t5, mt5 or umt5"),
             (r#"{"model_type": "t5"}"#, "missing field `vocab_size`"),
             ("{", "not the config.json of a T5"),
         ] {

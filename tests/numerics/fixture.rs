@@ -105,7 +105,19 @@ pub fn pack(batch: &Batch, inputs: [i64; 2], targets: [i64; 2]) -> Batch {
 
 /// A gated, untied model with weights drawn from `seed`.
 pub fn tiny(seed: u64) -> (T5, Params) {
-    let config = T5Config {
+    drawn(seed, tiny_config())
+}
+
+/// A model with weights drawn from `seed`.
+pub fn drawn(seed: u64, config: T5Config) -> (T5, Params) {
+    let _held = generator();
+    let params = Params::init(&config.param_tree(), seed, Device::Cpu);
+    (T5::new(config), params)
+}
+
+/// The dimensions of a tiny model.
+pub fn tiny_config() -> T5Config {
+    T5Config {
         vocab_size: 20,
         emb_dim: 16,
         num_heads: 2,
@@ -115,10 +127,7 @@ pub fn tiny(seed: u64) -> (T5, Params) {
         mlp_dim: 24,
         dropout_rate: 0.1,
         ..T5Config::t5_1_1_small()
-    };
-    let _held = generator();
-    let params = Params::init(&config.param_tree(), seed, Device::Cpu);
-    (T5::new(config), params)
+    }
 }
 
 fn config(record: &Value) -> T5Config {
@@ -135,6 +144,7 @@ fn config(record: &Value) -> T5Config {
         mlp_dim: dim("mlp_dim"),
         mlp_activations: if tied { vec![Activation::Relu] } else { gated },
         logits_via_embedding: tied,
+        relpos_bias_per_layer: record["dims"]["relpos_bias_per_layer"] == true,
         ..T5Config::t5_1_1_small()
     }
 }

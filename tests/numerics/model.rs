@@ -39,6 +39,11 @@ fn untied_gated_gelu_equals_hugging_face() {
 }
 
 #[test]
+fn a_bias_per_layer_has_loss_and_gradients_of_hugging_face() {
+    check_against_hugging_face("hf_umt5");
+}
+
+#[test]
 fn a_model_that_transformers_saved_is_imported_with_its_loss() {
     let name = "hf_untied_gated_gelu";
     let expected = fixture::hugging_face(name);

@@ -29,9 +29,15 @@ fn run(config: T5Config, params: &Params, dropout: Dropout) -> Found {
 }
 
 fn check(dtype: Dtype, dropout: Dropout) {
+    check_of(fixture::tiny_config(), dtype, dropout);
+    let of_umt5 = T5Config { relpos_bias_per_layer: true, ..fixture::tiny_config() };
+    check_of(of_umt5, dtype, dropout);
+}
+
+fn check_of(config: T5Config, dtype: Dtype, dropout: Dropout) {
     // On one thread sums have a fixed order.
     tch::set_num_threads(1);
-    let (t5, params) = fixture::tiny(1);
+    let (t5, params) = fixture::drawn(1, config);
     let _held = fixture::generator();
     let with = |remat_policy| T5Config { dtype, remat_policy, ..t5.config().clone() };
     let expected = run(with(RematPolicy::None), &params, dropout);

@@ -99,6 +99,7 @@ impl TransformerConfig {
                 num_layers: self.num_layers,
                 attentions: &ATTENTION,
                 direction,
+                bias_per_layer: false,
                 shares_last_dropout: true,
                 dims,
             },

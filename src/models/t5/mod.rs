@@ -1,4 +1,4 @@
-//! T5 1.0, T5 1.1, mT5 and ByT5: one encoder-decoder, sized and varied by [`T5Config`].
+//! T5 1.0, T5 1.1, mT5, umT5 and ByT5: one encoder-decoder, sized and varied by [`T5Config`].
 //!
 //! Source: T5X `examples/t5/{network,layers}.py`.
 

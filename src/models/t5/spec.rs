@@ -53,6 +53,9 @@ pub struct T5Config {
     /// the embedding of relative positions.
     #[gin(default = false)]
     pub tie_encoder_decoder: bool,
+    /// Whether each layer has a bias of relative position of its own (umT5), instead of one for all layers of a stack.
+    #[gin(default = false)]
+    pub relpos_bias_per_layer: bool,
     /// Probability that an activation is dropped in training.
     #[gin(default = 0.1)]
     pub dropout_rate: f64,
@@ -110,6 +113,7 @@ impl T5Config {
             mlp_activations: vec![Activation::Gelu, Activation::Linear],
             adapter_dim: None,
             tie_encoder_decoder: false,
+            relpos_bias_per_layer: false,
             dropout_rate: 0.0,
             broadcast_encoder_output_dropout: false,
             correct_truncation: true,
@@ -144,6 +148,7 @@ impl T5Config {
             num_layers: self.num_encoder_layers,
             attentions,
             direction: RelativePosition::Bidirectional,
+            bias_per_layer: self.relpos_bias_per_layer,
             shares_last_dropout: self.broadcast_encoder_output_dropout,
             dims: dims.clone(),
         };
@@ -152,6 +157,7 @@ impl T5Config {
             num_layers: self.num_decoder_layers,
             attentions: &DECODER,
             direction: RelativePosition::Causal,
+            bias_per_layer: self.relpos_bias_per_layer,
             shares_last_dropout: true,
             dims,
         };
@@ -252,6 +258,18 @@ mod tests {
         assert_eq!(tied.check_tying(), Ok(()));
         let uneven = T5Config { num_encoder_layers: 3, ..tied };
         assert!(uneven.check_tying().unwrap_err().contains("num_encoder_layers = 3"));
+    }
+
+    #[test]
+    fn a_bias_per_layer_is_named_as_scalable_t5_names_it() {
+        let config = T5Config { relpos_bias_per_layer: true, ..T5Config::t5_1_1_small() };
+        let tree = config.param_tree();
+        let biases = tree.iter().filter(|param| param.name.ends_with("/rel_embedding"));
+        let biases: Vec<(&str, &[usize])> =
+            biases.map(|param| (&param.name[..], &param.shape[..])).collect();
+        assert_eq!(biases.len(), 16);
+        assert_eq!(biases[0], ("decoder/layers_0/relpos_bias/rel_embedding", &[6, 32][..]));
+        assert_eq!(biases[15], ("encoder/layers_7/relpos_bias/rel_embedding", &[6, 32][..]));
     }
 
     #[test]

@@ -12,6 +12,8 @@ use crate::nn::{Activation, Dropout, Joined, activated};
 /// A layer whose kernels are laid out for one way of computing.
 #[derive(Debug)]
 pub struct Layer<P> {
+    /// The embedding of relative positions, if the layer has its own.
+    pub rel_embedding: Option<Tensor>,
     attentions: Vec<AttentionBlock<P>>,
     feed_forwards: Vec<FeedForward<P>>,
 }
@@ -50,6 +52,9 @@ pub trait Load {
 
     /// Reads the scale of a norm.
     fn scale(&self, path: &str) -> Tensor;
+
+    /// Reads an embedding of relative positions.
+    fn rel_embedding(&self, path: &str) -> Tensor;
 
     /// Reads kernels with the same inputs.
     fn kernels(&self, specs: &[KernelSpec]) -> Self::Product;
@@ -103,7 +108,8 @@ impl<P: Product> Layer<P> {
                 (load.scale(&block.scale(&path)), load.kernels(&[block.output(&path)]));
             FeedForward { norm, inputs, activations, out }
         });
-        Self { attentions, feed_forwards: feed_forwards.collect() }
+        let rel_embedding = spec.own_rel_embedding(&path).map(|path| load.rel_embedding(&path));
+        Self { rel_embedding, attentions, feed_forwards: feed_forwards.collect() }
     }
 
     /// Whether its products apply the activations too.

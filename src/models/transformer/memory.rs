@@ -4,7 +4,7 @@
 //! make them, without the memory of libtorch itself (about 0.3 GB). `--dry_run` prints it, and an
 //! out-of-memory error compares it with the memory of the device.
 
-use super::spec::{FeedForwardSpec, LayerDims, StackSpec, TransformerSpec};
+use super::spec::{AttentionSpec, FeedForwardSpec, LayerDims, StackSpec, TransformerSpec};
 use crate::models::memory::{Estimate, Gradients, StepShape};
 use crate::nn::{Activation, Dtype, RematPolicy};
 use crate::partition::LocalDevice;
@@ -205,7 +205,23 @@ impl Pass<'_> {
     /// Bytes of embeddings, the last norm, and biases of mask and position.
     fn ends(&self) -> f64 {
         let embedded = (4.0 + self.size()) * self.tokens * self.dims().emb_dim as f64;
-        embedded + self.norm() + self.size() * self.all_pairs().sum::<f64>()
+        embedded + self.norm() + self.size() * self.biases()
+    }
+
+    /// Numbers of the biases of attentions, which all layers share but for those of their own relative positions.
+    fn biases(&self) -> f64 {
+        let kept = if self.is_recomputed() { 1.0 } else { self.stack.num_layers as f64 };
+        let copies = |attention: &AttentionSpec| match attention.reads_encoding {
+            false if self.stack.bias_per_layer => kept,
+            _ => 1.0,
+        };
+        self.stack
+            .attentions
+            .iter()
+            .map(copies)
+            .zip(self.all_pairs())
+            .map(|(n, pairs)| n * pairs)
+            .sum()
     }
 
     /// Bytes of gradients of scores, weights and bias of one attention; a kernel needs only the last.

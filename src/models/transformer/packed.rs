@@ -13,7 +13,7 @@ use crate::nn::{Activation, AttentionDims, Joined, PackedKernel, Params, kind};
 pub struct PackedStack {
     pub(super) spec: StackSpec,
     pub(super) layers: Vec<Layer<PackedKernels>>,
-    pub(super) rel_embedding: Tensor,
+    rel_embedding: Option<Tensor>, // that all layers share
     pub(super) norm: Tensor,
     pub(super) kind: Kind,
     pub(super) dims: AttentionDims,
@@ -26,12 +26,17 @@ impl PackedStack {
         let load = ForPrediction { params, kind, rows };
         Self {
             layers: (0..spec.num_layers).map(|index| Layer::new(spec, index, &load)).collect(),
-            rel_embedding: params.cast(&spec.rel_embedding(), kind),
+            rel_embedding: spec.shared_rel_embedding().map(|path| params.cast(&path, kind)),
             norm: params.cast(&spec.last_norm(), kind),
             kind,
             dims: attention_dims(&spec.dims),
             spec: spec.clone(),
         }
+    }
+
+    /// The embedding of relative positions that all layers share, or that of each layer.
+    pub(super) fn rel_embeddings(&self) -> impl Iterator<Item = &Tensor> {
+        self.rel_embedding.iter().chain(self.layers.iter().flat_map(|layer| &layer.rel_embedding))
     }
 
     /// Whether it encodes whole sequences faster than a stack that trains.
@@ -89,6 +94,10 @@ impl Load for ForPrediction<'_> {
     type Product = PackedKernels;
 
     fn scale(&self, path: &str) -> Tensor {
+        self.params.cast(path, self.kind)
+    }
+
+    fn rel_embedding(&self, path: &str) -> Tensor {
         self.params.cast(path, self.kind)
     }
 

@@ -47,12 +47,15 @@ impl TransformerSpec {
 
 fn push_stack(stack: &StackSpec, kernels: Initializer, tree: &mut Vec<ParamSpec>) {
     let dims = &stack.dims;
-    tree.push(param(
-        stack.rel_embedding(),
-        vec![dims.num_heads, NUM_BUCKETS],
-        vec!["heads", "relpos_buckets"],
-        variance_scaling(1.0, FanMode::FanAvg, Distribution::Uniform),
-    ));
+    let rel_embedding = |name| {
+        param(
+            name,
+            vec![dims.num_heads, NUM_BUCKETS],
+            vec!["heads", "relpos_buckets"],
+            variance_scaling(1.0, FanMode::FanAvg, Distribution::Uniform),
+        )
+    };
+    tree.extend(stack.rel_embeddings().map(rel_embedding));
     tree.push(scale(stack.last_norm(), dims));
     for layer in (0..stack.num_layers).map(|index| stack.layer(index)) {
         for attention in stack.attentions {

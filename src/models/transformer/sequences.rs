@@ -16,24 +16,22 @@ impl PackedStack {
     /// the encoding is zero.
     pub fn encode(&self, embedded: &Tensor, real: &Tensor) -> Tensor {
         let sequences = Sequences::new(real);
-        let distances = relative_position_distances(
-            &self.rel_embedding,
-            embedded.size()[1],
-            self.spec.direction,
-            MAX_DISTANCE as i64,
-        );
-        let bias = SequenceBias {
-            lengths: &sequences.lengths,
-            distances: &distances.to_kind(Kind::Float),
-            mask: &sequences.mask,
+        let distances = |embedding: &Tensor| {
+            let (length, direction) = (embedded.size()[1], self.spec.direction);
+            relative_position_distances(embedding, length, direction, MAX_DISTANCE as i64)
+                .to_kind(Kind::Float)
         };
-        let mut attend = |_: &AttentionBlock<PackedKernels>, projected: Joined| {
-            let projected = &projected.wholes()[0]; // [rows, 3 * joined]
-            let heads = [projected.size()[0], 3, self.dims.num_heads, self.dims.head_dim];
-            sequence_attention(&projected.view(heads), &bias)
-        };
+        let distances: Vec<Tensor> = self.rel_embeddings().map(distances).collect();
         let mut hidden = sequences.gather(embedded);
-        for layer in &self.layers {
+        // Those of one embedding are those of all layers.
+        for (layer, distances) in self.layers.iter().zip(distances.iter().cycle()) {
+            let bias =
+                SequenceBias { lengths: &sequences.lengths, distances, mask: &sequences.mask };
+            let mut attend = |_: &AttentionBlock<PackedKernels>, projected: Joined| {
+                let projected = &projected.wholes()[0]; // [rows, 3 * joined]
+                let heads = [projected.size()[0], 3, self.dims.num_heads, self.dims.head_dim];
+                sequence_attention(&projected.view(heads), &bias)
+            };
             hidden = layer.forward(hidden, Dropout::off(), &mut attend);
         }
         sequences.scatter(&rms_norm(&hidden, &self.norm), embedded)
@@ -126,6 +124,7 @@ mod tests {
         let configs = [
             small(),
             T5Config { scale_attn_logits: true, ..small() },
+            T5Config { relpos_bias_per_layer: true, ..small() },
             T5Config { mlp_activations: relu, head_dim: 24, ..small() },
         ];
         for tokens in [whole, Tensor::from_slice2(&padded)] {

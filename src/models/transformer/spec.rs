@@ -31,7 +31,7 @@ pub struct TransformerSpec {
     pub fp8: Option<TransformerEngineConfig>,
 }
 
-/// Layers one after the other, a bias of relative position that they share, and a norm after them. An encoder may have the
+/// Layers one after the other, biases of relative position, and a norm after them. An encoder may have the
 /// names of the decoder's parameters, which it then reads too.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StackSpec {
@@ -43,6 +43,8 @@ pub struct StackSpec {
     pub attentions: &'static [AttentionSpec],
     /// Whether keys after a query have buckets of their own.
     pub direction: RelativePosition,
+    /// Whether each layer has a bias of relative position of its own, instead of one that all share.
+    pub bias_per_layer: bool,
     /// Whether positions share the dropout of the last norm's result.
     pub shares_last_dropout: bool,
     /// Dimensions of a layer.
@@ -149,15 +151,30 @@ impl StackSpec {
         (0..self.num_layers).map(|index| self.layer(index))
     }
 
-    /// Path of the embedding of relative positions.
-    pub fn rel_embedding(&self) -> String {
-        format!("{}/relpos_bias/rel_embedding", self.name)
+    /// Path of the embedding of relative positions that all layers share, if they share one.
+    pub fn shared_rel_embedding(&self) -> Option<String> {
+        (!self.bias_per_layer).then(|| rel_embedding(self.name))
+    }
+
+    /// Path of the embedding of relative positions of the layer of that path, if it has its own.
+    pub fn own_rel_embedding(&self, layer: &str) -> Option<String> {
+        self.bias_per_layer.then(|| rel_embedding(layer))
+    }
+
+    /// Paths of all its embeddings of relative positions.
+    pub fn rel_embeddings(&self) -> impl Iterator<Item = String> {
+        let own = self.layers().filter_map(|layer| self.own_rel_embedding(&layer));
+        self.shared_rel_embedding().into_iter().chain(own)
     }
 
     /// Path of the scale of the norm after the layers.
     pub fn last_norm(&self) -> String {
         format!("{0}/{0}_norm/scale", self.name)
     }
+}
+
+fn rel_embedding(owner: &str) -> String {
+    format!("{owner}/relpos_bias/rel_embedding")
 }
 
 impl AttentionSpec {

@@ -8,7 +8,8 @@ use super::layer::{AttentionBlock, Layer, Load, Product, Stream};
 use super::spec::{KernelSpec, LayerDims, MAX_DISTANCE, StackSpec};
 use crate::nn::{
     AttentionBias, AttentionDims, Block, Division, Dropout, Heads, Joined, Lookahead, Params,
-    Projection, Projections, Runs, add_and_norm, attention, kind, relative_position_bias, rms_norm,
+    Projection, Projections, RelativePosition, Runs, add_and_norm, attention, kind,
+    relative_position_bias, rms_norm,
 };
 
 /// A stack's weights in the compute dtype.
@@ -17,7 +18,7 @@ pub struct Stack {
     spec: Arc<StackSpec>,
     layers: Vec<Block<Layer<TrainedKernels>>>,
     division: Arc<Division>,
-    rel_embedding: Tensor,
+    rel_embedding: Option<Tensor>, // that all layers share
     norm: Tensor,
 }
 
@@ -53,7 +54,7 @@ impl Stack {
         };
         Self {
             layers: (0..spec.num_layers).map(layer).collect(),
-            rel_embedding: params.cast(&spec.rel_embedding(), kind),
+            rel_embedding: spec.shared_rel_embedding().map(|path| params.cast(&path, kind)),
             norm: division.of_stream(params.cast(&spec.last_norm(), kind)),
             division,
             spec,
@@ -87,16 +88,11 @@ impl Stack {
         dropout: Dropout,
         watch: Watch<'_>,
     ) -> Tensor {
-        let length = embedded.size()[1];
-        let position = relative_position_bias(
-            &self.rel_embedding,
-            (length, length),
-            self.spec.direction,
-            MAX_DISTANCE as i64,
-        );
-        // One bias for all layers.
+        let positions = Positions { length: embedded.size()[1], direction: self.spec.direction };
+        let shared = self.rel_embedding.as_ref().map(|embedding| positions.bias(embedding));
         let biases = Biases {
-            own: AttentionBias::new(Some(position.shallow_clone()), mask),
+            own: AttentionBias::new(shared.as_ref().map(Tensor::shallow_clone), mask),
+            positions,
             cross: encoding.map(|encoding| {
                 AttentionBias::new(None, &encoding.mask).over(encoding.runs.clone())
             }),
@@ -116,10 +112,12 @@ impl Stack {
                 Block::Remade(recipe) => {
                     let biases = biases.with_position(None);
                     let inputs: Vec<&Tensor> =
-                        [&hidden, &position].into_iter().chain(encoded).collect();
+                        [&hidden].into_iter().chain(&shared).chain(encoded).collect();
+                    let num_shared = shared.iter().len();
                     recipe.forward(&inputs, move |layer, inputs| {
-                        let biases = biases.with_position(Some(inputs[1]));
-                        let encoded = inputs.get(2).copied();
+                        let (shared, encoded) = inputs[1..].split_at(num_shared);
+                        let biases = biases.with_position(shared.first().copied());
+                        let encoded = encoded.first().copied();
                         biases.layer(layer, inputs[0], encoded, dropout, &mut |_| ())
                     })
                 }
@@ -133,9 +131,25 @@ impl Stack {
     }
 }
 
-/// The addends for the scores of all layers.
+/// The extents of a stack's bias of relative position.
+#[derive(Clone, Copy)]
+struct Positions {
+    length: i64,
+    direction: RelativePosition,
+}
+
+impl Positions {
+    /// `[1, num_heads, length, length]`
+    fn bias(self, rel_embedding: &Tensor) -> Tensor {
+        let lengths = (self.length, self.length);
+        relative_position_bias(rel_embedding, lengths, self.direction, MAX_DISTANCE as i64)
+    }
+}
+
+/// The addends for the scores of all layers; without that of relative positions if each layer has its own.
 struct Biases {
     own: AttentionBias,
+    positions: Positions,
     cross: Option<AttentionBias>,
     dims: AttentionDims,
 }
@@ -145,7 +159,7 @@ impl Biases {
         Self {
             own: self.own.with_position(position),
             cross: self.cross.as_ref().map(|cross| cross.with_position(None)),
-            dims: self.dims,
+            ..*self
         }
     }
 
@@ -161,6 +175,10 @@ impl Biases {
         // A layer's own view: its gradients are summed before those of other layers are added to
         // them, in the same way as when the layer is recomputed.
         let encoded = encoded.map(|encoded| encoded.view_as(encoded));
+        let of_layer = layer.rel_embedding.as_ref().map(|embedding| {
+            AttentionBias::new(Some(self.positions.bias(embedding)), &self.own.allowed)
+        });
+        let own = of_layer.as_ref().unwrap_or(&self.own);
         let mut attend = |block: &AttentionBlock<TrainedKernels>, projected: Joined| {
             let (joined, bias) = match (&block.context, &encoded, &self.cross) {
                 (Some(context), Some(encoded), Some(cross)) => {
@@ -170,7 +188,7 @@ impl Biases {
                 }
                 _ => {
                     watch(&projected);
-                    (projected, &self.own)
+                    (projected, own)
                 }
             };
             let heads = Heads { joined, count: self.dims.num_heads };
@@ -200,6 +218,10 @@ impl Load for ForTraining<'_> {
 
     fn scale(&self, path: &str) -> Tensor {
         self.params.division().of_stream(self.params.cast(path, self.kind))
+    }
+
+    fn rel_embedding(&self, path: &str) -> Tensor {
+        self.params.cast(path, self.kind)
     }
 
     fn kernels(&self, specs: &[KernelSpec]) -> TrainedKernels {

@@ -40,8 +40,8 @@ pub enum Position {
 pub struct DecoderCache {
     own: Tensor, // [num_layers, hypotheses, max_length, 2, num_heads, head_dim]: keys and values
     cross: Vec<KeyValue>, // of each layer, [batch, num_heads, inputs_length, head_dim]
-    self_bias: Tensor, // [1, num_heads, max_length, max_length]: position, and the future masked
-    cross_bias: Tensor, // [batch, 1, 1, inputs_length]
+    self_biases: Vec<Tensor>, // of all layers or of each, [1, num_heads, max_length, max_length]: position, the future masked
+    cross_bias: Tensor,       // [batch, 1, 1, inputs_length]
     position: Position,
     start: i64,
     /// Positions of each hypothesis that are filled already and stay as they are: int64 `[hypotheses]`.
@@ -55,13 +55,15 @@ impl PackedStack {
         let (num_layers, dims) = (self.layers.len() as i64, self.dims);
         let own = [num_layers, hypotheses, max_length, 2, dims.num_heads, dims.head_dim];
         let lengths = (max_length, max_length);
-        let (embedding, direction) = (&self.rel_embedding, self.spec.direction);
-        let bias = relative_position_bias(embedding, lengths, direction, MAX_DISTANCE as i64);
         let causal = bias_from_mask(&causal_mask(max_length, device), self.kind);
+        let bias = |embedding: &Tensor| {
+            relative_position_bias(embedding, lengths, self.spec.direction, MAX_DISTANCE as i64)
+                + &causal
+        };
         DecoderCache {
             own: Tensor::zeros(own, (self.kind, device)),
             cross: Vec::new(),
-            self_bias: bias + causal,
+            self_biases: self.rel_embeddings().map(bias).collect(),
             cross_bias: Tensor::new(),
             position,
             start: 0,
@@ -87,13 +89,17 @@ impl PackedStack {
 
     /// Computes the next position of every hypothesis: `[hypotheses, embed]` to the same shape.
     pub fn step(&self, embedded: Tensor, cache: &mut DecoderCache) -> Tensor {
-        let self_bias = cache.position.bias(&cache.self_bias);
+        let self_biases: Vec<Tensor> =
+            cache.self_biases.iter().map(|bias| cache.position.bias(bias)).collect();
         let mut hidden = embedded;
-        for (index, layer) in self.layers.iter().enumerate() {
+        // One bias is that of all layers.
+        for ((index, layer), self_bias) in
+            self.layers.iter().enumerate().zip(self_biases.iter().cycle())
+        {
             let mut attend = |block: &AttentionBlock<PackedKernels>, projected: Joined| {
                 let projected = &projected.wholes()[0];
                 match block.context {
-                    None => self.attend_to_past(projected, cache, index, &self_bias),
+                    None => self.attend_to_past(projected, cache, index, self_bias),
                     Some(_) => self.attend_to_encoding(projected, cache, index),
                 }
             };
@@ -231,7 +237,7 @@ mod tests {
 
     /// Returns hidden states of four steps of two inputs with two hypotheses each, which change
     /// places in between.
-    fn steps(dtype: Dtype, position: Position) -> Tensor {
+    fn steps(dtype: Dtype, relpos_bias_per_layer: bool, position: Position) -> Tensor {
         let _held = crate::nn::GENERATOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let config = T5Config {
             vocab_size: 20,
@@ -242,6 +248,7 @@ mod tests {
             num_decoder_layers: 2,
             head_dim: 16,
             mlp_dim: 24,
+            relpos_bias_per_layer,
             ..T5Config::t5_1_1_small()
         };
         let params = Params::init(&config.param_tree(), 3, Device::Cpu);
@@ -267,10 +274,13 @@ mod tests {
 
     #[test]
     fn a_position_on_the_device_gives_what_a_counted_one_gives() {
-        for (dtype, tolerance) in [(Dtype::Float32, 1e-5), (Dtype::Bfloat16, 3e-2)] {
+        let (float32, bfloat16) = ((Dtype::Float32, 1e-5), (Dtype::Bfloat16, 3e-2));
+        for ((dtype, tolerance), per_layer) in
+            [(float32, true), (float32, false), (bfloat16, false)]
+        {
             let index = Tensor::zeros([1], (Kind::Int64, Device::Cpu));
-            let whole = steps(dtype, Position::OnDevice(index));
-            let counted = steps(dtype, Position::Counted(0));
+            let whole = steps(dtype, per_layer, Position::OnDevice(index));
+            let counted = steps(dtype, per_layer, Position::Counted(0));
             let error = (&whole - counted).abs().max().double_value(&[]);
             let largest = whole.abs().max().double_value(&[]);
             assert!(error < tolerance * largest, "{error} of {largest}");

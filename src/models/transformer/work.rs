@@ -10,6 +10,8 @@ use crate::partition::Mesh;
 const LOGIT_PASSES: f64 = 5.0 / 3.0;
 /// Operations of a layer's block beside its products: norm, reshapes, the block's own, residual.
 const OPERATIONS_OF_BLOCK: f64 = 8.0;
+/// Operations of a layer's own bias of relative position: product with buckets, window, and sum with the mask.
+const OPERATIONS_OF_BIAS: f64 = 3.0;
 
 /// Products of a matrix of `rows` x `inner` numbers with one of `inner` x `columns`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -128,6 +130,9 @@ impl ForwardWork {
         }
         let blocks = layers * stack.blocks_of_layer() as f64;
         self.num_operations += OPERATIONS_OF_BLOCK * blocks;
+        if stack.bias_per_layer {
+            self.num_operations += OPERATIONS_OF_BIAS * layers;
+        }
         let share = if mesh.splits_length() { mesh.model().size as f64 } else { 1.0 };
         // A norm reads and writes the stream; a residual reads two and writes one.
         let stream = blocks * (5.0 + dropped) * own * embed / share;

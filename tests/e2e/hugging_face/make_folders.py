@@ -3,15 +3,16 @@
 Made with transformers 5.23.0 and torch 2.11.0 (python 3.11):
     python tests/e2e/hugging_face/make_folders.py
 `t5` is T5 1.0, whose head is its embedding; `flan_t5` has the network of T5 1.1, Flan-T5 and mT5, with a head of its
-own. Both read and write bytes, so that they need no vocabulary; bytes that are not printable are never the most
-probable, since their rows are 0.
+own; `umt5` has a bias of relative position in every layer. All read and write bytes, so that they need no vocabulary;
+bytes that are not printable are never the most probable, since their rows are 0.
 """
 
 import json
 import pathlib
 
 import torch
-from transformers import ByT5Tokenizer, T5Config, T5ForConditionalGeneration
+from transformers import (
+    ByT5Tokenizer, T5Config, T5ForConditionalGeneration, UMT5Config, UMT5ForConditionalGeneration)
 
 HERE = pathlib.Path(__file__).parent
 VOCAB_SIZE = 384
@@ -21,12 +22,22 @@ TEXTS = ["a", "who: Ana sold four green lamps in Cluj.", "how many", "the Softwa
 TARGETS = ["bc", "Ana", "four", "without restriction"]
 
 
-def model(feed_forward_proj, tied):
-    config = T5Config(
-        vocab_size=VOCAB_SIZE, d_model=16, d_kv=8, d_ff=32, num_layers=2, num_decoder_layers=1, num_heads=2,
-        feed_forward_proj=feed_forward_proj, tie_word_embeddings=tied, pad_token_id=0, eos_token_id=1,
+T5 = (T5Config, T5ForConditionalGeneration)
+UMT5 = (UMT5Config, UMT5ForConditionalGeneration)
+MODELS = [
+    ("t5", T5, 1, "relu", True),
+    ("flan_t5", T5, 1, "gated-gelu", False),
+    ("umt5", UMT5, 2, "gated-gelu", False),
+]
+
+
+def model(family, num_decoder_layers, feed_forward_proj, tied):
+    make_config, make_model = family
+    config = make_config(
+        vocab_size=VOCAB_SIZE, d_model=16, d_kv=8, d_ff=32, num_layers=2, num_decoder_layers=num_decoder_layers,
+        num_heads=2, feed_forward_proj=feed_forward_proj, tie_word_embeddings=tied, pad_token_id=0, eos_token_id=1,
         decoder_start_token_id=0)
-    model = T5ForConditionalGeneration(config).eval()
+    model = make_model(config).eval()
     for parameter in model.parameters():
         parameter.data.normal_(0, 0.4)
     if not tied:
@@ -51,15 +62,19 @@ def outputs(model, tokenizer):
 
 def main():
     tokenizer = ByT5Tokenizer()
-    for name, feed_forward_proj, tied in [("t5", "relu", True), ("flan_t5", "gated-gelu", False)]:
+    for name, family, *traits in MODELS:
         torch.manual_seed(0)
         folder = HERE / name
-        model(feed_forward_proj, tied).save_pretrained(folder)
+        model(family, *traits).save_pretrained(folder)
         # The fields that tell the tokenizer, without the list of its 259 tokens.
         fields = {"tokenizer_class": "ByT5Tokenizer", "extra_ids": 125}
         (folder / "tokenizer_config.json").write_text(json.dumps(fields) + "\n")
-        # As transformers read them again.
-        found = outputs(T5ForConditionalGeneration.from_pretrained(folder).eval(), tokenizer)
+        # As transformers read them again. Version 5 takes every umT5 for tied, and divides before the head as if its
+        # kernel were the embedding; version 4, with which umT5 was published, does not.
+        again = family[1].from_pretrained(folder).eval()
+        if family is UMT5:
+            again.config.tie_word_embeddings = False
+        found = outputs(again, tokenizer)
         (folder / "outputs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in found))
 
 

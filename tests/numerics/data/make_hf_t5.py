@@ -1,9 +1,9 @@
-"""Writes the loss and all gradients of Hugging Face's T5 for two tiny models, and one model as a folder.
+"""Writes the loss and all gradients of Hugging Face's T5 for two tiny models and of its umT5, and one model as a folder.
 
 Made with torch 2.11.0 and transformers 5.23.0 on a CPU, from float32 parameters computed with in float64: in
 float32 the order of sums alone moves small gradients, whose terms cancel, by 1e-5. For each model: NAME.json holds the
 dimensions, the tokens and the loss, NAME.bin the parameters and then their gradients, float32 in the
-order and layout of T5X (kernels are [in, out]). The folder NAME is what transformers saves of the model.
+order and layout of T5X (kernels are [in, out]). The folder NAME is what transformers saves of the untied T5.
 
 Usage: python make_hf_t5.py OUTPUT_DIR
 """
@@ -13,23 +13,29 @@ import pathlib
 import sys
 
 import torch
-from transformers import T5Config, T5ForConditionalGeneration
+from transformers import T5Config, T5ForConditionalGeneration, UMT5Config, UMT5ForConditionalGeneration
 from transformers.models.t5.modeling_t5 import T5LayerNorm
+from transformers.models.umt5.modeling_umt5 import UMT5LayerNorm
 
 DIMS = dict(vocab_size=40, emb_dim=16, num_heads=2, head_dim=8, mlp_dim=24,
             num_encoder_layers=2, num_decoder_layers=2)
+T5 = (T5Config, T5ForConditionalGeneration)
+UMT5 = (UMT5Config, UMT5ForConditionalGeneration)
+# Name to (family, whether the head is the embedding).
+MODELS = {"hf_tied_relu": (T5, True), "hf_untied_gated_gelu": (T5, False), "hf_umt5": (UMT5, False)}
 BATCH, INPUTS_LENGTH, TARGETS_LENGTH = 3, 150, 140
 
 
-def build(tied):
-    config = T5Config(
+def build(family, tied):
+    make_config, make_model = family
+    config = make_config(
         vocab_size=DIMS["vocab_size"], d_model=DIMS["emb_dim"], d_kv=DIMS["head_dim"],
         d_ff=DIMS["mlp_dim"], num_layers=DIMS["num_encoder_layers"],
         num_decoder_layers=DIMS["num_decoder_layers"], num_heads=DIMS["num_heads"],
         feed_forward_proj="relu" if tied else "gated-gelu", dropout_rate=0.0,
         tie_word_embeddings=tied, pad_token_id=0, eos_token_id=1, decoder_start_token_id=0)
     config._attn_implementation = "eager"
-    model = T5ForConditionalGeneration(config)
+    model = make_model(config)
     if not tied:
         # transformers 5 ties the head whatever the configuration says.
         model.config.tie_word_embeddings = False
@@ -49,19 +55,21 @@ def compute_in_float64(model):
     """Also where transformers asks for float32, in norms and before softmax."""
     def normalize(norm, hidden):
         return norm.weight * hidden * torch.rsqrt(hidden.pow(2).mean(-1, keepdim=True) + norm.variance_epsilon)
-    T5LayerNorm.forward = normalize
+    T5LayerNorm.forward = UMT5LayerNorm.forward = normalize
     torch.Tensor.float = lambda tensor: tensor
     return model.double()
 
 
-def names(tied):
+def names(tied, bias_per_layer):
     """(T5X's name, Hugging Face's name, whether transposed)."""
     out = [("token_embedder/embedding", "shared.weight", False)]
     if not tied:
         out.append(("decoder/logits_dense/kernel", "lm_head.weight", True))
     for stack, layers in [("encoder", DIMS["num_encoder_layers"]), ("decoder", DIMS["num_decoder_layers"])]:
-        bias = f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
-        out.append((f"{stack}/relpos_bias/rel_embedding", bias, True))
+        for layer in range(layers if bias_per_layer else 1):
+            owner = f"{stack}/layers_{layer}" if bias_per_layer else stack
+            bias = f"{stack}.block.{layer}.layer.0.SelfAttention.relative_attention_bias.weight"
+            out.append((f"{owner}/relpos_bias/rel_embedding", bias, True))
         out.append((f"{stack}/{stack}_norm/scale", f"{stack}.final_layer_norm.weight", False))
         attentions = [("attention", "pre_attention_layer_norm", "SelfAttention")]
         if stack == "decoder":
@@ -89,26 +97,27 @@ def padded(lengths, length):
 
 
 def main(output_dir):
-    for tied in [True, False]:
+    for name, (family, tied) in MODELS.items():
         torch.manual_seed(0)
-        model = compute_in_float64(build(tied))
+        model = compute_in_float64(build(family, tied))
         inputs = padded([INPUTS_LENGTH, 9, 77], INPUTS_LENGTH)
         targets = padded([5, TARGETS_LENGTH, 60], TARGETS_LENGTH)
         labels = targets.masked_fill(targets == 0, -100)
         loss = model(input_ids=inputs, attention_mask=(inputs > 0).long(), labels=labels).loss
         loss.backward()
         parameters = dict(model.named_parameters())
-        assert len(names(tied)) == len(parameters), set(parameters) - {n for _, n, _ in names(tied)}
-        ordered = [(parameters[theirs], transposed) for _, theirs, transposed in names(tied)]
+        named = names(tied, family is UMT5)
+        assert len(named) == len(parameters), set(parameters) - {theirs for _, theirs, _ in named}
+        ordered = [(parameters[theirs], transposed) for _, theirs, transposed in named]
         flat = lambda t, transposed: (t.T if transposed else t).contiguous().flatten()
         values = [flat(p.data, transposed) for p, transposed in ordered]
         gradients = [flat(p.grad, transposed) for p, transposed in ordered]
-        name = "hf_tied_relu" if tied else "hf_untied_gated_gelu"
         path = pathlib.Path(output_dir) / name
         path.with_suffix(".bin").write_bytes(torch.cat(values + gradients).detach().numpy().astype("<f4").tobytes())
-        record = dict(dims=DIMS, tied=tied, loss=loss.item(), inputs=inputs.tolist(), targets=targets.tolist())
+        dims = DIMS | ({"relpos_bias_per_layer": True} if family is UMT5 else {})
+        record = dict(dims=dims, tied=tied, loss=loss.item(), inputs=inputs.tolist(), targets=targets.tolist())
         path.with_suffix(".json").write_text(json.dumps(record) + "\n")
-        if not tied:
+        if family is T5 and not tied:
             model.to(torch.float32).save_pretrained(path)
 
 
