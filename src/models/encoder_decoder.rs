@@ -114,9 +114,8 @@ pub struct ScoreBatch {
 
 impl EncoderDecoderModel {
     /// The network's dimensions.
-    pub fn config(&self) -> &T5Config {
-        let Module::Transformer(transformer) = &self.module;
-        &transformer.config
+    pub fn config(&self) -> T5Config {
+        self.module.config()
     }
 }
 
@@ -127,7 +126,7 @@ impl BaseModel for EncoderDecoderModel {
             ("num_encoder_layers", config.num_encoder_layers),
             ("num_decoder_layers", config.num_decoder_layers),
         ];
-        config.check_tying()?;
+        self.module.check()?;
         config.transformer().check("network.T5Config", &layers)
     }
 
@@ -146,7 +145,7 @@ impl BaseModel for EncoderDecoderModel {
     }
 
     fn param_tree(&self) -> Vec<ParamSpec> {
-        self.config().param_tree()
+        self.transformer().param_tree()
     }
 
     fn dtype(&self) -> Dtype {
@@ -214,6 +213,7 @@ impl BaseModel for EncoderDecoderModel {
     }
 
     fn transformer(&self) -> TransformerSpec {
-        self.config().transformer()
+        let layer_arrays = self.module.layer_arrays();
+        TransformerSpec { layer_arrays, ..self.config().transformer() }
     }
 }

@@ -79,9 +79,9 @@ impl Model {
     pub fn network(&self, fp8: Option<&TransformerEngineConfig>) -> Box<dyn Network> {
         match self {
             Self::EncoderDecoderModel(model) => {
-                let mut config = model.config().clone();
+                let mut config = model.config();
                 config.fp8 = fp8.cloned().or(config.fp8);
-                Box::new(T5::new(config))
+                Box::new(T5::arranged(config, model.module.layer_arrays()))
             }
             Self::DecoderOnlyModel(model) => {
                 let bidirectional = model.inputs_bidirectional_attention;

@@ -2,23 +2,40 @@
 
 use tch::{Device, Kind, Tensor};
 
-use super::spec::{Distribution, FanMode, Initializer, ParamSpec};
+use super::spec::{Distribution, FanMode, Initializer, LayerParts, ParamSpec};
 
 /// Standard deviation of a unit Gaussian cut at two standard deviations.
 const TRUNCATED_STDDEV: f64 = 0.879_625_661_034_239_8;
 /// `erf(2 / sqrt(2))`: the mass of a Gaussian within two standard deviations.
 const TWO_SIGMA_MASS: f64 = 0.954_499_736_103_641_6;
 
-/// Values for `spec` on `device`, float32. Reseeds torch's generators.
+/// Values for `spec` on `device`, float32. Reseeds torch's generators. An array of layers has the values that arrays of
+/// their own would have.
 pub fn draw(spec: &ParamSpec, seed: u64, device: Device) -> Tensor {
-    tch::manual_seed(seed_of(seed, &spec.name) as i64);
-    let shape: Vec<i64> = spec.shape.iter().map(|&extent| extent as i64).collect();
-    let mut values = Tensor::empty(&shape, (Kind::Float, device));
-    match spec.initializer {
+    let one = |name: &str, shape: &[usize]| {
+        tch::manual_seed(seed_of(seed, name) as i64);
+        draw_one(shape, spec.initializer, device)
+    };
+    let Some(LayerParts { names, shape, axis }) = &spec.layers else {
+        return one(&spec.name, &spec.shape);
+    };
+    let mut inner: Vec<i64> = spec.shape.iter().map(|&extent| extent as i64).collect();
+    axis.map(|axis| inner.remove(axis));
+    let layers: Vec<Tensor> = names.iter().map(|name| one(name, shape).view(&inner[..])).collect();
+    match axis {
+        Some(axis) => Tensor::stack(&layers, *axis as i64),
+        None => layers[0].shallow_clone(),
+    }
+}
+
+fn draw_one(shape: &[usize], initializer: Initializer, device: Device) -> Tensor {
+    let size: Vec<i64> = shape.iter().map(|&extent| extent as i64).collect();
+    let mut values = Tensor::empty(&size, (Kind::Float, device));
+    match initializer {
         Initializer::Ones => values.fill_(1.0),
         Initializer::Normal { stddev } => values.normal_(0.0, stddev),
         Initializer::VarianceScaling { scale, mode, distribution } => {
-            let variance = scale / fan(&spec.shape, mode).max(1.0);
+            let variance = scale / fan(shape, mode).max(1.0);
             draw_with_variance(values, variance, distribution)
         }
     }
@@ -67,7 +84,8 @@ mod tests {
 
     fn spec(name: &str, initializer: Initializer) -> ParamSpec {
         let (shape, axes) = (vec![400, 300], vec!["embed", "mlp"]);
-        ParamSpec { name: name.to_string(), shape, axes, initializer, dtype: Dtype::Float32 }
+        let (name, dtype) = (name.to_string(), Dtype::Float32);
+        ParamSpec { name, shape, axes, initializer, dtype, layers: None }
     }
 
     fn check(mode: FanMode, distribution: Distribution, stddev: f64, largest: f64) {

@@ -35,6 +35,8 @@ mod init;
 #[cfg(feature = "torch")]
 mod joined;
 #[cfg(feature = "torch")]
+mod layer_parts;
+#[cfg(feature = "torch")]
 mod layers;
 #[cfg(feature = "torch")]
 mod lookahead;
@@ -68,8 +70,8 @@ pub mod team;
 pub use error::C10dError;
 pub use shard::{MeshDim, Shard, part_of};
 pub use spec::{
-    Activation, Distribution, Dtype, FanMode, Fp8Format, Initializer, ParamSpec, RelativePosition,
-    RematPolicy, TransformerEngineConfig,
+    Activation, Distribution, Dtype, FanMode, Fp8Format, Initializer, LayerParts, ParamSpec,
+    RelativePosition, RematPolicy, TransformerEngineConfig,
 };
 
 #[cfg(feature = "torch")]

@@ -113,7 +113,7 @@ impl Params {
         self.with(tensors, Arc::clone(&self.division))
     }
 
-    fn with(&self, tensors: BTreeMap<String, Tensor>, division: Arc<Division>) -> Self {
+    pub(super) fn with(&self, tensors: BTreeMap<String, Tensor>, division: Arc<Division>) -> Self {
         Self { tensors, division, fp8: Arc::clone(&self.fp8) }
     }
 

@@ -154,6 +154,27 @@ pub struct ParamSpec {
     pub initializer: Initializer,
     /// Format of its storage; T5 keeps float32 for any format of activations.
     pub dtype: Dtype,
+    /// The parameters that the network reads instead of it, if it consists of those of layers.
+    pub layers: Option<LayerParts>,
+}
+
+/// The parameters of layers, of which an array consists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LayerParts {
+    /// Path of each layer's parameter, as the network reads it.
+    pub names: Vec<String>,
+    /// Its shape, with the heads of attentions joined.
+    pub shape: Vec<usize>,
+    /// The axis of layers, unless the array is that of one layer.
+    pub axis: Option<usize>,
+}
+
+impl LayerParts {
+    /// Whether the array has the axis number `dim` and the next one where the network reads one axis; `inner` is the shape
+    /// of a layer.
+    pub fn joined_dim(&self, inner: &[usize]) -> Option<usize> {
+        (inner.len() > self.shape.len()).then(|| usize::from(inner[0] == self.shape[0]))
+    }
 }
 
 impl ParamSpec {

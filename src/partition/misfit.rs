@@ -91,6 +91,7 @@ mod tests {
             axes: axes.to_vec(),
             initializer: Initializer::Ones,
             dtype: Dtype::Float32,
+            layers: None,
         };
         let checked = mesh.check(&[param]).and_then(|()| mesh.check_lengths(&[64, 31]));
         checked.expect_err("it does not fit").to_string()

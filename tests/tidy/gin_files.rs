@@ -12,7 +12,17 @@ use gimlet::train::Train;
 use crate::assert_none;
 
 /// Files for inclusion in others, which have no meaning alone.
-const PARTS: [&str; 2] = ["encoder_decoder.gin", "local_tiny.gin"];
+const PARTS: [&str; 6] = [
+    "encoder_decoder.gin",
+    "local_tiny.gin",
+    "umt5/vocab.gin",
+    "umt5/optimizer/adafactor.gin",
+    "umt5/optimizer/adafactor_momentum_nofactor.gin",
+    "umt5/runs/finetuning_common.gin",
+];
+
+/// A run of umT5, which T5X has beside models.
+const TYDI_QA: &str = "umt5/tydiqa_base.gin";
 
 /// The bindings that library runs require from their users.
 const REQUIRED: [&str; 5] = [
@@ -65,7 +75,7 @@ fn every_library_model_resolves_with_every_library_run() {
 
 /// Whether it is a whole run among the models, as T5X publishes some.
 fn is_run(path: &Path) -> bool {
-    path.parent().is_some_and(|folder| folder.ends_with("examples"))
+    path.parent().is_some_and(|folder| folder.ends_with("examples")) || path.ends_with(TYDI_QA)
 }
 
 #[test]
@@ -77,9 +87,10 @@ fn every_run_among_the_library_models_resolves() {
     for run in runs {
         let text = fs::read_to_string(&run).expect("runs are readable");
         let files = vec![run.display().to_string()];
-        // Only one of them requires the task from its user.
-        let task = ["MIXTURE_OR_TASK_NAME = 'wmt14_enfr_v003'"];
-        let bindings = if run.ends_with("base_wmt14enfr_eval.gin") { &task[..] } else { &[] };
+        // Some of them require the task from their users.
+        let task = ["import t5.data.mixtures", "MIXTURE_OR_TASK_NAME = 'wmt14_enfr_v003'"];
+        let requires_task = run.ends_with("base_wmt14enfr_eval.gin") || run.ends_with(TYDI_QA);
+        let bindings = if requires_task { &task[..] } else { &[] };
         failures.extend(match text.contains("eval_script.evaluate:") {
             true => resolve(files, bindings, ".", task_of_evaluate).err(),
             false => resolve(files, bindings, ".", task_of_train).err(),
@@ -90,6 +101,17 @@ fn every_run_among_the_library_models_resolves() {
     let [model, tiny] = overlay;
     let run = "t5x/configs/runs/pretrain.gin".to_string();
     failures.extend(resolve(vec![model, run, tiny], &REQUIRED, ".", task_of_train).err());
+    // umT5's largest size, whose pretraining includes a run that T5X does not publish.
+    let umt5 = [
+        "mt5/xxl.gin",
+        "umt5/architectures/encoder_decoder.gin",
+        "umt5/optimizer/adafactor_momentum_nofactor.gin",
+        "umt5/vocab.gin",
+    ];
+    let umt5 = umt5.map(|file| format!("t5x/examples/scalable_t5/{file}"));
+    let run = "t5x/configs/runs/pretrain.gin".to_string();
+    let files = umt5.into_iter().chain([run]).collect();
+    failures.extend(resolve(files, &REQUIRED, ".", task_of_train).err());
     assert_none("these do not resolve", failures);
 }
 

@@ -49,7 +49,7 @@ impl DecoderOnly {
 
     /// The logits of `batch`, to be computed.
     fn head(&self, params: &Params, batch: &Batch, dropout: Dropout) -> Head {
-        self.spec.begin(params);
+        let params = &self.spec.begin(params);
         let embedded = self.spec.embed(params, batch.tensor(feature::DECODER_INPUT_TOKENS));
         let decoder = Stack::new(&self.spec.decoder, params);
         let hidden = decoder.forward(embedded, &self.mask(batch), None, dropout);

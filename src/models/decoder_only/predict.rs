@@ -79,7 +79,7 @@ impl<'a> Predictor<'a> {
             }
         };
         let head_dim = spec.decoder.dims.head_dim as i64;
-        spec.begin(params);
+        let params = &spec.begin(params);
         let embedded = spec.embed(params, &tokens);
         Stack::new(&spec.decoder, params).watched(embedded, &mask, &mut |layer, joined| {
             let [_, key, value] = &joined.parts()[..] else { unreachable!("query, key and value") };

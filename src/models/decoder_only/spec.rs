@@ -2,7 +2,7 @@
 
 use crate::gin::Configurable;
 use crate::models::transformer::{
-    AttentionSpec, LayerDims, StackSpec, TransformerSpec, kernel_distribution,
+    AttentionSpec, LayerArrays, LayerDims, StackSpec, TransformerSpec, kernel_distribution,
 };
 use crate::nn::{Activation, Dtype, RelativePosition, RematPolicy};
 
@@ -106,6 +106,7 @@ impl TransformerConfig {
             kernel_distribution: kernel_distribution(self.correct_truncation),
             dropout_rate: self.dropout_rate,
             fp8: None,
+            layer_arrays: LayerArrays::Joined,
         }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Source: T5X `examples/t5/{network,layers}.py`.
 
+mod scalable;
 mod spec;
 
 #[cfg(feature = "torch")]
@@ -11,6 +12,7 @@ mod network;
 #[cfg(feature = "torch")]
 mod predict;
 
+pub use scalable::{ScalableConfig, ScalableTransformer};
 pub use spec::{T5Config, Transformer};
 
 #[cfg(feature = "torch")]

@@ -6,7 +6,7 @@ use tch::{Kind, Tensor};
 
 use super::spec::T5Config;
 use crate::models::loss::Head;
-use crate::models::transformer::{Encoding, Stack, StackSpec, TransformerSpec};
+use crate::models::transformer::{Encoding, LayerArrays, Stack, StackSpec, TransformerSpec};
 use crate::models::{Batch, RowFacts, feature};
 use crate::nn::{Dropout, Lookahead, Params, causal_mask, pairs, same_segment};
 
@@ -20,7 +20,12 @@ pub struct T5 {
 impl T5 {
     /// A T5 of these dimensions.
     pub fn new(config: T5Config) -> Self {
-        Self { spec: config.transformer(), config }
+        Self::arranged(config, LayerArrays::Joined)
+    }
+
+    /// A T5 of these dimensions, the parameters of whose layers lie in these arrays.
+    pub fn arranged(config: T5Config, layer_arrays: LayerArrays) -> Self {
+        Self { spec: TransformerSpec { layer_arrays, ..config.transformer() }, config }
     }
 
     /// Its dimensions.
@@ -36,7 +41,7 @@ impl T5 {
 
     /// Encoding of `tokens` `[batch, inputs_length]` without packing: `[batch, inputs_length, embed]`.
     pub fn encode(&self, params: &Params, tokens: &Tensor, dropout: Dropout) -> Tensor {
-        self.spec.begin(params);
+        let params = &self.spec.begin(params);
         let real = tokens.gt(0);
         let embedded = self.spec.embed(params, tokens);
         Stack::new(self.encoder(), params).forward(embedded, &pairs(&real, &real), None, dropout)
@@ -51,7 +56,7 @@ impl T5 {
     pub(super) fn head(&self, params: &Params, batch: &Batch, dropout: Dropout) -> Head {
         let inputs = batch.tensor(feature::ENCODER_INPUT_TOKENS);
         let targets = batch.tensor(feature::DECODER_INPUT_TOKENS);
-        self.spec.begin(params);
+        let params = &self.spec.begin(params);
         // One lookup for both stacks, since its gradient is as large as the embedding.
         let embedded = self.spec.embed(params, &Tensor::cat(&[inputs, targets], 1));
         let lengths = [inputs, targets].map(|tokens| tokens.size()[1]);

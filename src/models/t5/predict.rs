@@ -25,7 +25,8 @@ impl<'a> Predictor<'a> {
         let has_fp8 = t5.config().fp8.as_ref().is_some_and(|fp8| fp8.enable_fp8);
         let packed = !has_fp8 && PackedStack::suits_sequences(t5.encoder(), decoding.device());
         let encoder = packed.then(|| {
-            tch::no_grad(|| PackedStack::new(t5.encoder(), params, PackedKernel::MANY_ROWS))
+            let params = t5.spec.of_layers(params);
+            tch::no_grad(|| PackedStack::new(t5.encoder(), &params, PackedKernel::MANY_ROWS))
         });
         Self { t5, params, encoder, decoding }
     }

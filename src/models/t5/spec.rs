@@ -2,7 +2,7 @@
 
 use crate::gin::Configurable;
 use crate::models::transformer::{
-    AttentionSpec, LayerDims, StackSpec, TransformerSpec, kernel_distribution,
+    AttentionSpec, LayerArrays, LayerDims, StackSpec, TransformerSpec, kernel_distribution,
 };
 use crate::nn::{
     Activation, Dtype, ParamSpec, RelativePosition, RematPolicy, TransformerEngineConfig,
@@ -170,6 +170,7 @@ impl T5Config {
             kernel_distribution: kernel_distribution(self.correct_truncation),
             dropout_rate: self.dropout_rate,
             fp8: self.fp8.clone(),
+            layer_arrays: LayerArrays::Joined,
         }
     }
 

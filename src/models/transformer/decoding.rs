@@ -28,7 +28,7 @@ impl<'a> Decoding<'a> {
         tch::no_grad(|| Self {
             spec,
             params,
-            decoder: PackedStack::new(&spec.decoder, params, hypotheses),
+            decoder: PackedStack::new(&spec.decoder, &spec.of_layers(params), hypotheses),
             head: PackedKernel::new(&head, hypotheses),
             // With more hypotheses, libtorch's part of a step is large enough for its threads.
             steps_by_team: hypotheses <= PackedKernel::FEW_ROWS

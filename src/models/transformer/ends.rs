@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use tch::{Kind, Tensor};
 
+use super::layer_arrays::LayerArrays;
 use super::spec::TransformerSpec;
 use crate::models::loss::{Head, Vocabulary};
 use crate::nn::{Params, embed, kind};
@@ -62,9 +63,20 @@ impl TransformerSpec {
         shard.map_or(0..self.vocab_size, |shard| shard.ranges[0].clone())
     }
 
-    /// Begins a forward pass: sets the format in which projections compute.
-    pub fn begin(&self, params: &Params) {
+    /// Begins a forward pass: sets the format in which projections compute, and returns the parameters of separate
+    /// layers.
+    pub fn begin(&self, params: &Params) -> Params {
+        let params = self.of_layers(params);
         params.begin_fp8(self.fp8.as_ref());
+        params
+    }
+
+    /// Returns the parameters of separate layers, as parts of the graph, wherever they lie.
+    pub fn of_layers(&self, params: &Params) -> Params {
+        match self.layer_arrays {
+            LayerArrays::Joined => params.clone(),
+            LayerArrays::ByHead | LayerArrays::Stacked => params.of_layers(&self.param_tree()),
+        }
     }
 
     fn table(&self) -> String {

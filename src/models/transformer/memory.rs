@@ -4,6 +4,7 @@
 //! make them, without the memory of libtorch itself (about 0.3 GB). `--dry_run` prints it, and an
 //! out-of-memory error compares it with the memory of the device.
 
+use super::layer_arrays::LayerArrays;
 use super::spec::{AttentionSpec, FeedForwardSpec, LayerDims, StackSpec, TransformerSpec};
 use crate::models::memory::{Estimate, Gradients, StepShape};
 use crate::nn::{Activation, Dtype, RematPolicy};
@@ -36,12 +37,15 @@ impl TransformerSpec {
             _ => self.stacks().map(|stack| stack.num_layers as u64).sum::<u64>().max(1),
         };
         let cast = copied * dims.dtype.size() / layers;
+        // Gradients of layers on an axis of one array come together at the end.
+        let come_together =
+            gradients == Gradients::Together || self.layer_arrays == LayerArrays::Stacked;
         // The head's gradient passes through the graph once more.
         let head = 4 * table;
         let activations = activations(&self.passes(shape, device), self, shape);
         Estimate {
             parameters: 4 * num_params + cast,
-            gradients: head + if gradients == Gradients::Together { 4 * num_params } else { head },
+            gradients: head + if come_together { 4 * num_params } else { head },
             optimizer,
             activations: activations as u64,
         }

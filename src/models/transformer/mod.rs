@@ -6,6 +6,7 @@
 
 mod check;
 mod flops;
+mod layer_arrays;
 mod memory;
 mod params;
 mod spec;
@@ -27,6 +28,7 @@ mod stack;
 #[cfg(feature = "torch")]
 mod step;
 
+pub use layer_arrays::{LayerArrays, SCAN_AXIS};
 pub use spec::{
     AttentionSpec, FeedForwardSpec, KernelSpec, LayerDims, MAX_DISTANCE, NUM_BUCKETS, StackSpec,
     TransformerSpec, kernel_distribution,

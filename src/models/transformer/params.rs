@@ -28,6 +28,7 @@ impl TransformerSpec {
                 self.kernel_initializer(),
             ));
         }
+        let mut tree = self.layer_arrays.arrange(tree, self.decoder.dims.head_dim);
         tree.sort_by(|a, b| a.name.cmp(&b.name));
         // An encoder may share the decoder's parameters.
         tree.dedup_by(|a, b| a.name == b.name);
@@ -121,7 +122,7 @@ fn param(
     axes: Vec<&'static str>,
     initializer: Initializer,
 ) -> ParamSpec {
-    ParamSpec { name, shape, axes, initializer, dtype: Dtype::Float32 }
+    ParamSpec { name, shape, axes, initializer, dtype: Dtype::Float32, layers: None }
 }
 
 const fn variance_scaling(scale: f64, mode: FanMode, distribution: Distribution) -> Initializer {

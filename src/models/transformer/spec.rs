@@ -1,6 +1,7 @@
 //! The description of a Transformer, from which everything else about it follows: its parameters,
 //! its passes in training and prediction, its memory and its operations.
 
+use super::layer_arrays::LayerArrays;
 use crate::nn::{
     Activation, Distribution, Dtype, RelativePosition, RematPolicy, TransformerEngineConfig,
 };
@@ -29,6 +30,8 @@ pub struct TransformerSpec {
     pub dropout_rate: f64,
     /// Formats of products in 8-bit floats.
     pub fp8: Option<TransformerEngineConfig>,
+    /// The arrays in which the parameters of layers lie.
+    pub layer_arrays: LayerArrays,
 }
 
 /// Layers one after the other, biases of relative position, and a norm after them. An encoder may have the

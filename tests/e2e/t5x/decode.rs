@@ -6,6 +6,7 @@ use std::path::Path;
 use gimlet::checkpoint::{Reader, Stored};
 use gimlet::models::decoding::{BeamSearch, DecodeFn, Prediction};
 use gimlet::models::t5::{T5, T5Config};
+use gimlet::models::transformer::LayerArrays;
 use gimlet::models::{Batch, Network, feature};
 use gimlet::nn::Params;
 use serde_json::Value;
@@ -19,11 +20,17 @@ pub(super) const ROWS: usize = 4;
 
 #[test]
 fn scores_and_beams_are_those_of_t5x() {
+    check("unpacked", T5::new(config()));
+    let of_scalable = T5Config { relpos_bias_per_layer: true, ..config() };
+    check("scanned", T5::arranged(of_scalable, LayerArrays::Stacked));
+}
+
+fn check(name: &str, model: T5) {
     let scratch = tempfile::tempdir().expect("a temporary folder");
-    unpack_checkpoint("unpacked", STEPS, scratch.path());
+    unpack_checkpoint(name, STEPS, scratch.path());
     let params = read_params(&arrays::open(scratch.path(), STEPS));
-    let (model, batch) = (T5::new(config()), first_batch());
-    let log = &read_log("unpacked")["decode"];
+    let batch = first_batch(name);
+    let log = &read_log(name)["decode"];
 
     let scores = model.score_batch(&params, &batch);
     assert_scores(&scores, &log["score_batch"]);
@@ -80,8 +87,8 @@ pub(super) fn read_params(checkpoint: &Reader) -> Params {
     }))
 }
 
-fn first_batch() -> Batch {
-    let path = sources("t5x/unpacked").join("examples.jsonl");
+fn first_batch(name: &str) -> Batch {
+    let path = sources("t5x").join(name).join("examples.jsonl");
     let text = std::fs::read_to_string(Path::new(&path)).expect("the examples are there");
     let examples: Vec<Value> = text
         .lines()

@@ -54,6 +54,15 @@ RUNS = {
         loss=dict(z_loss=1e-4, label_smoothing=0.0, factor="NUM_REAL_TARGET_TOKENS"),
         schedule=dict(factors="constant * linear_warmup", base_learning_rate=0.02, warmup_steps=4),
     ),
+    # Layers on an axis of their parameters, with a bias each: scalable_t5.
+    "scanned": dict(
+        scalable=dict(scan_layers=True, remat_policy="minimal"),
+        seed=6, packed=False, num_examples=STEPS * BATCH_SIZE,
+        module=dict(mlp_activations=("gelu", "linear"), logits_via_embedding=False),
+        optimizer=dict(beta1=0.9),
+        loss=dict(z_loss=1e-4, label_smoothing=0.0, factor="NUM_REAL_TARGET_TOKENS"),
+        schedule=dict(factors="constant * rsqrt_decay", base_learning_rate=0.02, warmup_steps=2),
+    ),
     # Inputs are read at once, and only targets count.
     "prefix_lm": dict(
         decoder_only=dict(inputs_bidirectional_attention=True),
@@ -130,7 +139,8 @@ def make_model(run):
     import seqio
     from t5x import adafactor, decoding, losses, models
     from t5x.examples.decoder_only import network as decoder_only
-    from t5x.examples.t5 import network
+    from t5x.examples.scalable_t5 import network as scalable
+    from t5x.examples.t5 import network as t5
 
     dims = dict(dtype=jnp.float32, dropout_rate=0.0, **DIMS, **run["module"])
     optimizer = adafactor.Adafactor(
@@ -147,7 +157,9 @@ def make_model(run):
             module=decoder_only.DecoderWrapper(config=config), vocabulary=vocabulary,
             decode_fn=run.get("decode_fn", decoding.temperature_sample),
             **run["decoder_only"], **common)
-    config = network.T5Config(num_encoder_layers=2, num_decoder_layers=2, **dims)
+    network = scalable if "scalable" in run else t5
+    config = network.T5Config(
+        num_encoder_layers=2, num_decoder_layers=2, **dims, **run.get("scalable", {}))
     return models.EncoderDecoderModel(
         module=network.Transformer(config=config), input_vocabulary=vocabulary,
         output_vocabulary=vocabulary, **common)

@@ -32,6 +32,16 @@ fn a_packed_run_repeats_that_of_t5x() {
 }
 
 #[test]
+fn a_run_with_layers_in_one_array_repeats_that_of_t5x() {
+    check("scanned");
+}
+
+#[test]
+fn a_divided_run_with_layers_in_one_array_repeats_that_of_t5x() {
+    check_on("scanned", |train| on_two_by_two(train, 2));
+}
+
+#[test]
 fn a_prefix_language_model_repeats_that_of_t5x() {
     check("prefix_lm");
 }
@@ -54,7 +64,7 @@ fn a_divided_run_repeats_that_of_t5x() {
 #[test]
 #[ignore = "takes half a minute: `make soak`"]
 fn every_divided_run_repeats_that_of_t5x() {
-    for name in ["unpacked", "packed", "prefix_lm", "prefix_lm_packed", "causal_lm"] {
+    for name in ["unpacked", "packed", "scanned", "prefix_lm", "prefix_lm_packed", "causal_lm"] {
         for parameter_dims in [1, 2] {
             eprintln!("{name}, parameter_partitioning_dims = {parameter_dims}");
             check_on(name, |train| on_two_by_two(train, parameter_dims));
