@@ -1,5 +1,7 @@
 //! The request and the result of loading; [`super::loader`] does the work.
 
+use std::collections::BTreeSet;
+
 use super::config::Config;
 use super::diagnostic::{Diagnostic, Diagnostics, Severity};
 use super::loader::Loader;
@@ -70,6 +72,8 @@ pub struct Loaded {
     pub mentions: Vec<Mention>,
     /// Whether a statement or a file could not be read, so that missing parts are not known.
     pub incomplete: bool,
+    /// The unknown selectors that were skipped, as written.
+    pub skipped: BTreeSet<String>,
 }
 
 /// A place in a text that names a configurable, parameter, macro or file.

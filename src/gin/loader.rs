@@ -3,10 +3,12 @@
 //! Statements apply in the order of the text, an `include` at its place. An `import` of a module
 //! that is not built in loads a task file, whose statements go into a table of their own.
 
+use std::collections::BTreeSet;
+
 use super::ast::{Argument, Import, Include, MacroDefinition, Statement, StatementKind, Target};
 use super::check;
 use super::config::{Bound, Config};
-use super::diagnostic::{Diagnostic, Severity};
+use super::diagnostic::{BindingKey, Diagnostic, Severity};
 use super::find::{Finder, LIBRARY, TASK_LIBRARY, plain};
 use super::includes::late_includes;
 use super::load::{Loaded, Mention, Named, Request};
@@ -42,6 +44,8 @@ pub(super) struct Loader<'a> {
     mentions: Vec<Mention>,
     /// Whether a statement or a file is missing, so that missing bindings are not reported.
     incomplete: bool,
+    /// The unknown selectors that were skipped.
+    skipped: BTreeSet<String>,
     /// Files being read, outermost first.
     open: Vec<String>,
     /// Task files read already: a second import does nothing.
@@ -62,6 +66,7 @@ impl<'a> Loader<'a> {
             diagnostics: Vec::new(),
             mentions: Vec::new(),
             incomplete: false,
+            skipped: BTreeSet::new(),
             open: Vec::new(),
             imported: Vec::new(),
             all_imports: Imports::default(),
@@ -161,6 +166,7 @@ impl<'a> Loader<'a> {
         let schema = match self.resolve(&target.selector, target.span, imports, table) {
             Ok(schema) => schema,
             Err(Unresolved::Unknown(_)) if self.request.skip_unknown.skips(&target.selector) => {
+                self.skipped.insert(target.selector.clone());
                 return;
             }
             Err(unresolved) => return self.unresolved(unresolved),
@@ -176,9 +182,12 @@ impl<'a> Loader<'a> {
                 continue;
             }
             self.mention(span, Named::Parameter(schema, name.clone()), table);
-            self.resolve_names(&mut value, imports, table);
-            let key = (target.scope.join("/"), schema.name);
-            let bindings = self.table(table).bindings.entry(key).or_default();
+            let (scope, configurable) = (target.scope.join("/"), schema.name);
+            let key = (scope.clone(), configurable, name.clone());
+            // A value with a skipped name is wrong only if no later one replaces it.
+            self.diagnostics.retain(|earlier| earlier.wrong_for != [key.clone()]);
+            self.resolve_names(&mut value, Some(&key), imports, table);
+            let bindings = self.table(table).bindings.entry((scope, configurable)).or_default();
             let before = bindings.remove(&name);
             bindings.insert(name, Bound::replacing(value, span, before));
         }
@@ -194,7 +203,7 @@ impl<'a> Loader<'a> {
     ) {
         let MacroDefinition { path, span, mut value } = definition;
         self.mention(named, Named::MacroDefinition(path.clone()), table);
-        self.resolve_names(&mut value, imports, table);
+        self.resolve_names(&mut value, None, imports, table);
         let macros = &mut self.table(table).macros;
         let before = macros.remove(&path);
         macros.insert(path, Bound::replacing(value, span, before));
@@ -229,8 +238,14 @@ impl<'a> Loader<'a> {
         is_macro(selector) && (selector == "gin.macro" || alone())
     }
 
-    /// Replaces every reference and constant in a value by its full name.
-    fn resolve_names(&mut self, value: &mut Value, imports: &Imports, table: Table) {
+    /// Replaces every reference and constant in a value by its full name. `bound` is the parameter that has the value.
+    fn resolve_names(
+        &mut self,
+        value: &mut Value,
+        bound: Option<&BindingKey>,
+        imports: &Imports,
+        table: Table,
+    ) {
         value.for_each_mut(&mut |value| match &mut value.kind {
             ValueKind::Reference(reference) if self.is_macro(&reference.selector, imports) => {
                 if !reference.called {
@@ -246,6 +261,14 @@ impl<'a> Loader<'a> {
             ValueKind::Reference(reference) => {
                 match self.resolve(&reference.selector, value.span, imports, table) {
                     Ok(schema) => reference.target = schema.name.to_string(),
+                    Err(Unresolved::Unknown(diagnostic))
+                        if bound.is_some()
+                            && self.request.skip_unknown.skips(&reference.selector) =>
+                    {
+                        self.skipped.insert(reference.selector.clone());
+                        let wrong_for = bound.cloned().into_iter().collect();
+                        self.diagnostics.push(Diagnostic { wrong_for, ..diagnostic });
+                    }
                     Err(unresolved) => self.unresolved(unresolved),
                 }
             }
@@ -375,6 +398,7 @@ impl<'a> Loader<'a> {
             diagnostics: self.diagnostics,
             mentions: self.mentions,
             incomplete: self.incomplete,
+            skipped: self.skipped,
         }
     }
 }

@@ -156,6 +156,10 @@ pub(super) fn launch_here(args: &LaunchArgs, color: bool) -> Result<bool, Failur
     if launched.check(color, launched.machines.most)? {
         return Ok(true);
     }
+    if let (Command::T5MeshTransformer(run), 0) = (&launched.command, launched.group.node_rank) {
+        let num_processes = launched.group.nproc_per_node * launched.machines.most;
+        run.announced(num_processes, color)?.record.write()?;
+    }
     if launched.machines.most > 1 {
         launched.terms(args, &telemetry::notice)?;
         return Ok(false);

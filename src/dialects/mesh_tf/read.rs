@@ -81,11 +81,14 @@ pub fn without_effect(loaded: &mut Loaded) -> Option<Sentinels> {
         }
     }
     let is_replaced = |scope: &str, name: &str| scope.is_empty() && VOCABULARY.contains(&name);
+    let is_of_run = |(scope, name, argument): &(String, &str, String)| {
+        scope.is_empty() && *name == Run::schema().name && argument == "vocabulary"
+    };
     bindings.retain(|(scope, name), _| !is_replaced(scope, name));
     loaded.diagnostics.retain(|diagnostic| {
         let mut wrong_for = diagnostic.wrong_for.iter();
         diagnostic.wrong_for.is_empty()
-            || !wrong_for.all(|(scope, name, _)| is_replaced(scope, name))
+            || !wrong_for.all(|key| is_replaced(&key.0, key.1) || is_of_run(key))
     });
     sentinels
 }

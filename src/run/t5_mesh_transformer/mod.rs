@@ -6,6 +6,8 @@ mod flags;
 mod record;
 mod vocabularies;
 
+use std::collections::BTreeSet;
+
 pub use flags::T5MeshTransformerArgs;
 pub use record::Record;
 
@@ -35,6 +37,8 @@ pub struct Translated {
     pub statements: Vec<Statement>,
     /// Warnings, rendered.
     pub warnings: String,
+    /// Unknown names of configurables that t5 skips too.
+    pub skipped: BTreeSet<String>,
 }
 
 /// Reads and translates a command line of t5's program, without the program's name, for one process.
@@ -63,6 +67,11 @@ impl T5MeshTransformerArgs {
         if let [first, rest @ ..] = &self.without_effect()[..] {
             let flags = rest.iter().fold(first.to_string(), |all, flag| format!("{all}, {flag}"));
             telemetry::notice(&format!("no effect without TPUs: {flags}"));
+        }
+        if !translated.skipped.is_empty() {
+            let names: Vec<String> =
+                translated.skipped.iter().map(|name| format!("`{name}`")).collect();
+            telemetry::notice(&format!("unknown names are skipped: {}", names.join(", ")));
         }
         eprint!("{}", translated.warnings);
         if self.dry_run {
@@ -93,7 +102,8 @@ impl T5MeshTransformerArgs {
         let warnings = self.warnings(&loaded, &translation, color)?;
         let command = self.command(&translation, &loaded);
         let record = Record::new(self, &meaning, &loaded, &registry);
-        Ok(Translated { command, record, statements: translation.statements, warnings })
+        let statements = translation.statements;
+        Ok(Translated { command, record, statements, warnings, skipped: loaded.skipped })
     }
 
     /// Refuses modules of the command line that declare nothing; those of gin files are skipped, as t5 does.
