@@ -71,10 +71,15 @@ pub(super) fn without_torch(args: &[String], color: bool) -> Result<Option<Comma
             launch::on_every_device(command, args)?
         }
         Command::T5MeshTransformer(run) => {
-            let Translated { command, record, .. } =
-                run.announced(launch::num_sharing()?, color)?;
+            let (num_processes, is_first) = (launch::num_sharing()?, launch::is_first()?);
+            let Translated { command, record, .. } = match is_first {
+                true => run.announced(num_processes, color)?,
+                false => run.translated(num_processes, color)?,
+            };
             command.check(color, launch::num_processes(&command)?)?;
-            record.write()?;
+            if is_first {
+                record.write()?;
+            }
             launch::on_every_device(&command, args)?
         }
         _ => false,

@@ -216,6 +216,14 @@ pub(super) fn num_sharing() -> Result<usize, Failure> {
     Ok(world.map_or_else(|| visible_gpus().max(1), |world| world.size))
 }
 
+/// Whether this process speaks for all processes of a command whose work is shared.
+///
+/// # Errors
+/// A launcher's variables contradict themselves.
+pub(super) fn is_first() -> Result<bool, Failure> {
+    Ok(world(&DistributedArgs::default())?.is_none_or(|world| world.rank == 0))
+}
+
 /// Returns the number of processes that a command without a launcher needs.
 fn num_devices(world: Option<&World>, visible_gpus: impl FnOnce() -> usize) -> usize {
     match world {

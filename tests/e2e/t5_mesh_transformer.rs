@@ -53,6 +53,14 @@ fn a_training_of_t5_s_files_is_continued_and_evaluated() {
     let metrics = read("mesh/validation_eval/inference_eval/echo-metrics.jsonl");
     assert!(metrics.contains("\"step\":3") || metrics.contains("\"step\": 3"), "{metrics}");
 
+    let perplexity = t5_mesh_transformer(&folder)
+        .gin_file("mesh/operative_config.gin")
+        .gin_file("perplexity_eval.gin")
+        .arg("--gin_param=eval_checkpoint_step = -1")
+        .arg("--gin_param=run.dataset_split = 'validation'");
+    let said = perplexity.succeeds().stderr;
+    assert!(said.contains("step 3: held-out echo: loss "), "{said}");
+
     // The same run in T5X's terms.
     let tasks = sources("gin").display().to_string();
     let native = Train::new(&folder.path("")).gin_file("mesh/config.gin").bind("TRAIN_STEPS", 4);

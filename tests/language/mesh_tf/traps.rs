@@ -115,3 +115,33 @@ fn names_on_t5s_list_are_skipped_and_others_are_not() {
     let Err(error) = translated(&["maybe_prnt_dataset.x = False"]) else { panic!("it is unknown") };
     assert!(error.contains("no configurable is named `maybe_prnt_dataset`"), "{error}");
 }
+
+#[test]
+fn a_vocabulary_of_a_skipped_name_is_that_of_the_task() {
+    let old = ["run.vocabulary = @configurable_vocabulary()", "configurable_vocabulary.x = 1"];
+    let skipped = translated(&old).expect("the task has a vocabulary").skipped;
+    assert_eq!(skipped.into_iter().collect::<Vec<_>>(), ["configurable_vocabulary"]);
+    let Err(error) = translated(&["run.optimizer = @configurable_vocabulary()"]) else {
+        panic!("there is no optimizer")
+    };
+    assert!(error.contains("no configurable is named `configurable_vocabulary`"), "{error}");
+    // A later value replaces the skipped one.
+    let replaced = [
+        "run.optimizer = @configurable_vocabulary()",
+        "run.optimizer = @optimize.AdafactorOptimizer",
+    ];
+    assert!(translated(&replaced).is_ok());
+}
+
+#[test]
+fn a_perplexity_is_the_cross_entropy_alone() {
+    let perplexity = [
+        "run.mode = 'perplexity_eval'",
+        "run.eval_dataset_fn = @t5.models.mesh_transformer.mesh_eval_dataset_fn",
+        "mesh_eval_dataset_fn.mixture_or_task_name = %MIXTURE_NAME",
+    ];
+    let values = values(&translated(&perplexity).expect("it is an evaluation"));
+    assert_eq!(values["Z_LOSS"], "0.0");
+    assert_eq!(values["t5x.models.EncoderDecoderModel.loss_normalizing_factor"], "None");
+    assert_eq!(values["t5x.utils.get_training_eval_datasets.eval_steps"], "100");
+}

@@ -18,7 +18,7 @@ pub fn translate(meaning: &Meaning, given: &Given, out: &mut Statements<'_>) -> 
     checkpoints(&meaning.run, given, out);
     results(&meaning.run, given, out);
     match meaning.run.mode.as_str() {
-        "perplexity_eval" => perplexity(&meaning.run, out),
+        "perplexity_eval" => perplexity(meaning, out),
         _ => decoding(meaning, out),
     }
     partitions(&meaning.run, out);
@@ -54,7 +54,9 @@ fn data(meaning: &Meaning, out: &mut Statements<'_>) {
     }
     let examples = data.num_eval_examples.filter(|examples| *examples >= 0);
     let place = ("", "num_eval_examples");
-    out.bind::<MeshEvalDatasetFn>("seqio.Evaluator.num_examples", examples, place);
+    if examples.is_some() {
+        out.bind::<MeshEvalDatasetFn>("seqio.Evaluator.num_examples", examples, place);
+    }
 }
 
 fn results(run: &Run, given: &Given, out: &mut Statements<'_>) {
@@ -81,11 +83,21 @@ pub fn checkpoints(run: &Run, given: &Given, out: &mut Statements<'_>) {
     out.write::<Run>(&format!("{config}.mode"), mode, place);
 }
 
-/// Measures the loss of examples instead of decoding them.
-fn perplexity(run: &Run, out: &mut Statements<'_>) {
+/// Measures the loss of examples instead of decoding them: the cross-entropy of a token, without what a training adds
+/// to it or divides it by.
+fn perplexity(meaning: &Meaning, out: &mut Statements<'_>) {
+    let run = &meaning.run;
+    let model = match &meaning.model {
+        ModelSpecs::Bitransformer(_) => "t5x.models.EncoderDecoderModel",
+        ModelSpecs::LanguageModel(_) => "t5x.models.DecoderOnlyModel",
+    };
     let place = ("", "mode");
+    out.write::<Run>("Z_LOSS", "0.0", place);
+    out.write::<Run>(&format!("{model}.loss_normalizing_factor"), "None", place);
     out.write::<Run>("t5x.eval.evaluate.inference_evaluator_cls", "None", place);
     out.write::<Run>("t5x.eval.evaluate.training_evaluator_cls", "@t5x.trainer.Trainer", place);
+    let datasets = "@t5x.utils.get_training_eval_datasets";
+    out.write::<Run>("t5x.eval.evaluate.train_eval_get_dataset_fn", datasets, place);
     let key = "t5x.utils.get_training_eval_datasets.eval_steps";
     out.bind::<Run>(key, run.perplexity_eval_steps, ("", "perplexity_eval_steps"));
 }
