@@ -62,7 +62,7 @@ pub use family::{Steps, TaskFamily};
 pub use feature::{ContinuousFeature, Feature, FeatureDtype, TokenFeature};
 pub use mixture::{Mixture, MixtureEntries, MixtureEntry, SampleFromDatasets};
 pub use pipeline::StageState;
-pub use postprocess::{ExampleFeatures, Postprocessor};
+pub use postprocess::{ExampleFeatures, Postprocessor, printed};
 pub use preprocess::*;
 pub use prompts::{PromptMixture, PromptRows, PromptSource, T0Mixture};
 pub use provider::{TaskOrMixture, TaskProvider};

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use gimlet_metrics::ModelOutput;
 use gimlet_storage::{Path, StorageError, Unsent};
 
-use super::example_lines::ExampleLines;
-use super::loggers::LogSink;
+use super::loggers::{ExampleLog, LogSink};
 use super::results::Results;
 use super::spec::Logger;
 use super::task::{EvalError, EvalTask, Example, Outputs};
@@ -42,9 +41,9 @@ impl TaskEvaluator {
 
     /// Starts the evaluation of a task at a step.
     pub fn begin<'a>(&'a mut self, task: EvalTask<'a>, step: i64) -> TaskEvaluation<'a> {
-        let lines = self.sinks.iter().map(|sink| sink.example_lines(task.name, step)).collect();
+        let logs = self.sinks.iter_mut().map(|sink| sink.example_log(task.name, step)).collect();
         let results = Results::new(&task);
-        TaskEvaluation { task, step, results, lines, sinks: &mut self.sinks }
+        TaskEvaluation { task, step, results, logs, sinks: &mut self.sinks }
     }
 }
 
@@ -54,8 +53,8 @@ pub struct TaskEvaluation<'a> {
     task: EvalTask<'a>,
     step: i64,
     results: Results,
-    /// For each of the sinks, the file of examples.
-    lines: Vec<Option<ExampleLines>>,
+    /// For each of the sinks, the log of examples.
+    logs: Vec<Option<ExampleLog>>,
     sinks: &'a mut [LogSink],
 }
 
@@ -75,8 +74,13 @@ impl TaskEvaluation<'_> {
         counts.into_iter().flatten().try_for_each(|found| self.check_count(found, examples))?;
         let first = self.results.targets.len();
         self.results.add(&self.task, examples, texts.as_deref(), scores)?;
-        for lines in self.lines.iter_mut().flatten() {
-            lines.add(examples, texts.as_deref(), &self.results, first);
+        for log in self.logs.iter_mut().flatten() {
+            match log {
+                ExampleLog::Json(lines) => {
+                    lines.add(examples, texts.as_deref(), &self.results, first);
+                }
+                ExampleLog::Texts(files) => files.add(&self.task, examples, &self.results, first),
+            }
         }
         Ok(())
     }
@@ -87,9 +91,9 @@ impl TaskEvaluation<'_> {
     /// Those of a metric, or of writing the results.
     pub fn finish(self) -> Result<BTreeMap<String, f64>, EvalError> {
         let metrics = compute(&self.task, &self.results)?;
-        for (sink, lines) in self.sinks.iter_mut().zip(self.lines) {
+        for (sink, log) in self.sinks.iter_mut().zip(self.logs) {
             sink.log(self.task.name, self.step, &metrics)?;
-            lines.map_or(Ok(()), ExampleLines::finish)?;
+            log.map_or(Ok(()), ExampleLog::finish)?;
         }
         Ok(metrics)
     }

@@ -1,19 +1,16 @@
 //! The file with a task's examples and the outputs for them, one JSON object a line, written while the
 //! model makes the outputs.
 
-use std::io::Write;
-
-use gimlet_storage::{FileWriter, Path, StorageError};
+use gimlet_storage::Path;
 use serde_json::{Map, Value, json};
 
+use super::line_file::LineFile;
 use super::results::Results;
 use super::task::{EvalError, Example};
 
-/// A file of examples that is being written. It becomes visible as a whole.
+/// A file of examples that is being written.
 pub(super) struct ExampleLines {
-    path: Path,
-    /// The first error is reported at the end, after those of the metrics.
-    file: Result<FileWriter, StorageError>,
+    file: LineFile,
     /// Number of examples that are still to be written.
     num_left: usize,
 }
@@ -21,10 +18,7 @@ pub(super) struct ExampleLines {
 impl ExampleLines {
     /// Creates the file, for at most `num_examples`.
     pub(super) fn create(path: Path, num_examples: usize) -> Self {
-        // Task names may hold slashes.
-        let folder = path.parent().expect("results lie in a directory").create_dir_all();
-        let file = folder.and_then(|()| path.create_atomic());
-        Self { path, file, num_left: num_examples }
+        Self { file: LineFile::create(path), num_left: num_examples }
     }
 
     /// Writes the next examples, whose results begin at `first`, with the model's texts.
@@ -42,21 +36,14 @@ impl ExampleLines {
                 ("prediction", of(&results.predictions)),
                 ("score", of(&results.scores)),
             ];
-            self.write(&line(example, &results.targets[first + index], outputs));
+            self.file.write(line(example, &results.targets[first + index], outputs));
         }
         self.num_left = self.num_left.saturating_sub(examples.len());
     }
 
     /// Makes the file visible.
     pub(super) fn finish(self) -> Result<(), EvalError> {
-        Ok(self.file.and_then(FileWriter::finish)?)
-    }
-
-    fn write(&mut self, line: &Value) {
-        let Ok(file) = &mut self.file else { return };
-        if let Err(error) = writeln!(file, "{line}") {
-            self.file = Err(StorageError::new("write", &self.path, error));
-        }
+        self.file.finish()
     }
 }
 

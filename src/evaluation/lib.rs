@@ -5,6 +5,8 @@
 
 mod evaluator;
 mod example_lines;
+mod example_texts;
+mod line_file;
 mod loggers;
 mod results;
 mod spec;
@@ -12,7 +14,7 @@ mod task;
 
 pub use evaluator::{TaskEvaluation, TaskEvaluator};
 pub use spec::{
-    Evaluator, JsonLogger, Logger, MlflowLogger, PyLoggingLogger, TensorBoardLogger,
+    Evaluator, JsonLogger, Logger, MeshLogger, MlflowLogger, PyLoggingLogger, TensorBoardLogger,
     TensorBoardLoggerV1,
 };
 pub use task::{EvalError, EvalTask, Example, Outputs, Side};

@@ -1,6 +1,6 @@
 //! The loggers of evaluation results.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -10,6 +10,7 @@ use gimlet_storage::{Path, StorageError, Unsent};
 use gimlet_telemetry::{EventWriter, MlflowRun};
 
 use super::example_lines::ExampleLines;
+use super::example_texts::ExampleTexts;
 use super::spec::Logger;
 use super::task::EvalError;
 
@@ -28,6 +29,30 @@ pub(super) enum LogSink {
     },
     /// A run of MLflow; `None` if its settings are wrong.
     Mlflow(Option<Arc<MlflowRun>>),
+    /// The files of Mesh TensorFlow.
+    Mesh {
+        folder: Path,
+        events: EventWriter,
+        output_eval_examples: bool,
+        /// Tasks whose inputs and targets are written.
+        described: BTreeSet<String>,
+    },
+}
+
+/// A task's examples in the files of a logger.
+pub(super) enum ExampleLog {
+    Json(ExampleLines),
+    Texts(ExampleTexts),
+}
+
+impl ExampleLog {
+    /// Makes the files visible.
+    pub(super) fn finish(self) -> Result<(), EvalError> {
+        match self {
+            ExampleLog::Json(lines) => lines.finish(),
+            ExampleLog::Texts(files) => files.finish(),
+        }
+    }
 }
 
 impl LogSink {
@@ -41,6 +66,12 @@ impl LogSink {
             // The folder of evaluations lies in that of the run.
             Logger::Mlflow(spec) => LogSink::Mlflow(spec.run_of(&log_dir.folder())),
             Logger::Json(spec) => LogSink::Json { log_dir, write_n_results: spec.write_n_results },
+            Logger::Mesh(spec) => LogSink::Mesh {
+                folder: log_dir.folder(),
+                events: EventWriter::new(log_dir.folder(), first_step),
+                output_eval_examples: spec.output_eval_examples,
+                described: BTreeSet::new(),
+            },
         }
     }
 
@@ -50,6 +81,7 @@ impl LogSink {
             LogSink::Events { writers, .. } => {
                 writers.values_mut().try_for_each(EventWriter::settle)
             }
+            LogSink::Mesh { events, .. } => events.settle(),
             _ => Ok(()),
         }
     }
@@ -60,18 +92,25 @@ impl LogSink {
             LogSink::Events { writers, .. } => {
                 writers.values().filter_map(EventWriter::unsent).collect()
             }
+            LogSink::Mesh { events, .. } => events.unsent().into_iter().collect(),
             LogSink::Lines | LogSink::Json { .. } | LogSink::Mlflow(_) => Vec::new(),
         }
     }
 
-    /// Creates the file of a task's examples, if the logger writes them.
-    pub(super) fn example_lines(&self, task: &str, step: i64) -> Option<ExampleLines> {
+    /// Creates the files of a task's examples, if the logger writes them.
+    pub(super) fn example_log(&mut self, task: &str, step: i64) -> Option<ExampleLog> {
         match self {
             LogSink::Json { write_n_results: Some(0), .. } => None,
             LogSink::Json { log_dir, write_n_results } => {
                 let path = log_dir.join(&format!("{task}-{step:06}.jsonl"));
-                Some(ExampleLines::create(path, write_n_results.unwrap_or(usize::MAX)))
+                let lines = ExampleLines::create(path, write_n_results.unwrap_or(usize::MAX));
+                Some(ExampleLog::Json(lines))
             }
+            LogSink::Mesh { folder, output_eval_examples: true, described, .. } => {
+                let is_first = described.insert(task.to_string());
+                Some(ExampleLog::Texts(ExampleTexts::create(folder, task, step, is_first)))
+            }
+            LogSink::Mesh { .. } => None,
             LogSink::Lines | LogSink::Events { .. } | LogSink::Mlflow(_) => None,
         }
     }
@@ -99,6 +138,13 @@ impl LogSink {
                 writer.scalars(step, tagged);
             }
             LogSink::Json { log_dir, .. } => write_metrics(log_dir, task, step, metrics)?,
+            LogSink::Mesh { events, .. } => {
+                let tagged = metrics.iter();
+                events.scalars(
+                    step,
+                    tagged.map(|(name, value)| (format!("eval/{task}/{name}"), *value)),
+                );
+            }
             LogSink::Mlflow(run) => {
                 let named = metrics.iter();
                 let named = named
@@ -181,6 +227,7 @@ mod tests {
             postprocess: &|text, _, _| {
                 Ok(text.trim().parse::<i64>().map_or(json!(-1), Value::from))
             },
+            printed: &|value, _| value.to_string(),
         };
         let texts = predictions.iter().map(|text| text.to_string()).collect();
         let mut evaluation = runner.begin(task, step);
@@ -256,6 +303,7 @@ mod tests {
                 "odd" => Err(format!("{side:?}")),
                 _ => Ok(json!(text)),
             },
+            printed: &|value, _| value.to_string(),
         };
         let batch = |text: &str| Outputs { texts: Some(vec![text.to_string(); 2]), scores: None };
         let examples = [example("a", "2"), example("b", "3")];

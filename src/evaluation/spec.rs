@@ -74,6 +74,8 @@ pub enum Logger {
     TensorBoardV1(TensorBoardLoggerV1),
     /// JSON lines of metrics and of examples.
     Json(JsonLogger),
+    /// Mesh TensorFlow's files.
+    Mesh(MeshLogger),
     /// An MLflow server.
     Mlflow(MlflowLogger),
 }
@@ -169,4 +171,16 @@ pub struct JsonLogger {
     /// Write only this number of examples at each step; None means all.
     #[gin(default = None)]
     pub write_n_results: Option<usize>,
+}
+
+/// Writes what Mesh TensorFlow's evaluations write, into the run's folder of results and not into `inference_eval` in
+/// it: metrics in TensorBoard as `eval/{task}/{metric}`, and files with a line for each example as Python prints it,
+/// `{task}_inputs` and `{task}_targets` once, and `{task}_{step}_predictions`, which are scores where a task's metrics
+/// need no predictions.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "gimlet.MeshLogger")]
+pub struct MeshLogger {
+    /// Whether examples are written too.
+    #[gin(default = true)]
+    pub output_eval_examples: bool,
 }

@@ -37,6 +37,9 @@ pub enum Side {
 /// The postprocessing of a text, to a class label, a list of answers, and so on, or its error.
 type Postprocess<'a> = &'a dyn Fn(&str, &Example, Side) -> Result<Value, String>;
 
+/// The text of a postprocessed value.
+type Printed<'a> = &'a dyn Fn(&Value, Side) -> String;
+
 /// A task to evaluate.
 #[derive(Clone, Copy)]
 pub struct EvalTask<'a> {
@@ -46,6 +49,8 @@ pub struct EvalTask<'a> {
     pub metric_fns: &'a [Ref<MetricFn>],
     /// The task's postprocessing.
     pub postprocess: Postprocess<'a>,
+    /// Postprocessed values as Python prints them.
+    pub printed: Printed<'a>,
 }
 
 impl EvalTask<'_> {

@@ -126,6 +126,11 @@ impl HeldOutTask {
             None => Ok(json!(text)),
         }
     }
+
+    /// Prints the postprocessed value of one side of an example as Python does.
+    pub fn printed(&self, value: &Json, side: Side) -> String {
+        data::printed(self.task.postprocess_fn.as_ref(), value, side == Side::Target)
+    }
 }
 
 /// Groups examples; none is read before its batch is asked for.

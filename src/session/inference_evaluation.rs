@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use crate::data::{self, DataError, subtasks};
 use crate::evaluation::{EvalTask, Evaluator, Example, Outputs, Side, TaskEvaluator};
 use crate::metrics::ModelOutput;
@@ -106,8 +108,10 @@ impl InferenceEvaluation {
             let name = task.task.task_name();
             let postprocess =
                 |text: &str, example: &Example, side: Side| task.postprocess(text, example, side);
+            let printed = |value: &Value, side: Side| task.printed(value, side);
             let metric_fns = &task.task.metric_fns;
-            let eval_task = EvalTask { name, metric_fns, postprocess: &postprocess };
+            let eval_task =
+                EvalTask { name, metric_fns, postprocess: &postprocess, printed: &printed };
             let mut evaluation = evaluator.begin(eval_task, cx.step as i64);
             let predictor = evaluation
                 .needs(ModelOutput::Prediction)

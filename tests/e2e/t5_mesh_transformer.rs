@@ -52,6 +52,9 @@ fn a_training_of_t5_s_files_is_continued_and_evaluated() {
     eval.succeeds();
     let metrics = read("mesh/validation_eval/inference_eval/echo-metrics.jsonl");
     assert!(metrics.contains("\"step\":3") || metrics.contains("\"step\": 3"), "{metrics}");
+    let lines = |name: &str| read(&format!("mesh/validation_eval/echo_{name}")).lines().count();
+    assert_eq!(["inputs", "targets", "3_predictions"].map(lines), [lines("inputs"); 3]);
+    assert!(read("mesh/validation_eval/echo_inputs").starts_with("b'"));
 
     let perplexity = t5_mesh_transformer(&folder)
         .gin_file("mesh/operative_config.gin")

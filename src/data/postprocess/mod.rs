@@ -3,13 +3,17 @@
 //! A postprocessor sees the whole example, and converts the target (the list of all right answers,
 //! the group that a question belongs to) to another form than the model's prediction.
 
+mod printed;
 mod python;
 
 use serde_json::{Map, Value, json};
 
-use gimlet_gin::{Configurable, Nested};
+use gimlet_gin::{Configurable, Nested, Value as PythonValue, ValueKind};
 use gimlet_metrics::{is_space, number_value, with_ascii_digits, without_underscores};
 
+use printed::{in_python, tuple_in_python};
+
+pub use printed::printed;
 pub use python::PythonPostprocessor;
 
 /// The features of an example, by name.
@@ -60,6 +64,11 @@ trait Postprocess {
     /// Converts a target.
     fn target(&self, text: &str, example: &ExampleFeatures) -> Result<Value, String> {
         self.prediction(text, example)
+    }
+
+    /// Returns a target as t5 has it in Python, with the tuples and truth values that JSON lacks.
+    fn target_in_python(&self, target: &Value) -> ValueKind {
+        in_python(target)
     }
 }
 
@@ -156,6 +165,15 @@ impl Postprocess for Record {
     fn target(&self, _: &str, example: &ExampleFeatures) -> Result<Value, String> {
         let group = [feature(example, "idx/passage")?, feature(example, "idx/query")?];
         Ok(json!({"value": feature(example, "answers")?, "group": group}))
+    }
+
+    fn target_in_python(&self, target: &Value) -> ValueKind {
+        let entry = |(name, value): (&str, ValueKind)| {
+            (PythonValue::unplaced(ValueKind::Str(name.to_string())), PythonValue::unplaced(value))
+        };
+        let value = ("value", in_python(&target["value"]));
+        let group = ("group", tuple_in_python(&target["group"]));
+        ValueKind::Dict([value, group].map(entry).into())
     }
 }
 
@@ -303,6 +321,12 @@ impl Postprocess for RankClassificationTargets {
         }
         Ok(Value::Array(out))
     }
+
+    fn target_in_python(&self, target: &Value) -> ValueKind {
+        let mut target = target.clone();
+        target[1] = json!(target[1].as_i64() == Some(1));
+        tuple_in_python(&target)
+    }
 }
 
 /// Removes the sentinels that `add_sentinels` put before the targets, then applies another
@@ -340,6 +364,13 @@ impl Postprocess for RemoveSentinels {
 
     fn target(&self, text: &str, example: &ExampleFeatures) -> Result<Value, String> {
         self.go_on(text, example, true)
+    }
+
+    fn target_in_python(&self, target: &Value) -> ValueKind {
+        match &self.postprocess_fn {
+            Some(next) => next.spec().target_in_python(target),
+            None => in_python(target),
+        }
     }
 }
 

@@ -96,7 +96,7 @@ pub struct Run {
     /// Batches of each task of a 'perplexity_eval'.
     #[gin(default = 100)]
     pub perplexity_eval_steps: u64,
-    /// Whether an evaluation also writes examples. It has no effect: `gimlet eval` writes them.
+    /// Whether an evaluation also writes a line for each input, target and prediction.
     #[gin(default = true)]
     pub output_eval_examples: bool,
     /// The mesh of devices, of which the number of replicas counts.

@@ -19,7 +19,12 @@ pub fn translate(meaning: &Meaning, given: &Given, out: &mut Statements<'_>) -> 
     results(&meaning.run, given, out);
     match meaning.run.mode.as_str() {
         "perplexity_eval" => perplexity(meaning, out),
-        _ => decoding(meaning, out),
+        _ => {
+            let place = ("", "output_eval_examples");
+            let key = "gimlet.MeshLogger.output_eval_examples";
+            out.bind::<Run>(key, meaning.run.output_eval_examples, place);
+            decoding(meaning, out);
+        }
     }
     partitions(&meaning.run, out);
     EVAL
