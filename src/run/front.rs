@@ -103,7 +103,8 @@ pub(super) fn hand_over(mut command: process::Command, args: &[String]) -> Failu
     // SAFETY: it calls only functions that are allowed between fork and exec.
     unsafe { command.pre_exec(interrupt::hold) };
     telemetry::detail(&format!("starting {}", command.get_program().display()));
-    let error = command.args(&args[1..]).exec();
+    // A link's name may be the command.
+    let error = command.arg0(&args[0]).args(&args[1..]).exec();
     let message = format!("cannot start {}", command.get_program().display());
     Failure::World(anyhow!(error).context(message))
 }
