@@ -45,6 +45,7 @@ mod serve;
 #[allow(dead_code, reason = "tests of storage use all of it")]
 #[path = "../pipeline/storage/server.rs"]
 mod server;
+mod t0;
 mod t5_mesh_transformer;
 mod t5_paper;
 mod t5x;

@@ -12,29 +12,35 @@ mod templates;
 use std::collections::BTreeMap;
 
 use gimlet_gin::{Configurable, Function, Value, ValueKind};
+use gimlet_storage::Path;
 
 use datasets::{Eval, Train};
 use prompt::{Prompt, prompts};
 
+/// The checkout that is found by its name.
+const HERE: &str = "promptsource";
+
 /// The location of templates: a checkout of promptsource, or its folder `promptsource/templates`. A
-/// run's own bindings reach it: `t0.PromptSource.dir = '/data/promptsource'`.
+/// run's own bindings reach it: `t0.PromptSource.dir = '/data/promptsource'`. T0's commands bind nothing, so a checkout
+/// in the working directory is found without.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t0.PromptSource", open)]
 pub struct PromptSource {
-    /// The folder.
+    /// The folder; None is `promptsource` in the working directory.
     #[gin(default = None)]
     pub dir: Option<String>,
 }
 
 impl PromptSource {
     fn prompts(&self) -> Result<Vec<Prompt>, String> {
+        let here = || Path::parse(HERE).and_then(|here| here.is_dir());
         match &self.dir {
             Some(dir) => prompts(dir),
-            None => {
-                Err("T0's templates are not known; bind `t0.PromptSource.dir` to a checkout of \
-                         promptsource (https://github.com/bigscience-workshop/promptsource)"
-                    .to_string())
-            }
+            None if here().map_err(|error| error.to_string())? => prompts(HERE),
+            None => Err(format!(
+                "T0's templates are not known: clone https://github.com/bigscience-workshop/promptsource, which makes \
+                 a folder `{HERE}` here, or bind `t0.PromptSource.dir` to a checkout elsewhere"
+            )),
         }
     }
 }
