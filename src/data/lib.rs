@@ -64,7 +64,7 @@ pub use mixture::{Mixture, MixtureEntries, MixtureEntry, SampleFromDatasets};
 pub use pipeline::StageState;
 pub use postprocess::{ExampleFeatures, Postprocessor, printed};
 pub use preprocess::*;
-pub use prompts::{PromptMixture, PromptRows, PromptSource, T0Mixture};
+pub use prompts::{PromptMixture, PromptRows, PromptSource, PromptTaskName, T0Mixture};
 pub use provider::{TaskOrMixture, TaskProvider};
 pub use rates::{
     MixingRateNumCharacters, MixingRateNumExamples, Rate, RateFunction, RateNumExamples,

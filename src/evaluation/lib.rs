@@ -10,11 +10,12 @@ mod line_file;
 mod loggers;
 mod results;
 mod spec;
+mod t0_results;
 mod task;
 
 pub use evaluator::{TaskEvaluation, TaskEvaluator};
 pub use spec::{
-    Evaluator, JsonLogger, Logger, MeshLogger, MlflowLogger, PyLoggingLogger, TensorBoardLogger,
-    TensorBoardLoggerV1,
+    Evaluator, JsonLogger, Logger, MeshLogger, MlflowLogger, PyLoggingLogger, T0ResultsLogger,
+    TensorBoardLogger, TensorBoardLoggerV1,
 };
 pub use task::{EvalError, EvalTask, Example, Outputs, Side};

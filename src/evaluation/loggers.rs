@@ -11,7 +11,8 @@ use gimlet_telemetry::{EventWriter, MlflowRun};
 
 use super::example_lines::ExampleLines;
 use super::example_texts::ExampleTexts;
-use super::spec::Logger;
+use super::spec::{Logger, T0ResultsLogger};
+use super::t0_results;
 use super::task::EvalError;
 
 /// A logger in use.
@@ -36,6 +37,11 @@ pub(super) enum LogSink {
         output_eval_examples: bool,
         /// Tasks whose inputs and targets are written.
         described: BTreeSet<String>,
+    },
+    /// The file of T0's script.
+    T0Results {
+        folder: Path,
+        spec: T0ResultsLogger,
     },
 }
 
@@ -72,6 +78,9 @@ impl LogSink {
                 output_eval_examples: spec.output_eval_examples,
                 described: BTreeSet::new(),
             },
+            Logger::T0Results(spec) => {
+                LogSink::T0Results { folder: log_dir.folder(), spec: spec.clone() }
+            }
         }
     }
 
@@ -93,7 +102,7 @@ impl LogSink {
                 writers.values().filter_map(EventWriter::unsent).collect()
             }
             LogSink::Mesh { events, .. } => events.unsent().into_iter().collect(),
-            LogSink::Lines | LogSink::Json { .. } | LogSink::Mlflow(_) => Vec::new(),
+            _ => Vec::new(),
         }
     }
 
@@ -110,8 +119,7 @@ impl LogSink {
                 let is_first = described.insert(task.to_string());
                 Some(ExampleLog::Texts(ExampleTexts::create(folder, task, step, is_first)))
             }
-            LogSink::Mesh { .. } => None,
-            LogSink::Lines | LogSink::Events { .. } | LogSink::Mlflow(_) => None,
+            _ => None,
         }
     }
 
@@ -138,6 +146,7 @@ impl LogSink {
                 writer.scalars(step, tagged);
             }
             LogSink::Json { log_dir, .. } => write_metrics(log_dir, task, step, metrics)?,
+            LogSink::T0Results { folder, spec } => t0_results::write(folder, spec, metrics)?,
             LogSink::Mesh { events, .. } => {
                 let tagged = metrics.iter();
                 events.scalars(

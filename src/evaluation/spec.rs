@@ -76,6 +76,8 @@ pub enum Logger {
     Json(JsonLogger),
     /// Mesh TensorFlow's files.
     Mesh(MeshLogger),
+    /// T0's `results.json`.
+    T0Results(T0ResultsLogger),
     /// An MLflow server.
     Mlflow(MlflowLogger),
 }
@@ -183,4 +185,18 @@ pub struct MeshLogger {
     /// Whether examples are written too.
     #[gin(default = true)]
     pub output_eval_examples: bool,
+}
+
+/// Writes `results.json`, as T0's `run_eval.py` does, into the run's folder of results: the accuracy, between 0 and 1, of
+/// the last evaluation, under the names of the data set and the template.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "t0.ResultsLogger")]
+pub struct T0ResultsLogger {
+    /// The data set.
+    pub dataset_name: String,
+    /// Its configuration.
+    #[gin(default = None)]
+    pub dataset_config_name: Option<String>,
+    /// The template.
+    pub template_name: String,
 }

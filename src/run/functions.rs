@@ -5,7 +5,7 @@
 use num_traits::Zero;
 
 use crate::data::{
-    CreateTaskFromTfexampleFile, PromptMixture, PromptRows, RandomSpansHelper,
+    CreateTaskFromTfexampleFile, PromptMixture, PromptRows, PromptTaskName, RandomSpansHelper,
     RandomSpansTargetsLength, RandomSpansTokensLength, WithMissingTaskSplitsRemoved, WithNewVocab,
     WithTruncatedData,
 };
@@ -30,6 +30,7 @@ pub fn with_task_functions(registry: Registry) -> Registry {
         .with_function::<RandomSpansTargetsLength>()
         .with_function::<PromptRows>()
         .with_function::<PromptMixture>()
+        .with_function::<PromptTaskName>()
         .with_function::<WithNewVocab>()
         .with_function::<WithTruncatedData>()
         .with_function::<WithMissingTaskSplitsRemoved>()

@@ -15,7 +15,7 @@ use gimlet_gin::{Configurable, Function, Value, ValueKind};
 use gimlet_storage::Path;
 
 use datasets::{Eval, Train};
-use prompt::{Prompt, prompts};
+use prompt::{Prompt, prompts, task_name};
 
 /// The checkout that is found by its name.
 const HERE: &str = "promptsource";
@@ -63,6 +63,35 @@ impl Function for PromptRows {
         let of_kind = prompts.iter().filter(|prompt| !self.ranked || prompt.has_choices());
         let row = |prompt: &Prompt| prompt.row(self.ranked).map(Value::unplaced);
         Ok(ValueKind::List(of_kind.map(row).collect::<Result<_, _>>()?))
+    }
+}
+
+/// The name of a task of T0, of the data set and the template as T0's scripts for transformers name them.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "t0.task_name")]
+pub struct PromptTaskName {
+    /// The data set on the hub.
+    pub dataset_name: String,
+    /// Its configuration; for `anli` the round, 'r1' or 'dev_r1'.
+    #[gin(default = None)]
+    pub dataset_config_name: Option<String>,
+    /// The template in promptsource.
+    pub template_name: String,
+    /// Whether it is the task that ranks the answer choices.
+    #[gin(default = false)]
+    pub ranked: bool,
+}
+
+impl Function for PromptTaskName {
+    fn call(self) -> Result<ValueKind, String> {
+        let config = self.dataset_config_name.unwrap_or_default();
+        let (subset, round) = match self.dataset_name.as_str() {
+            "anli" => ("", format!("_{}", config.trim_start_matches("dev_"))),
+            _ => (config.as_str(), String::new()),
+        };
+        let name = task_name(&self.dataset_name, subset, &self.template_name);
+        let ending = if self.ranked { "_score_eval" } else { "" };
+        Ok(ValueKind::Str(format!("{name}{round}{ending}")))
     }
 }
 

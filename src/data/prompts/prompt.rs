@@ -129,7 +129,7 @@ fn of_anli(found: &Templates) -> Vec<Prompt> {
 }
 
 /// The names joined, with `_` for each run of characters other than letters, digits, `_` and `.`.
-fn task_name(dataset: &str, subset: &str, template: &str) -> String {
+pub(super) fn task_name(dataset: &str, subset: &str, template: &str) -> String {
     let subset = if subset.is_empty() { String::new() } else { format!("_{subset}") };
     let mut name = String::new();
     let mut in_gap = false;

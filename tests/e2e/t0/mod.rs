@@ -12,7 +12,7 @@ use gimlet::storage;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::command::{Ended, sources};
+use crate::command::{Ended, Train, sources};
 use crate::events::read_scalars;
 use crate::folder::steps;
 
@@ -24,6 +24,12 @@ const CB: &str = "super_glue_cb_does_it_follow_that_score_eval";
 const COPA: &str = "super_glue_copa_what_was_it_score_eval";
 /// The folder `gs://your_bucket/your_model_dir`.
 const MODEL_DIR: &str = "bucket/your_model_dir";
+
+/// Local folders in place of buckets and the hub.
+fn maps() -> String {
+    let datasets = sources("t0/datasets").display().to_string();
+    format!("gs://t5-data=t5-data,gs://your_bucket=bucket,hf://datasets={datasets}")
+}
 
 /// A working directory with promptsource's templates, data sets, the pretrained model, and programs of T0's names.
 struct Place(TempDir);
@@ -76,21 +82,32 @@ impl Place {
             assert!(text.contains(from), "{from}");
             text = text.replace(from, to);
         }
-        let maps = [
-            "gs://t5-data=t5-data".to_string(),
-            "gs://your_bucket=bucket".to_string(),
-            format!("hf://datasets={}", sources("t0/datasets").display()),
-        ];
         let path = std::env::var("PATH").expect("there is one");
         let mut command = Command::new("sh");
         command.args(["-euc", &text, "sh"]).args(words).current_dir(self.path(""));
         command.env("PATH", format!("{}:{path}", self.path("bin").display()));
         command.env("MY_FAVORITE_OUTPUT_DIR", self.path("bucket/your_cache_dir"));
-        command.env("GIMLET_PATH_MAP", maps.join(",")).env("GIMLET_OFFLINE", "1");
+        command.env("GIMLET_PATH_MAP", maps()).env("GIMLET_OFFLINE", "1");
         let ended =
             Ended::new(command.env("OMP_NUM_THREADS", "1").output().expect("a shell is there"));
         assert_eq!(ended.status, Some(0), "{}\n{}", ended.stdout, ended.stderr);
         ended
+    }
+
+    /// A command with a file of `runs/t0` for the model in transformers' format and the prompt of COPA.
+    fn script(&self, tool: &str, file: &str) -> Train {
+        let run = Path::new(env!("CARGO_MANIFEST_DIR")).join("runs/t0").join(file);
+        Train::new(&self.path(""))
+            .tool(&[tool])
+            .env("GIMLET_PATH_MAP", &maps())
+            .gin_file("transformers/config.json")
+            .gin_file(run)
+            .bind_text("MODEL_NAME_OR_PATH", "transformers")
+            .bind_text("DATASET_NAME", "super_glue")
+            .bind_text("DATASET_CONFIG_NAME", "copa")
+            .bind_text("TEMPLATE_NAME", "what was it")
+            .bind("MAX_LENGTH", 128)
+            .bind("TARGET_MAX_LENGTH", 64)
     }
 
     /// Returns the lines of a file about a ranked task, by example and choice: a cache has them in another order.
@@ -177,4 +194,34 @@ fn check_ranks(place: &Place) {
     let expected = r"b'He sold the green lamp. Does it follow that he has a lamp\nfor sale?'";
     assert_eq!(last("inputs"), expected);
     assert!(last("targets").starts_with("((3, 1), True, 1.0, "), "{}", last("targets"));
+}
+
+#[test]
+fn t0_s_scripts_for_transformers_are_gin_files() {
+    let place = Place::new();
+    let pieces = place.path("t5-data/vocabs/cc_all.32000/sentencepiece.model");
+    symlink(pieces, place.path("transformers/spiece.model")).unwrap();
+    place.script("eval", "run_eval.gin").bind_text("OUTPUT_DIR", "debug").succeeds();
+    let expected = r#"{
+    "dataset_name": "super_glue",
+    "dataset_config_name": "copa",
+    "template_name": "what was it",
+    "evaluation": {
+        "accuracy": 0.25
+    }
+}"#;
+    assert_eq!(place.read("debug/results.json"), expected);
+
+    let tuned = place.script("train", "single_task_fine_tune.gin");
+    let tuned = tuned.bind("NUM_EXAMPLES", 2).bind("NUM_TRAIN_EPOCHS", 2);
+    tuned.bind("PER_DEVICE_TRAIN_BATCH_SIZE", 1).bind_text("OUTPUT_DIR", "tuned").succeeds();
+    assert_eq!(steps(&place.path("tuned")), [4]);
+    let metrics = place.read(&format!("tuned/inference_eval/{COPA}-metrics.jsonl"));
+    let lines = metrics.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let lines: Vec<(i64, f64)> = lines
+        .map(|line| (line["step"].as_i64().unwrap(), line["accuracy"].as_f64().unwrap()))
+        .collect();
+    assert_eq!(lines.iter().map(|(step, _)| *step).collect::<Vec<_>>(), [2, 4]);
+    let results: Value = serde_json::from_str(&place.read("tuned/results.json")).unwrap();
+    assert_eq!(results["evaluation"]["accuracy"], lines[1].1 / 100.0);
 }
