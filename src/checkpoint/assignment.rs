@@ -70,7 +70,7 @@ impl RestoreCheckpointConfig {
         let rules = rules.unwrap_or_default();
         let names = found.keys().map(String::as_str).collect();
         let assigned = assign(&rules, needs.keys(), rest, &names)?;
-        let without = stored.format().without_state(&found);
+        let without = stored.without();
         let initializes = |name: &str| self.fallback_to_scratch || without.concerns(name);
         let path = stored.path().as_str();
         let plan = plan(path, assigned.sources, needs, &found, &initializes)?;
@@ -122,6 +122,7 @@ impl Plan {
         let what = match self.without {
             Without::State => "no optimizer state and no step",
             Without::Slots => "no optimizer state",
+            Without::OtherSlots => "the optimizer state of layers in other arrays",
             Without::Nothing => "nothing of it",
         };
         match (unheld.len(), dropped.len(), lacking.len()) {

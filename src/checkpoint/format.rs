@@ -28,6 +28,8 @@ pub enum Without {
     Nothing,
     /// The optimizer's state.
     Slots,
+    /// The optimizer's state, which the checkpoint holds for layers in other arrays than the model's.
+    OtherSlots,
     /// The optimizer's state and the step.
     State,
 }
@@ -37,7 +39,7 @@ impl Without {
     pub fn concerns(self, name: &str) -> bool {
         match self {
             Self::Nothing => false,
-            Self::Slots => name.starts_with("state/param_states/"),
+            Self::Slots | Self::OtherSlots => name.starts_with("state/param_states/"),
             Self::State => name.starts_with("state/"),
         }
     }

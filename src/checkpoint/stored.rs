@@ -7,7 +7,7 @@ use std::ops::Range;
 use super::array::{Array, ArrayInfo, Shapes, num_bytes};
 use super::blocks::{Region, blocks};
 use super::error::CheckpointError;
-use super::format::Format;
+use super::format::{Format, Without};
 use super::parallel;
 use super::read_ahead::{Visit, read_ahead};
 use gimlet_storage::Path;
@@ -27,6 +27,11 @@ pub trait Stored: fmt::Debug + Send + Sync {
 
     /// Format of the checkpoint.
     fn format(&self) -> Format;
+
+    /// The arrays that it lacks because of its kind.
+    fn without(&self) -> Without {
+        self.format().without_state(&self.shapes())
+    }
 
     /// The step after which the checkpoint was written; 0 for a format without steps.
     fn step(&self) -> Result<u64, CheckpointError>;

@@ -2,7 +2,7 @@
 //! state.
 
 use crate::checkpoint::{
-    CheckpointError, Mismatch, Plan, RestoreCheckpointConfig, Shapes, Stored, open,
+    CheckpointError, Mismatch, Plan, RestoreCheckpointConfig, Shapes, Stored, arranged, open,
 };
 use crate::models::Model;
 use crate::storage::Path;
@@ -53,7 +53,15 @@ impl Wanted {
     /// # Errors
     /// The checkpoint does not exist, or does not contain them.
     pub fn check(&self, path: &Path) -> Result<(), CheckpointError> {
-        self.plan(open(path)?.as_ref()).map(drop)
+        self.plan(self.open(path)?.as_ref()).map(drop)
+    }
+
+    /// Opens a checkpoint, with its parameters in the arrays of the model.
+    ///
+    /// # Errors
+    /// The checkpoint does not exist.
+    pub fn open(&self, path: &Path) -> Result<Box<dyn Stored>, CheckpointError> {
+        Ok(arranged(open(path)?, &self.needs))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use tch::Tensor;
 
-use crate::checkpoint::{DType, Plan, open};
+use crate::checkpoint::{DType, Plan};
 use crate::models::Model;
 use crate::nn::{ParamSpec, Params, kind};
 use crate::partition::{LocalDevice, Mesh};
@@ -54,7 +54,7 @@ impl Weights {
     /// # Errors
     /// It is missing, damaged or another model's, or memory runs out.
     pub fn restore(&self, path: &Path) -> Result<Restored, SessionError> {
-        let stored = open(path)?;
+        let stored = self.wanted.open(path)?;
         let plan = self.wanted.plan(stored.as_ref())?;
         let params = guarded(|| self.allocate(&plan)).map_err(|failure| match failure {
             TorchFailure::OutOfMemory(detail) => SessionError::ModelTooLarge { detail },

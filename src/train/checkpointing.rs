@@ -9,8 +9,8 @@ use tch::Tensor;
 
 use crate::checkpoint::{
     Best, CheckpointConfig, CheckpointError, DType, Procedure, RUN_FILE, Retention,
-    SaveCheckpointConfig, Saver, Saving, Share, Stored, plan_resume, remove_stale, restore_newest,
-    resumable_steps,
+    SaveCheckpointConfig, Saver, Saving, Share, Stored, arranged, plan_resume, remove_stale,
+    restore_newest, resumable_steps,
 };
 use crate::data::DatasetState;
 use crate::partition::{Mesh, ProcessError, Processes};
@@ -121,6 +121,7 @@ impl<'a> Checkpoints<'a> {
         }
         let Some(config) = &self.config.restore else { return Ok(None) };
         let Some(stored) = initial(config)? else { return Ok(None) };
+        let stored = arranged(stored, &shapes(state));
         let plan = config.plan(stored.as_ref(), &shapes(state))?;
         fill(state, stored.as_ref(), &plan, config.dtype.map(DType::from))?;
         for notice in plan.notices() {

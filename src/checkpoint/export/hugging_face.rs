@@ -7,9 +7,9 @@ use super::options::{HuggingFaceOptions, Weights};
 use super::tensor::Tensor;
 use super::tensor_file::TensorFile;
 use super::tokenizer::{Files, byte_files, pretty, sentencepiece_files};
-use super::unstacked::Unstacked;
 use super::{flax, safetensors, torch, unwrapped};
 use crate::error::CheckpointError;
+use crate::layers::Unstacked;
 use crate::stored::Stored;
 use gimlet_storage::Path;
 

@@ -12,7 +12,6 @@ mod tensor_file;
 mod tensorflow;
 mod tokenizer;
 mod torch;
-mod unstacked;
 
 use std::io;
 

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use gimlet::checkpoint::{Reader, Stored};
+use gimlet::checkpoint::Stored;
 use gimlet::models::decoding::{BeamSearch, DecodeFn, Prediction};
 use gimlet::models::t5::{T5, T5Config};
 use gimlet::models::transformer::LayerArrays;
@@ -64,7 +64,7 @@ pub(super) fn numbers(value: &Value) -> Vec<f64> {
 }
 
 /// The network of `unpacked.gin`.
-fn config() -> T5Config {
+pub(super) fn config() -> T5Config {
     T5Config {
         vocab_size: 96,
         emb_dim: 32,
@@ -77,7 +77,7 @@ fn config() -> T5Config {
     }
 }
 
-pub(super) fn read_params(checkpoint: &Reader) -> Params {
+pub(super) fn read_params(checkpoint: &dyn Stored) -> Params {
     Params::from_tensors(checkpoint.leaves().into_iter().filter_map(|array| {
         let name = array.name.strip_prefix("target/")?.to_string();
         let values = checkpoint.read(array.name).expect("the array is whole");
@@ -87,7 +87,7 @@ pub(super) fn read_params(checkpoint: &Reader) -> Params {
     }))
 }
 
-fn first_batch(name: &str) -> Batch {
+pub(super) fn first_batch(name: &str) -> Batch {
     let path = sources("t5x").join(name).join("examples.jsonl");
     let text = std::fs::read_to_string(Path::new(&path)).expect("the examples are there");
     let examples: Vec<Value> = text

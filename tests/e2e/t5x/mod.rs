@@ -6,6 +6,7 @@
 mod decode;
 mod decode_prefixes;
 mod infer;
+mod layers;
 mod states;
 
 use std::fs::File;

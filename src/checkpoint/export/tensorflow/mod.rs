@@ -9,10 +9,10 @@ mod variables;
 
 use super::options::MeshOptions;
 use super::tensor_file::TensorFile;
-use super::unstacked::Unstacked;
 use super::unwrapped;
 use crate::error::CheckpointError;
 use crate::foreign::index_of;
+use crate::layers::Unstacked;
 use crate::marks::bundle_prefix;
 use crate::open::open;
 use crate::stored::Stored;

@@ -1,28 +1,23 @@
-//! Presents a checkpoint of a model with `scan_layers`, which keeps all layers of a stack in one
-//! array, with one array per layer. Source: T5X's `scalable_t5`, which wrote umT5's checkpoints.
-//!
-//! `encoder/encoder/attention/query/kernel` of shape `[emb_dim, num_layers, num_heads, head_dim]` is
-//! `encoder/layers_#/attention/query/kernel` of shape `[emb_dim, num_heads * head_dim]`.
+//! Presents a checkpoint of T5X's `scalable_t5` with one array per layer and with joined heads.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
+use std::fmt::Debug;
+use std::ops::{Deref, Range};
 
+use super::{LAYERS, heads_axis, is_kernel_by_head, merged, stacked};
 use crate::array::{Array, ArrayInfo, DType, num_elements};
 use crate::error::CheckpointError;
 use crate::format::Format;
 use crate::stored::Stored;
 use gimlet_storage::Path;
 
-/// The axis of the layers.
-const LAYERS: usize = 1;
-
 /// A file with more layers than this is damaged.
 const MAX_LAYERS: usize = 10_000;
 
 /// A checkpoint with separate layers.
 #[derive(Debug)]
-pub(super) struct Unstacked<'a> {
-    from: &'a dyn Stored,
+pub(crate) struct Unstacked<S> {
+    from: S,
     arrays: BTreeMap<String, ArrayOrLayer>,
 }
 
@@ -32,30 +27,49 @@ struct ArrayOrLayer {
     source: String,
     dtype: DType,
     shape: Vec<usize>,
-    /// The index of the layer, and the dimensions in the stacked array.
-    layer: Option<(usize, Vec<usize>)>,
+    /// `None` for an array that is presented as it is.
+    layer: Option<Layer>,
 }
 
-impl<'a> Unstacked<'a> {
+/// A layer of an array.
+#[derive(Debug)]
+struct Layer {
+    /// Its index, if the array has an axis of layers.
+    index: Option<usize>,
+    /// Its dimensions there.
+    inner: Vec<usize>,
+}
+
+impl<S: Deref<Target: Stored> + Debug + Send + Sync> Unstacked<S> {
     /// Wraps a checkpoint, whose layers may already be separate.
-    pub(super) fn new(from: &'a dyn Stored) -> Self {
+    pub(crate) fn new(from: S) -> Self {
         let mut arrays = BTreeMap::new();
         for ArrayInfo { name, dtype, shape } in from.leaves() {
             let part =
                 |layer, shape| ArrayOrLayer { source: name.to_string(), dtype, shape, layer };
             let stack = stacked(name).zip(shape.get(LAYERS).filter(|count| **count <= MAX_LAYERS));
             let Some(((stack, rest), count)) = stack else {
-                arrays.insert(name.to_string(), part(None, shape.to_vec()));
+                let inner = is_kernel_by_head(name, shape).then(|| shape.to_vec());
+                let layer = inner.map(|inner| Layer { index: None, inner });
+                let shape = if layer.is_some() { merged(name, shape) } else { shape.to_vec() };
+                arrays.insert(name.to_string(), part(layer, shape));
                 continue;
             };
             let mut inner = shape.to_vec();
             inner.remove(LAYERS);
             for layer in 0..*count {
                 let name = format!("target/{stack}/layers_{layer}/{rest}");
-                arrays.insert(name, part(Some((layer, inner.clone())), merged(rest, &inner)));
+                let shape = merged(rest, &inner);
+                let layer = Layer { index: Some(layer), inner: inner.clone() };
+                arrays.insert(name, part(Some(layer), shape));
             }
         }
         Self { from, arrays }
+    }
+
+    /// The checkpoint as it is.
+    pub(crate) fn into_inner(self) -> S {
+        self.from
     }
 
     fn part(&self, name: &str) -> Result<&ArrayOrLayer, CheckpointError> {
@@ -63,30 +77,7 @@ impl<'a> Unstacked<'a> {
     }
 }
 
-/// Splits a name into the stack and the rest: `target/encoder/encoder/mlp/wo/kernel`.
-fn stacked(name: &str) -> Option<(&'static str, &str)> {
-    ["encoder", "decoder"].into_iter().find_map(|stack| {
-        let rest = name.strip_prefix("target/")?.strip_prefix(stack)?.strip_prefix('/')?;
-        Some((stack, rest.strip_prefix(stack)?.strip_prefix('/')?))
-    })
-}
-
-/// The axis that is merged with the next axis when a kernel has separate heads.
-fn heads_axis(name: &str) -> usize {
-    if name.ends_with("out/kernel") { 0 } else { 1 }
-}
-
-/// The dimensions with the axis of heads merged with the axis of their size.
-fn merged(name: &str, shape: &[usize]) -> Vec<usize> {
-    let mut merged = shape.to_vec();
-    if shape.len() == 3 {
-        let axis = heads_axis(name);
-        merged[axis] *= merged.remove(axis + 1);
-    }
-    merged
-}
-
-impl Stored for Unstacked<'_> {
+impl<S: Deref<Target: Stored> + Debug + Send + Sync> Stored for Unstacked<S> {
     fn path(&self) -> &Path {
         self.from.path()
     }
@@ -118,7 +109,9 @@ impl Stored for Unstacked<'_> {
 
     fn read_part(&self, name: &str, part: &[Range<usize>]) -> Result<Array, CheckpointError> {
         let ArrayOrLayer { source, layer, .. } = self.part(name)?;
-        let Some((layer, inner)) = layer else { return self.from.read_part(source, part) };
+        let Some(Layer { index, inner }) = layer else {
+            return self.from.read_part(source, part);
+        };
         let mut wanted = part.to_vec();
         // The range to keep of the elements read: heads are read completely.
         let mut kept: Vec<Range<usize>> = part.iter().map(|range| 0..range.len()).collect();
@@ -130,10 +123,12 @@ impl Stored for Unstacked<'_> {
             kept[axis] = first..first + range.len();
             wanted.splice(axis..=axis, [heads, 0..head_dim]);
         }
-        wanted.insert(LAYERS, *layer..layer + 1);
+        if let Some(index) = index {
+            wanted.insert(LAYERS, *index..index + 1);
+        }
         let read = self.from.read_part(source, &wanted)?;
         let mut shape: Vec<usize> = wanted.iter().map(Range::len).collect();
-        shape.remove(LAYERS);
+        index.map(|_| shape.remove(LAYERS));
         debug_assert_eq!(num_elements(&shape), num_elements(&read.shape), "one layer was read");
         let shape = if inner.len() == 3 { merged(name, &shape) } else { shape };
         Ok(Array { shape, ..read }.part(&kept))
