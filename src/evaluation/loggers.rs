@@ -48,7 +48,7 @@ pub(super) enum LogSink {
 /// A task's examples in the files of a logger.
 pub(super) enum ExampleLog {
     Json(ExampleLines),
-    Texts(ExampleTexts),
+    Texts(Box<ExampleTexts>),
 }
 
 impl ExampleLog {
@@ -117,7 +117,8 @@ impl LogSink {
             }
             LogSink::Mesh { folder, output_eval_examples: true, described, .. } => {
                 let is_first = described.insert(task.to_string());
-                Some(ExampleLog::Texts(ExampleTexts::create(folder, task, step, is_first)))
+                let files = ExampleTexts::create(folder, task, step, is_first);
+                Some(ExampleLog::Texts(Box::new(files)))
             }
             _ => None,
         }
