@@ -79,7 +79,9 @@ impl Shard {
     /// The same part of an array of which dimension `dim` and the next one, which is whole, are one.
     pub fn joined(mut self, dim: usize) -> Self {
         let size = self.whole.remove(dim + 1);
-        (self.ranges.remove(dim + 1), self.axes.remove(dim + 1), self.counts.remove(dim + 1));
+        self.ranges.remove(dim + 1);
+        self.axes.remove(dim + 1);
+        self.counts.remove(dim + 1);
         self.whole[dim] *= size;
         let range = &mut self.ranges[dim];
         *range = range.start * size..range.end * size;

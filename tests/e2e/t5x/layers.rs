@@ -18,7 +18,11 @@ fn of_scalable() -> T5Config {
 
 /// The shapes of the parameters of the model with layers in these arrays.
 fn needs(layer_arrays: LayerArrays) -> Shapes {
-    let spec = TransformerSpec { layer_arrays, ..of_scalable().transformer() };
+    needs_of(&of_scalable(), layer_arrays)
+}
+
+fn needs_of(config: &T5Config, layer_arrays: LayerArrays) -> Shapes {
+    let spec = TransformerSpec { layer_arrays, ..config.transformer() };
     let params = spec.param_tree().into_iter();
     params.map(|param| (format!("target/{}", param.name), param.shape)).collect()
 }
@@ -44,6 +48,19 @@ fn layers_are_taken_apart_and_put_together() {
             assert_eq!(array(&*again), array(&*original), "{name}");
         }
     }
+}
+
+#[test]
+fn a_folder_of_transformers_is_put_together() {
+    let folder = sources("hugging_face").join("umt5");
+    let path = storage::Path::try_from(&*folder).expect("the path is text");
+    let umt5 = T5Config { vocab_size: 384, emb_dim: 16, mlp_dim: 32, ..of_scalable() };
+    let needs = needs_of(&umt5, LayerArrays::Stacked);
+    let found = arranged(open(&path).expect("a model"), &needs);
+    assert_eq!(found.shapes(), needs);
+    let whole = found.read("target/decoder/decoder/mlp/wo/kernel").expect("it is whole");
+    let layer = open(&path).expect("a model").read("target/decoder/layers_1/mlp/wo/kernel");
+    assert_eq!(whole.part(&[0..32, 1..2, 0..16]).data, layer.expect("it is whole").data);
 }
 
 #[test]
