@@ -160,6 +160,6 @@ fn mistakes_are_named_before_the_parameters_are_read() {
         &["the model of `empty` is not known", "--gin_file=FILE"],
     );
     refused(&["--checkpoint=absent", "a"], &["absent"]);
-    refused(&["--checkpoint=hub", "a"], &["hub/config.json", "`llama`, expected t5 or mt5"]);
+    refused(&["--checkpoint=hub", "a"], &["hub/config.json", "`llama`, expected t5, mt5 or umt5"]);
     refused(&["--checkpoint=empty", "--topk=1", "--beam=2", "a"], &["give those of one of both"]);
 }
