@@ -64,7 +64,7 @@ impl Module {
     /// The arrays in which the parameters of its layers lie.
     pub fn layer_arrays(&self) -> LayerArrays {
         match self {
-            Self::Transformer(_) => LayerArrays::Joined,
+            Self::Transformer(network) => network.config.layer_arrays(),
             Self::Scalable(network) => network.config.layer_arrays(),
         }
     }

@@ -12,16 +12,17 @@ const TWO_SIGMA_MASS: f64 = 0.954_499_736_103_641_6;
 /// Values for `spec` on `device`, float32. Reseeds torch's generators. An array of layers has the values that arrays of
 /// their own would have.
 pub fn draw(spec: &ParamSpec, seed: u64, device: Device) -> Tensor {
-    let one = |name: &str, shape: &[usize]| {
+    let one = |name: &str, shape: &[usize], initializer| {
         tch::manual_seed(seed_of(seed, name) as i64);
-        draw_one(shape, spec.initializer, device)
+        draw_one(shape, initializer, device)
     };
-    let Some(LayerParts { names, shape, axis }) = &spec.layers else {
-        return one(&spec.name, &spec.shape);
+    let Some(LayerParts { parts, shape, axis }) = &spec.layers else {
+        return one(&spec.name, &spec.shape, spec.initializer);
     };
     let mut inner: Vec<i64> = spec.shape.iter().map(|&extent| extent as i64).collect();
     axis.map(|axis| inner.remove(axis));
-    let layers: Vec<Tensor> = names.iter().map(|name| one(name, shape).view(&inner[..])).collect();
+    let part = |(name, initializer): &(String, Initializer)| one(name, shape, *initializer);
+    let layers: Vec<Tensor> = parts.iter().map(|it| part(it).view(&inner[..])).collect();
     match axis {
         Some(axis) => Tensor::stack(&layers, *axis as i64),
         None => layers[0].shallow_clone(),

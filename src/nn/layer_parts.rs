@@ -25,7 +25,7 @@ impl Params {
             };
             let whole = self.shard(name).whole;
             let inner = without_axis(&whole, parts.axis);
-            for (name, layer) in parts.names.iter().zip(layers) {
+            for ((name, _), layer) in parts.parts.iter().zip(layers) {
                 let joined = match parts.joined_dim(&inner) {
                     Some(dim) => layer.flatten(dim as i64, dim as i64 + 1),
                     // Kernels of norms read scales whose elements are neighbours.

@@ -154,18 +154,18 @@ pub struct ParamSpec {
     pub initializer: Initializer,
     /// Format of its storage; T5 keeps float32 for any format of activations.
     pub dtype: Dtype,
-    /// The parameters that the network reads instead of it, if it consists of those of layers.
+    /// The parameters that the network reads instead of it, if it consists of those of layers or of several kernels.
     pub layers: Option<LayerParts>,
 }
 
-/// The parameters of layers, of which an array consists.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The parameters of which an array consists: those of layers, or kernels of a layer.
+#[derive(Clone, Debug, PartialEq)]
 pub struct LayerParts {
-    /// Path of each layer's parameter, as the network reads it.
-    pub names: Vec<String>,
+    /// Path of each parameter, as the network reads it, with its initializer.
+    pub parts: Vec<(String, Initializer)>,
     /// Its shape, with the heads of attentions joined.
     pub shape: Vec<usize>,
-    /// The axis of layers, unless the array is that of one layer.
+    /// The axis of the parts, unless the array has one only.
     pub axis: Option<usize>,
 }
 

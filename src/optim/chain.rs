@@ -7,7 +7,7 @@ use crate::gin::{Configurable, Slot as _};
 use super::OptaxRule;
 use super::error::OptimError;
 use super::layout::{ParamShape, StateLayout};
-use super::rule::Rule;
+use super::rule::{OwnRate, Rule};
 
 /// One transformation of gradients after another. Source: T5X `optimizers.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
@@ -83,6 +83,10 @@ impl Rule for Chain {
     fn count_paths(&self) -> Vec<String> {
         let Ok(rule) = self.rule() else { return Vec::new() };
         rule.count_paths().iter().map(|path| self.below(path)).collect()
+    }
+
+    fn own_learning_rate(&self) -> Option<OwnRate<'_>> {
+        self.rule().ok().and_then(Rule::own_learning_rate)
     }
 
     fn needs_whole_params(&self) -> bool {

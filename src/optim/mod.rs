@@ -49,7 +49,7 @@ pub use parts::OwnPart;
 #[cfg(feature = "torch")]
 pub use reduction::Reduction;
 pub use refused::{Amos, Dpsgd, Refused};
-pub use rule::Rule;
+pub use rule::{OwnRate, Rule};
 #[cfg(feature = "torch")]
 pub use update::{Clock, ParamState, Prepare, Prepared, Updated};
 #[cfg(feature = "torch")]
@@ -128,6 +128,11 @@ impl OptimizerDef {
     /// Whether gradients that are not finite change nothing.
     pub fn skips_nan_updates(&self) -> bool {
         self.spec().skips_nan_updates()
+    }
+
+    /// Returns its own learning rate, if the Trainer's has no effect.
+    pub fn own_learning_rate(&self) -> Option<OwnRate<'_>> {
+        self.spec().own_learning_rate()
     }
 }
 

@@ -2,8 +2,18 @@
 
 use super::error::OptimError;
 use super::layout::{ParamShape, StateLayout};
+use super::optax::LearningRate;
 use super::update::Prepare;
 use crate::gin::AnySpec;
+
+/// A learning rate that belongs to an optimizer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OwnRate<'a> {
+    /// The parameter that gin binds.
+    pub param: String,
+    /// Its value.
+    pub rate: &'a LearningRate,
+}
 
 /// An optimizer that gin can name. With torch, [`Prepare`] has its steps on tensors.
 pub trait Rule: Prepare + AnySpec {
@@ -45,6 +55,11 @@ pub trait Rule: Prepare + AnySpec {
     /// [`super::OwnPart`] of the state, since processes may have parts of the parameter.
     fn needs_whole_params(&self) -> bool {
         false
+    }
+
+    /// Returns its own learning rate, if the Trainer's has no effect.
+    fn own_learning_rate(&self) -> Option<OwnRate<'_>> {
+        None
     }
 
     /// Whether gradients that are not finite change nothing.

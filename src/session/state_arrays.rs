@@ -12,10 +12,7 @@ use crate::partition::Mesh;
 
 use super::error::SessionError;
 use super::state::TrainState;
-use super::state_layout::TARGET;
-
-/// The count of updates in T5X's tree.
-const STEP: &str = "state/step";
+use super::state_layout::{STEP, TARGET};
 
 /// Returns the shape of every array of a state.
 pub fn shapes(state: &TrainState) -> Shapes {

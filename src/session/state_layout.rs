@@ -8,6 +8,8 @@ use super::model_info::Variable;
 
 /// The prefix of parameter names in T5X's tree.
 pub const TARGET: &str = "target/";
+/// The name of the count of updates in T5X's tree.
+pub const STEP: &str = "state/step";
 
 /// Describes a parameter for the optimizer.
 pub fn param_shape(spec: &ParamSpec) -> ParamShape<'_> {

@@ -9,8 +9,8 @@ use tch::Tensor;
 
 use crate::checkpoint::{
     Best, CheckpointConfig, CheckpointError, DType, Procedure, RUN_FILE, Retention,
-    SaveCheckpointConfig, Saver, Saving, Share, Stored, arranged, plan_resume, remove_stale,
-    restore_newest, resumable_steps,
+    SaveCheckpointConfig, Saver, Saving, Shapes, Share, Stored, arranged, plan_resume,
+    remove_stale, restore_newest, resumable_steps,
 };
 use crate::data::DatasetState;
 use crate::partition::{Mesh, ProcessError, Processes};
@@ -18,6 +18,7 @@ use crate::session::agreement::of_all;
 use crate::session::error::SessionError;
 use crate::session::state::TrainState;
 use crate::session::state_arrays::{copy, fill, shapes};
+use crate::session::state_layout::{STEP, TARGET};
 use crate::storage::{Path, Unsent};
 use crate::telemetry;
 
@@ -102,8 +103,8 @@ impl<'a> Checkpoints<'a> {
         Ok(())
     }
 
-    /// Restores the newest whole checkpoint of MODEL_DIR, else the configured one, into `state`.
-    /// Without either, returns `None` and leaves `state` unchanged.
+    /// Restores the newest whole checkpoint of MODEL_DIR, else the configured one, into `state`. A checkpoint of step
+    /// `reset_state_after` gives parameters and step only, and the optimizer's state stays new. Without either, returns `None` and leaves `state` unchanged.
     ///
     /// # Errors
     /// No whole checkpoint is left, the configured one is missing, or it holds another model. Another process is lost.
@@ -111,8 +112,9 @@ impl<'a> Checkpoints<'a> {
         &self,
         state: &mut TrainState,
         processes: &Processes,
+        reset_state_after: Option<u64>,
     ) -> Result<Option<Restored>, SessionError> {
-        if let Some(restored) = self.resume(state, processes)? {
+        if let Some(restored) = self.resume(state, processes, reset_state_after)? {
             if restored.data.is_none() {
                 let path = &restored.path;
                 telemetry::warn(&format!("{path}: no data position: the data starts over"));
@@ -122,7 +124,8 @@ impl<'a> Checkpoints<'a> {
         let Some(config) = &self.config.restore else { return Ok(None) };
         let Some(stored) = initial(config)? else { return Ok(None) };
         let stored = arranged(stored, &shapes(state));
-        let plan = config.plan(stored.as_ref(), &shapes(state))?;
+        let needs = needed(state, stored.as_ref(), reset_state_after);
+        let plan = config.plan(stored.as_ref(), &needs)?;
         fill(state, stored.as_ref(), &plan, config.dtype.map(DType::from))?;
         for notice in plan.notices() {
             telemetry::notice(&notice);
@@ -141,12 +144,14 @@ impl<'a> Checkpoints<'a> {
         &self,
         state: &mut TrainState,
         processes: &Processes,
+        reset_state_after: Option<u64>,
     ) -> Result<Option<Restored>, SessionError> {
         check_same_steps(processes, &self.model_dir)?;
         let config = self.config.restore.as_ref();
         let reads_data = config.and_then(|config| config.restore_dataset) != Some(false);
         let restore = |stored: Box<dyn Stored>| {
-            let plan = plan_resume(stored.as_ref(), &shapes(state))?;
+            let needs = needed(state, stored.as_ref(), reset_state_after);
+            let plan = plan_resume(stored.as_ref(), &needs)?;
             let filled = fill(state, stored.as_ref(), &plan, None);
             whole_everywhere(processes, stored.path(), filled)?;
             let record = read_json(stored.as_ref(), RUN_FILE)?;
@@ -238,6 +243,18 @@ impl<'a> Checkpoints<'a> {
             ))
         })
     }
+}
+
+/// Returns the arrays that the checkpoint must have.
+fn needed(state: &TrainState, stored: &dyn Stored, reset_state_after: Option<u64>) -> Shapes {
+    let mut needs = shapes(state);
+    if reset_state_after.is_some_and(|reset| stored.step().is_ok_and(|step| step == reset)) {
+        needs.retain(|name, _| name.starts_with(TARGET) || name == STEP);
+        telemetry::notice_once(
+            "the optimizer's state of the checkpoint is left behind, as train.reset_state_after says",
+        );
+    }
+    needs
 }
 
 /// Ensures that all processes see the same checkpoints, of which they try one after the other together.

@@ -6,15 +6,13 @@ use crate::checkpoint::{RestoreCheckpointConfig, Shapes, Stored, resumable_steps
 use crate::data::TaskProvider;
 use crate::session::error::SessionError;
 use crate::session::foresee::foresee_data;
+use crate::session::state_layout::STEP;
 use crate::storage::Path;
 use crate::telemetry;
 
 use super::initial::initial;
 use super::periods::Periods;
 use super::spec::Train;
-
-/// T5X's name of the step in a checkpoint.
-const STEP: &str = "state/step";
 
 /// Returns the step at which a training would start.
 ///

@@ -54,6 +54,10 @@ pub struct Train {
     /// counts.
     #[gin(default = None)]
     pub relative_steps: Option<u64>,
+    /// The step of a pretrained checkpoint, of which only parameters and step are restored, so that the optimizer's state
+    /// begins anew; checkpoints of other steps are restored whole. Source: NVIDIA's branch of T5X.
+    #[gin(default = None)]
+    pub reset_state_after: Option<u64>,
     /// Steps between writes of training metrics; by default as often as checkpoints and evaluations.
     #[gin(default = None)]
     pub stats_period: Option<u64>,

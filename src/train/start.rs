@@ -9,7 +9,9 @@ use crate::checkpoint::{Share, list_steps};
 use crate::data::DatasetState;
 use crate::nn::Axes;
 use crate::nn::bridge::cuda_devices;
+use crate::optim::{LearningRate, OwnRate};
 use crate::partition::{LocalDevice, Mesh, Process, ProcessError, Processes};
+use crate::schedule::Schedule;
 use crate::session::agreement::of_all;
 use crate::session::context::Context;
 use crate::session::describe::CONFIG_FILE;
@@ -90,7 +92,7 @@ pub fn restore_or_init(
     let seed = processes.of_first(fresh_seed(spec).to_le_bytes().to_vec())?;
     let seed = u64::from_le_bytes(seed.try_into().expect("a seed has eight bytes"));
     let mut state = initialize(spec, seed, &context.mesh, &context.axes)?;
-    let restored = checkpoints.restore(&mut state, processes)?;
+    let restored = checkpoints.restore(&mut state, processes, spec.reset_state_after)?;
     let fresh = RunRecord {
         first_step: state.step,
         seed,
@@ -107,6 +109,21 @@ pub fn restore_or_init(
     telemetry::notice(&format!("restored step {} from {path}", state.step));
     let resumed = record.is_some();
     Ok(Start { state, record: record.unwrap_or(fresh), data, resumed })
+}
+
+/// Reports the optimizer's own learning rate, if it is another than the Trainer's, which is then only logged.
+pub fn tell_learning_rate(spec: &Train) {
+    let TrainerClass::Trainer(trainer) = &spec.trainer_cls.0;
+    let schedule: &Schedule = &trainer.learning_rate_fn;
+    let Some(OwnRate { param, rate }) = spec.model.optimizer_def().own_learning_rate() else {
+        return;
+    };
+    if *rate != LearningRate::Schedule(schedule.clone()) {
+        telemetry::notice(&format!(
+            "updates follow {param}; the Trainer's learning rate is only logged, as in T5X: to train by it, bind \
+             {param} = 'trainer'"
+        ));
+    }
 }
 
 /// Ensures that all processes begin with the same step, record and place in the data.

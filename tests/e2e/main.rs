@@ -1,7 +1,6 @@
 //! `gimlet train`, `gimlet eval` and `gimlet infer` as users type them: their results, their files, their
 //! errors.
 
-mod adamw;
 mod arrays;
 mod bad_input;
 mod bench;
@@ -19,6 +18,7 @@ mod generate;
 #[allow(dead_code, reason = "tests of the language use all of it")]
 #[path = "../language/golden.rs"]
 mod golden;
+mod gpu_recipes;
 mod infer;
 mod kills;
 mod launch;

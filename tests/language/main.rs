@@ -21,6 +21,7 @@ mod names;
 mod open_slot;
 mod play;
 mod records;
+mod rosetta;
 mod schemas;
 mod short_names;
 mod values;

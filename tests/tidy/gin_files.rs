@@ -115,6 +115,53 @@ fn every_run_among_the_library_models_resolves() {
     assert_none("these do not resolve", failures);
 }
 
+/// The bindings of the scripts that start NVIDIA's recipes for GPUs: `PACK=0`, `FUSE_QKV=1` and so on.
+const GPU_SCRIPT: [&str; 11] = [
+    "network.T5Config.dtype = \"bfloat16\"",
+    "train/utils.DatasetConfig.batch_size = 2048",
+    "trainer.Trainer.num_microbatches = 0",
+    "train_eval/utils.DatasetConfig.batch_size = 2048",
+    "infer_eval/utils.DatasetConfig.batch_size = 2048",
+    "train/utils.DatasetConfig.pack = 0",
+    "train_eval/utils.DatasetConfig.pack = 0",
+    "train.te_config_cls = @te_helper.TransformerEngineConfig",
+    "te_helper.TransformerEngineConfig.enable_fp8 = 1",
+    "te_helper.TransformerEngineConfig.fp8_format = \"hybrid\"",
+    "network.T5Config.transpose_batch_sequence = 1",
+];
+
+/// Files of the recipes for GPUs that are evaluations or inferences.
+const GPU_OTHERS: [&str; 3] =
+    ["base_wmt14enfr_eval.gin", "base_wmt_eval.gin", "base_wmt_infer.gin"];
+
+#[test]
+fn every_file_of_the_recipes_for_gpus_resolves() {
+    let mut failures = Vec::new();
+    let folder = "gin/t5x/contrib/gpu/t5";
+    let models: Vec<PathBuf> = gin_files(folder)
+        .into_iter()
+        .filter(|path| path.parent().is_some_and(|folder| !folder.ends_with("gpu/t5")))
+        .filter(|path| !path.components().any(|part| part.as_os_str() == "runs"))
+        .filter(|path| !is_run(path) && !path.ends_with("adamw_opt.gin"))
+        .collect();
+    assert_eq!(models.len(), 24);
+    let run = "t5x/contrib/gpu/t5/configs/runs/pretrain.gin";
+    for model in models {
+        let files = vec![model.display().to_string(), run.to_string()];
+        failures.extend(resolve(files, &REQUIRED, ".", task_of_train).err());
+    }
+    let runs = gin_files(folder)
+        .into_iter()
+        .filter(|path| is_run(path) && !GPU_OTHERS.iter().any(|other| path.ends_with(other)));
+    for run in runs {
+        let file = run.display().to_string();
+        let bindings =
+            if file.contains("_adam") || file.contains("_pile_") { &GPU_SCRIPT[..] } else { &[] };
+        failures.extend(resolve(vec![file], bindings, ".", task_of_train).err());
+    }
+    assert_none("these do not resolve", failures);
+}
+
 #[test]
 fn an_evaluation_is_bound_as_published_files_do_it() {
     let mut failures = Vec::new();

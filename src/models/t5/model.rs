@@ -20,7 +20,8 @@ pub struct T5 {
 impl T5 {
     /// A T5 of these dimensions.
     pub fn new(config: T5Config) -> Self {
-        Self::arranged(config, LayerArrays::Joined)
+        let layer_arrays = config.layer_arrays();
+        Self::arranged(config, layer_arrays)
     }
 
     /// A T5 of these dimensions, the parameters of whose layers lie in these arrays.

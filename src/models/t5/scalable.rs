@@ -85,6 +85,7 @@ impl ScalableConfig {
             logits_via_embedding: self.logits_via_embedding,
             float32_attention_logits: false,
             scale_attn_logits: false,
+            fuse_qkv_params: false,
             remat_policy: self.remat_policy,
             fp8: None,
         }

@@ -13,10 +13,7 @@ use crate::nn::{
 #[gin(
     name = "t5x.examples.t5.network.T5Config",
     alias = "t5x.contrib.gpu.t5.network.T5Config",
-    ignored(
-        transpose_batch_sequence = "it is about speed in NVIDIA's branch of T5X only",
-        fuse_qkv_params = "projections are joined in memory, and checkpoints keep T5X's names"
-    )
+    ignored(transpose_batch_sequence = "it is about speed in NVIDIA's branch of T5X only")
 )]
 pub struct T5Config {
     /// Rows of the token embedding; at least the vocabulary's size, often padded to a multiple of 128.
@@ -77,6 +74,10 @@ pub struct T5Config {
     /// `contrib/gpu/t5/layers.py`.
     #[gin(default = false)]
     pub scale_attn_logits: bool,
+    /// Whether queries, keys and values have one kernel, in memory and in checkpoints, as NVIDIA's Transformer Engine lays
+    /// them out: `encoder/layers_0/attention/qkv/kernel`. Results are the same. Source: NVIDIA's branch of T5X.
+    #[gin(default = false)]
+    pub fuse_qkv_params: bool,
     /// The tensors that each layer keeps for its backward pass: less memory for more computing.
     #[gin(default = RematPolicy::None)]
     pub remat_policy: RematPolicy,
@@ -120,6 +121,7 @@ impl T5Config {
             logits_via_embedding: false,
             float32_attention_logits: false,
             scale_attn_logits: false,
+            fuse_qkv_params: false,
             remat_policy: RematPolicy::None,
             fp8: None,
         }
@@ -170,7 +172,15 @@ impl T5Config {
             kernel_distribution: kernel_distribution(self.correct_truncation),
             dropout_rate: self.dropout_rate,
             fp8: self.fp8.clone(),
-            layer_arrays: LayerArrays::Joined,
+            layer_arrays: self.layer_arrays(),
+        }
+    }
+
+    /// The arrays in which the parameters of its layers lie.
+    pub fn layer_arrays(&self) -> LayerArrays {
+        match self.fuse_qkv_params {
+            true => LayerArrays::Fused,
+            false => LayerArrays::Joined,
         }
     }
 
@@ -282,6 +292,39 @@ mod tests {
         let has = |name: &str| tree.iter().any(|param| param.name == name);
         assert!(has("encoder/layers_7/pre_task_adapter_layer_norm/scale"));
         assert!(has("decoder/layers_0/task_adapter/wi/kernel"));
+    }
+
+    /// Names and shapes as NVIDIA's Transformer Engine has them.
+    #[test]
+    fn fused_kernels_are_named_as_the_transformer_engine_names_them() {
+        let config = T5Config { fuse_qkv_params: true, ..T5Config::t5_1_1_small() };
+        let tree = config.param_tree();
+        let check = |layer: &str, expected: &[(&str, &[usize])]| {
+            let of_layer = tree
+                .iter()
+                .filter_map(|param| Some((param.name.strip_prefix(layer)?, &param.shape[..])));
+            assert_eq!(of_layer.collect::<Vec<_>>(), expected);
+        };
+        let (kernel, scale): (&[usize], &[usize]) = (&[512, 384], &[512]);
+        let mlp: [(&str, &[usize]); 3] =
+            [("scale", scale), ("wi_kernel", &[512, 2, 1024]), ("wo_kernel", &[1024, 512])];
+        let own: [(&str, &[usize]); 3] =
+            [("out/kernel", &[384, 512]), ("qkv/kernel", &[512, 3, 384]), ("qkv/scale", scale)];
+        check("encoder/layers_0/attention/", &own);
+        check("encoder/layers_7/mlp/", &mlp);
+        check("decoder/layers_7/self_attention/", &own);
+        check(
+            "decoder/layers_7/encoder_decoder_attention/",
+            &[
+                ("kv/kernel", &[512, 2, 384]),
+                ("out/kernel", &[384, 512]),
+                ("query/kernel", kernel),
+                ("query/scale", scale),
+            ],
+        );
+        // Norms have no other names.
+        assert_eq!(tree.iter().filter(|param| param.name.contains("layer_norm")).count(), 0);
+        assert_eq!(config.transformer().num_params(), 76_961_152);
     }
 
     #[test]

@@ -75,7 +75,9 @@ impl TransformerSpec {
     pub fn of_layers(&self, params: &Params) -> Params {
         match self.layer_arrays {
             LayerArrays::Joined => params.clone(),
-            LayerArrays::ByHead | LayerArrays::Stacked => params.of_layers(&self.param_tree()),
+            LayerArrays::ByHead | LayerArrays::Stacked | LayerArrays::Fused => {
+                params.of_layers(&self.param_tree())
+            }
         }
     }
 

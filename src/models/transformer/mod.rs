@@ -6,6 +6,7 @@
 
 mod check;
 mod flops;
+mod fused_arrays;
 mod layer_arrays;
 mod memory;
 mod params;

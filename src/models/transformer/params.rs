@@ -28,7 +28,7 @@ impl TransformerSpec {
                 self.kernel_initializer(),
             ));
         }
-        let mut tree = self.layer_arrays.arrange(tree, self.decoder.dims.head_dim);
+        let mut tree = self.layer_arrays.arrange(tree, self);
         tree.sort_by(|a, b| a.name.cmp(&b.name));
         // An encoder may share the decoder's parameters.
         tree.dedup_by(|a, b| a.name == b.name);

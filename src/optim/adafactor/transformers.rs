@@ -46,8 +46,8 @@ pub struct TransformersAdafactor {
 }
 
 impl TransformersAdafactor {
-    /// Returns the learning rate of the update that follows `count` others.
-    pub(super) fn rate(&self, count: i64) -> Result<f64, OptimError> {
+    /// Returns the learning rate of the update that follows `count` others; `trainers` is the Trainer's.
+    pub(super) fn rate(&self, count: i64, trainers: f32) -> Result<f64, OptimError> {
         let wrong = |reason| OptimError::Settings {
             name: "gimlet.optimizers.TransformersAdafactor",
             reason,
@@ -59,7 +59,7 @@ impl TransformersAdafactor {
             (Some(_), false) if self.warmup_init => {
                 Err(wrong("`warmup_init` needs `relative_step = True`"))
             }
-            (Some(rate), false) => rate.at(count),
+            (Some(rate), false) => rate.at(count, trainers),
             (None, true) => {
                 let greatest = if self.warmup_init { 1e-6 * updates } else { 1e-2 };
                 Ok(updates.sqrt().recip().min(greatest))
@@ -82,7 +82,7 @@ impl Rule for TransformersAdafactor {
     }
 
     fn check(&self) -> Result<(), OptimError> {
-        self.rate(0).map(drop)
+        self.rate(0, 0.0).map(drop)
     }
 
     fn needs_whole_params(&self) -> bool {

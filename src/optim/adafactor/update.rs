@@ -191,7 +191,7 @@ impl Prepare for Adafactor {
 
 impl Prepare for TransformersAdafactor {
     fn prepare(&self, clock: &Clock) -> Result<Box<dyn Prepared>, OptimError> {
-        let rate = self.rate(clock.count)?;
+        let rate = self.rate(clock.count, clock.learning_rate)?;
         let mixing = ((clock.count + 1) as f64).powf(self.decay_rate);
         let decays = self.weight_decay != 0.0;
         let weight_decay = match self.scale_parameter {

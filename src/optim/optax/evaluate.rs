@@ -15,7 +15,7 @@ use crate::optim::update::{Clock, ParamState, Prepare, Prepared, Updated};
 
 impl Prepare for OptaxRule {
     fn prepare(&self, clock: &Clock) -> Result<Box<dyn Prepared>, OptimError> {
-        let turn = self.turn(clock.count)?;
+        let turn = self.turn(clock.count, clock.learning_rate)?;
         Ok(match self.fused() {
             Some(FusedNumbers { b1, b2, eps, weight_decay }) => {
                 let learning_rate = turn.learning_rate;

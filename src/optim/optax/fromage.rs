@@ -36,7 +36,7 @@ impl Formula for Fromage {
         // Optax schedules the decay too.
         match self.learning_rate {
             LearningRate::Schedule(_) => vec!["2/count"],
-            LearningRate::Constant(_) => Vec::new(),
+            LearningRate::Constant(_) | LearningRate::Trainer => Vec::new(),
         }
     }
 

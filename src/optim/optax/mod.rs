@@ -1,7 +1,7 @@
 //! Optax's optimizers under the names of T5X's gin files, one file each.
 //!
 //! T5X wraps them so that the Trainer's `learning_rate_fn` is logged and has no other effect: the learning
-//! rate is the optimizer's own. Each is a chain of optax's transformations, and the names of its state
+//! rate is the optimizer's own, unless that is 'trainer'. Each is a chain of optax's transformations, and the names of its state
 //! have the places in that chain. Source: T5X `optimizers.py`; optax `_src/alias.py`, `_src/transform.py`.
 
 mod adabelief;
@@ -29,7 +29,8 @@ mod evaluate;
 
 use super::error::OptimError;
 use super::layout::{ParamShape, Slot, StateLayout};
-use super::rule::Rule;
+use super::rule::{OwnRate, Rule};
+use crate::gin::Slot as _;
 
 pub use adabelief::AdaBelief;
 pub use adagrad::Adagrad;
@@ -81,12 +82,12 @@ impl OptaxRule {
         self.spec().fused()
     }
 
-    /// Returns the learning rate of the update after `count` others.
+    /// Returns the learning rate of the update after `count` others; `trainers` is the Trainer's.
     ///
     /// # Errors
     /// A schedule that has no value.
-    pub fn turn(&self, count: i64) -> Result<Turn, OptimError> {
-        Ok(Turn { count, learning_rate: self.spec().learning_rate().at(count)? })
+    pub fn turn(&self, count: i64, trainers: f32) -> Result<Turn, OptimError> {
+        Ok(Turn { count, learning_rate: self.spec().learning_rate().at(count, trainers)? })
     }
 }
 
@@ -105,7 +106,7 @@ impl Rule for OptaxRule {
     }
 
     fn check(&self) -> Result<(), OptimError> {
-        self.turn(0).map(drop)
+        self.turn(0, 0.0).map(drop)
     }
 
     fn path(&self, param: &str, slot: &str) -> String {
@@ -117,6 +118,12 @@ impl Rule for OptaxRule {
         let scheduled = matches!(formula.learning_rate(), LearningRate::Schedule(_));
         let rate = scheduled.then(|| formula.rate_count());
         formula.counts().into_iter().chain(rate).map(str::to_string).collect()
+    }
+
+    fn own_learning_rate(&self) -> Option<OwnRate<'_>> {
+        let rate = self.spec().learning_rate();
+        let param = || format!("{}.learning_rate", self.schema_of().name);
+        (*rate != LearningRate::Trainer).then(|| OwnRate { param: param(), rate })
     }
 
     fn needs_all_gradients(&self) -> bool {

@@ -15,16 +15,22 @@ pub enum LearningRate {
     Constant(f64),
     /// A function of the number of updates made before.
     Schedule(Schedule),
+    /// The Trainer's, a function of the run's steps, which T5X's wrapper does not pass on.
+    Trainer,
 }
 
+/// The text that means the Trainer's.
+const TRAINER: &str = "trainer";
+
 impl LearningRate {
-    /// Returns the learning rate of the update that follows `count` others.
+    /// Returns the learning rate of the update that follows `count` others; `trainers` is the Trainer's.
     ///
     /// # Errors
     /// A schedule that has no value.
-    pub(in crate::optim) fn at(&self, count: i64) -> Result<f64, OptimError> {
+    pub(in crate::optim) fn at(&self, count: i64, trainers: f32) -> Result<f64, OptimError> {
         match self {
             LearningRate::Constant(rate) => Ok(*rate),
+            LearningRate::Trainer => Ok(f64::from(trainers)),
             LearningRate::Schedule(schedule) => {
                 let schedule = schedule.build();
                 let schedule = schedule.map_err(|error| OptimError::Schedule(error.to_string()))?;
@@ -36,12 +42,13 @@ impl LearningRate {
 
 impl FromGin for LearningRate {
     fn expected() -> String {
-        format!("a number or {}", Schedule::expected())
+        format!("a number, '{TRAINER}' or {}", Schedule::expected())
     }
 
     fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
         match &value.kind {
             ValueKind::Reference(_) => cx.read(value).map(Self::Schedule),
+            ValueKind::Str(text) if text == TRAINER => Ok(Self::Trainer),
             ValueKind::Int(_) | ValueKind::Float(_) => cx.read(value).map(Self::Constant),
             _ => Err(cx.mismatch(value, &Self::expected())),
         }

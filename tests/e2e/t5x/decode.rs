@@ -23,6 +23,7 @@ fn scores_and_beams_are_those_of_t5x() {
     check("unpacked", T5::new(config()));
     let of_scalable = T5Config { relpos_bias_per_layer: true, ..config() };
     check("scanned", T5::arranged(of_scalable, LayerArrays::Stacked));
+    check("gpu", T5::new(T5Config { scale_attn_logits: true, ..config() }));
 }
 
 fn check(name: &str, model: T5) {

@@ -63,6 +63,17 @@ RUNS = {
         loss=dict(z_loss=1e-4, label_smoothing=0.0, factor="NUM_REAL_TARGET_TOKENS"),
         schedule=dict(factors="constant * rsqrt_decay", base_learning_rate=0.02, warmup_steps=2),
     ),
+    # AdamW, with divided attention scores, and a schedule without effect: contrib/gpu.
+    "gpu": dict(
+        gpu=dict(scale_attn_logits=True),
+        seed=7, packed=False, num_examples=STEPS * BATCH_SIZE,
+        module=dict(mlp_activations=("gelu", "linear"), logits_via_embedding=False),
+        adamw=dict(learning_rate=0.01, weight_decay=0.01),
+        loss=dict(z_loss=1e-4, label_smoothing=0.0, factor=None),
+        schedule=dict(
+            factors="linear_decay", base_learning_rate=1e-4, warmup_steps=2,
+            min_learning_rate=1e-5, decay_factor=0.1),
+    ),
     # Inputs are read at once, and only targets count.
     "prefix_lm": dict(
         decoder_only=dict(inputs_bidirectional_attention=True),
@@ -136,30 +147,40 @@ def make_batches(examples, run):
 
 def make_model(run):
     import jax.numpy as jnp
+    import optax
     import seqio
-    from t5x import adafactor, decoding, losses, models
+    from t5x import adafactor, decoding, losses, models, optimizers
+    from t5x.contrib.gpu.t5 import network as gpu
     from t5x.examples.decoder_only import network as decoder_only
     from t5x.examples.scalable_t5 import network as scalable
     from t5x.examples.t5 import network as t5
 
     dims = dict(dtype=jnp.float32, dropout_rate=0.0, **DIMS, **run["module"])
-    optimizer = adafactor.Adafactor(
-        decay_rate=0.8, step_offset=0, min_dim_size_to_factor=32,
-        logical_factor_rules=adafactor.standard_logical_factor_rules(), **run["optimizer"])
+    if "adamw" in run:
+        optimizer = optimizers.chain(
+            [optax.clip_by_global_norm(max_norm=1.0), optax.adamw(**run["adamw"])])
+    else:
+        optimizer = adafactor.Adafactor(
+            decay_rate=0.8, step_offset=0, min_dim_size_to_factor=32,
+            logical_factor_rules=adafactor.standard_logical_factor_rules(), **run["optimizer"])
     vocabulary = seqio.PassThroughVocabulary(size=VOCAB_SIZE, eos_id=EOS_ID)
     loss = run["loss"]
     common = dict(
         optimizer_def=optimizer, z_loss=loss["z_loss"], label_smoothing=loss["label_smoothing"],
-        loss_normalizing_factor=losses.SpecialLossNormalizingFactor[loss["factor"]])
+        loss_normalizing_factor=(
+            loss["factor"] and losses.SpecialLossNormalizingFactor[loss["factor"]]))
     if "decoder_only" in run:
         config = decoder_only.TransformerConfig(num_layers=2, **dims)
         return models.DecoderOnlyModel(
             module=decoder_only.DecoderWrapper(config=config), vocabulary=vocabulary,
             decode_fn=run.get("decode_fn", decoding.temperature_sample),
             **run["decoder_only"], **common)
-    network = scalable if "scalable" in run else t5
+    networks = {"scalable": scalable, "gpu": gpu}
+    [(network, options)] = [
+        (network, run[name]) for name, network in networks.items() if name in run
+    ] or [(t5, {})]
     config = network.T5Config(
-        num_encoder_layers=2, num_decoder_layers=2, **dims, **run.get("scalable", {}))
+        num_encoder_layers=2, num_decoder_layers=2, **dims, **options)
     return models.EncoderDecoderModel(
         module=network.Transformer(config=config), input_vocabulary=vocabulary,
         output_vocabulary=vocabulary, **common)

@@ -43,6 +43,11 @@ fn a_divided_run_with_layers_in_one_array_repeats_that_of_t5x() {
 }
 
 #[test]
+fn the_recipe_for_gpus_repeats_that_of_t5x() {
+    check("gpu");
+}
+
+#[test]
 fn a_prefix_language_model_repeats_that_of_t5x() {
     check("prefix_lm");
 }
@@ -65,7 +70,9 @@ fn a_divided_run_repeats_that_of_t5x() {
 #[test]
 #[ignore = "takes half a minute: `make soak`"]
 fn every_divided_run_repeats_that_of_t5x() {
-    for name in ["unpacked", "packed", "scanned", "prefix_lm", "prefix_lm_packed", "causal_lm"] {
+    for name in
+        ["unpacked", "packed", "scanned", "gpu", "prefix_lm", "prefix_lm_packed", "causal_lm"]
+    {
         for parameter_dims in [1, 2] {
             eprintln!("{name}, parameter_partitioning_dims = {parameter_dims}");
             check_on(name, |train| on_two_by_two(train, parameter_dims));
