@@ -150,10 +150,12 @@ fn every_file_of_the_recipes_for_gpus_resolves() {
         let files = vec![model.display().to_string(), run.to_string()];
         failures.extend(resolve(files, &REQUIRED, ".", task_of_train).err());
     }
+    let benchmarks = gin_files("gin/t5x/contrib/gpu/scripts_gpu");
+    assert_eq!(benchmarks.len(), 1);
     let runs = gin_files(folder)
         .into_iter()
         .filter(|path| is_run(path) && !GPU_OTHERS.iter().any(|other| path.ends_with(other)));
-    for run in runs {
+    for run in runs.chain(benchmarks) {
         let file = run.display().to_string();
         let bindings =
             if file.contains("_adam") || file.contains("_pile_") { &GPU_SCRIPT[..] } else { &[] };
