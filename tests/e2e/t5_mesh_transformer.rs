@@ -113,7 +113,7 @@ fn a_model_of_lines_with_tabs_predicts_and_scores_the_lines_of_files() {
     let inputs = ["one two", "one two", "", "", "three", "three"];
     let targets = ["two", "four", "six", "ten", "six", "one"];
     let lines = inputs.iter().zip(targets).map(|(input, target)| format!("{input}\t{target}\n"));
-    folder.write("both.txt", &lines.collect::<String>());
+    folder.write("both.txt", lines.collect::<String>());
     let scores = of_gimlet(&["score", checkpoint, &tasks, "--file=both.txt"]);
     let numbers = |text: &str| -> Vec<f64> {
         text.lines().map(|line| line.parse().expect("a number")).collect()

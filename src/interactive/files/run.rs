@@ -44,8 +44,8 @@ pub fn answer_files(spec: &AnswerFiles, context: &Context<'_>) -> Result<(), Lin
         let stop = context.stop;
         let progress = Progress { engine: &engine, batch_size, format: Format::Lines, stop };
         match &spec.work.0 {
-            FileWork::Predict(work) => predict(work, &progress, parts.step(), &texts)?,
-            FileWork::Score(work) => score(work, &progress, parts.step(), &texts)?,
+            FileWork::Predict(work) => predict(work, &progress, parts.step(), texts.clone())?,
+            FileWork::Score(work) => score(work, &progress, parts.step(), texts.clone())?,
         }
     }
     Ok(())
@@ -116,15 +116,14 @@ fn predict(
     work: &PredictFile,
     progress: &Progress<'_>,
     step: u64,
-    texts: &[Text],
+    texts: Vec<Text>,
 ) -> Result<(), LinesError> {
     let decoding = progress.engine.decoding(&Default::default()).map_err(unfit)?;
-    let output = format!("{}-{step}", work.output_file);
+    let (output, count) = (format!("{}-{step}", work.output_file), texts.len());
     write(&output, |out| {
-        let texts = texts.to_vec().into_iter().map(Ok);
-        generate_lines(progress, &decoding, texts, out).map(drop)
+        generate_lines(progress, &decoding, texts.into_iter().map(Ok), out).map(drop)
     })?;
-    telemetry::notice(&format!("{output}: {} predictions with step {step}", texts.len()));
+    telemetry::notice(&format!("{output}: {count} predictions with step {step}"));
     Ok(())
 }
 
@@ -132,18 +131,18 @@ fn score(
     work: &ScoreFiles,
     progress: &Progress<'_>,
     step: u64,
-    texts: &[Text],
+    texts: Vec<Text>,
 ) -> Result<(), LinesError> {
     let named = |ending: &str| format!("{}.{ending}", work.output_file);
     if work.save_texts {
-        save_texts(&named, progress.engine, texts)?;
+        save_texts(&named, progress.engine, &texts)?;
     }
-    let output = named("scores");
+    let (output, count) = (named("scores"), texts.len());
     write(&output, |out| {
-        let texts = texts.to_vec().into_iter().map(Ok);
+        let texts = texts.into_iter().map(Ok);
         score_lines_as(progress, texts, out, |_, score| format!("{}\n", general(*score)))
     })?;
-    telemetry::notice(&format!("{output}: {} scores with step {step}", texts.len()));
+    telemetry::notice(&format!("{output}: {count} scores with step {step}"));
     Ok(())
 }
 
@@ -155,21 +154,16 @@ fn save_texts(
 ) -> Result<(), LinesError> {
     let asked: Vec<Asked> = texts.iter().map(|text| engine.encoder().encode(text)).collect();
     let targets = |asked: &Asked| asked.targets.clone().expect("every text has targets");
-    let decoded = |ids: &[i32]| engine.encoder().decoded_inputs(ids);
-    let answer = |ids: &[i32]| engine.vocabulary().decode(ids);
-    let files: [(&str, &dyn Fn(&Asked) -> String); 3] = [
-        ("inputs", &|asked| decoded(&asked.inputs)),
-        ("targets", &|asked| answer(&targets(asked))),
-        ("lengths", &|asked| targets(asked).len().to_string()),
-    ];
-    for (ending, line) in files {
+    let save = |ending: &str, line: &dyn Fn(&Asked) -> String| {
         write(&named(ending), |out| {
             let line = |asked| line(asked).replace('\n', " ") + "\n";
             let text: String = asked.iter().map(line).collect();
             out.write_all(text.as_bytes()).map_err(LinesError::Write)
-        })?;
-    }
-    Ok(())
+        })
+    };
+    save("inputs", &|asked| engine.encoder().decoded_inputs(&asked.inputs))?;
+    save("targets", &|asked| engine.vocabulary().decode(&targets(asked)))?;
+    save("lengths", &|asked| targets(asked).len().to_string())
 }
 
 /// Writes a file, which is whole or absent.
