@@ -1,8 +1,9 @@
 //! Presents the parameters of a checkpoint in the arrays that a model has, if they lie in others: those of separate layers, of
-//! separate heads, or of a whole stack.
+//! separate heads, of a whole stack, or of several kernels.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::fused::{Fused, fused};
 use super::{LAYERS, Unstacked, merged, stacked};
 use crate::array::{Array, ArrayInfo, DType, Shapes, num_elements};
 use crate::error::CheckpointError;
@@ -22,7 +23,7 @@ struct Arranged {
     parts: BTreeSet<String>,
 }
 
-/// An array that is made of those of layers.
+/// An array that is made of those of layers or kernels.
 #[derive(Debug)]
 struct Made {
     dtype: DType,
@@ -70,16 +71,20 @@ impl Made {
         shape: &[usize],
         found: &BTreeMap<String, (DType, Vec<usize>)>,
     ) -> Option<Self> {
-        let (layers, inner) = match stacked(name) {
-            None => (vec![name.to_string()], shape.to_vec()),
-            Some((stack, rest)) => {
-                let mut inner = shape.to_vec();
+        let mut inner = shape.to_vec();
+        let layers = match (fused(name, shape), stacked(name)) {
+            (Some(Fused { parts, has_axis }), _) => {
+                has_axis.then(|| inner.remove(LAYERS));
+                parts
+            }
+            (None, None) => vec![name.to_string()],
+            (None, Some((stack, rest))) => {
                 let count = (shape.len() > LAYERS).then(|| inner.remove(LAYERS))?;
                 let layer = |index| format!("{PARAMETERS}{stack}/layers_{index}/{rest}");
                 if found.contains_key(&layer(count)) {
                     return None;
                 }
-                ((0..count).map(layer).collect(), inner)
+                (0..count).map(layer).collect()
             }
         };
         let shape_of_layer = merged(name, &inner);

@@ -3,8 +3,12 @@
 //!
 //! `encoder/encoder/attention/query/kernel` of shape `[emb_dim, num_layers, num_heads, head_dim]` is
 //! `encoder/layers_#/attention/query/kernel` of shape `[emb_dim, num_heads * head_dim]`.
+//!
+//! Checkpoints of NVIDIA's Transformer Engine likewise: `encoder/layers_#/attention/qkv/kernel` of shape `[emb_dim, 3, joined_kv]`
+//! holds three kernels.
 
 mod arranged;
+mod fused;
 mod unstacked;
 
 pub use arranged::arranged;

@@ -1,9 +1,11 @@
-//! Presents a checkpoint of T5X's `scalable_t5` with one array per layer and with joined heads.
+//! Presents a checkpoint of T5X's `scalable_t5` with one array per layer and with joined heads, and one of NVIDIA's Transformer
+//! Engine with one array per kernel.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::ops::{Deref, Range};
 
+use super::fused::{Fused, fused};
 use super::{LAYERS, heads_axis, is_kernel_by_head, merged, stacked};
 use crate::array::{Array, ArrayInfo, DType, num_elements};
 use crate::error::CheckpointError;
@@ -31,10 +33,10 @@ struct ArrayOrLayer {
     layer: Option<Layer>,
 }
 
-/// A layer of an array.
+/// A layer of an array, or a kernel of one that holds several.
 #[derive(Debug)]
 struct Layer {
-    /// Its index, if the array has an axis of layers.
+    /// Its index, if the array has an axis of layers or kernels.
     index: Option<usize>,
     /// Its dimensions there.
     inner: Vec<usize>,
@@ -47,6 +49,16 @@ impl<S: Deref<Target: Stored> + Debug + Send + Sync> Unstacked<S> {
         for ArrayInfo { name, dtype, shape } in from.leaves() {
             let part =
                 |layer, shape| ArrayOrLayer { source: name.to_string(), dtype, shape, layer };
+            if let Some(Fused { parts, has_axis }) = fused(name, shape) {
+                let mut inner = shape.to_vec();
+                has_axis.then(|| inner.remove(LAYERS));
+                for (index, name) in parts.into_iter().enumerate() {
+                    let layer =
+                        has_axis.then(|| Layer { index: Some(index), inner: inner.clone() });
+                    arrays.insert(name, part(layer, inner.clone()));
+                }
+                continue;
+            }
             let stack = stacked(name).zip(shape.get(LAYERS).filter(|count| **count <= MAX_LAYERS));
             let Some(((stack, rest), count)) = stack else {
                 let inner = is_kernel_by_head(name, shape).then(|| shape.to_vec());
