@@ -104,9 +104,12 @@ pub fn resolve(
     if let Some(schema) = registry.get(selector) {
         return Ok(schema);
     }
-    let matching = registry.with_suffix(selector);
     let known = |schema: &&Schema| schema.module.is_some() || mentioned.contains(schema.name);
-    let earlier: Vec<_> = matching.iter().copied().filter(known).collect();
+    let earlier: Vec<_> = registry.with_suffix(selector).into_iter().filter(known).collect();
+    let matching = match &earlier[..] {
+        [] => registry.meant_by(selector),
+        _ => registry.with_suffix(selector),
+    };
     // In another project's files, names that gin-config finds ambiguous are refused as well.
     let reserved = registry.any_module.then(|| gins_own(selector)).flatten();
     match (&earlier[..], &matching[..]) {
@@ -187,6 +190,9 @@ fn not_imported((name, rest): (&str, &str), span: Span, registry: &Registry) -> 
         Some((&known[..at], &known[at + inner.len()..]))
     };
     let mut known: Vec<(&str, &str)> = registry.iter().filter_map(|s| below(s.name)).collect();
+    if !known.iter().all(|(package, _)| registry.yields(package)) {
+        known.retain(|(package, _)| !registry.yields(package));
+    }
     if known.is_empty() {
         known = registry.names().filter_map(below).collect();
     }

@@ -212,6 +212,8 @@ pub struct Modules {
     pub entry_points: &'static [&'static str],
     /// Packages that need no task file.
     pub packages: &'static [&'static str],
+    /// Modules whose short names mean another module's configurables where no text has mentioned either.
+    pub yielding: &'static [&'static str],
 }
 
 /// Every configurable by full name and alias, and every constant.
@@ -363,6 +365,21 @@ impl Registry {
         found
     }
 
+    /// Returns what a selector means where no text has mentioned any configurable: those of yielding modules count if no
+    /// others match.
+    pub fn meant_by(&self, selector: &str) -> Vec<&'static Schema> {
+        let mut found = self.with_suffix(selector);
+        if !found.iter().all(|schema| self.yields(schema.name)) {
+            found.retain(|schema| !self.yields(schema.name));
+        }
+        found
+    }
+
+    /// Whether a name lies in a yielding module.
+    pub(super) fn yields(&self, name: &str) -> bool {
+        self.modules.yielding.iter().any(|module| name.starts_with(module))
+    }
+
     /// Adds a configurable that yields a plain value.
     pub fn with_function<T: Function>(mut self) -> Self {
         T::register_slot(&mut self);
@@ -429,7 +446,7 @@ impl Registry {
         let means_it = |suffix: &&str| match self.get(suffix) {
             _ if gins_own(suffix).is_some_and(|own| own != name) => false,
             Some(exact) => exact.name == name,
-            None => self.with_suffix(suffix).iter().all(|other| other.name == name),
+            None => self.meant_by(suffix).iter().all(|other| other.name == name),
         };
         suffixes.into_iter().find(means_it).unwrap_or(name)
     }

@@ -44,6 +44,7 @@ pub struct Configured<T> {
 pub const MODULES: Modules = Modules {
     entry_points: &["t5x.train", "t5x.eval", "t5x.infer", "t5x.precompile", "t5x.export"],
     packages: &["t5x", "t5", "t5.data", "seqio", "jax", "jax.numpy"],
+    yielding: &["t5x.examples.scalable_t5"],
 };
 
 /// Returns every configurable that a gin file may name, over all commands.

@@ -279,7 +279,9 @@ class Stubs:
 
     def __init__(self, schema):
         self.functions, self.later = {}, []
-        entries = [e for e in schema["configurables"] if not e["selector"].startswith("gin.")]
+        # A run imports one of the networks of the same names.
+        others = ("gin.", "t5x.examples.scalable_t5.")
+        entries = [e for e in schema["configurables"] if not e["selector"].startswith(others)]
         names = [entry["selector"] for entry in entries]
         for entry in entries:
             self.add(entry, names)

@@ -52,6 +52,7 @@ pub const MODULES: Modules = Modules {
         "mesh_tensorflow",
         "mesh_tensorflow.transformer",
     ],
+    yielding: &[],
 };
 
 /// Adds the dialect's configurables to those of data.
