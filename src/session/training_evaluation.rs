@@ -111,10 +111,12 @@ impl TrainingEvaluation {
                 events.scalars(step as i64, scalars.clone());
             }
             let shown = |tag: &str| scalars.get(tag).copied().unwrap_or(f64::NAN);
+            let told = cx.forward.loss.told();
+            let unit = if told == "loss" { "" } else { " per token" };
             telemetry::notice(&format!(
-                "step {step}: held-out {}: loss {:.4} per token, accuracy {:.4}",
+                "step {step}: held-out {}: loss {:.4}{unit}, accuracy {:.4}",
                 task.name,
-                shown("loss_per_nonpadding_target_token"),
+                shown(told),
                 shown("accuracy"),
             ));
             out.insert(task.name.clone(), scalars);

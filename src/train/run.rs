@@ -269,7 +269,8 @@ impl Run<'_> {
         progress: &mut Progress,
         logs: &mut Logs,
     ) -> Result<Window, SessionError> {
-        let mut window = Window::start(self.stepper.processes.place().count);
+        let told = self.stepper.forward.loss.told();
+        let mut window = Window::start(self.stepper.processes.place().count, told);
         let mut broken = None;
         while self.state.step < end && broken.is_none() && !self.is_asked() {
             self.occupied.as_ref().map_or(Ok(()), Occupied::check)?;

@@ -26,15 +26,18 @@ pub struct Window {
     weights: BTreeMap<String, f64>,
     uptime: Option<f64>,
     num_devices: usize,
+    /// The tag of the loss in the progress line.
+    told: &'static str,
     /// Bytes sent to other processes.
     sent: u64,
 }
 
 impl Window {
-    /// Starts the clock of so many devices.
-    pub fn start(num_devices: usize) -> Self {
+    /// Starts the clock of so many devices; `told` is the tag of the loss in the progress line.
+    pub fn start(num_devices: usize, told: &'static str) -> Self {
         Self {
             num_devices,
+            told,
             sent: 0,
             started: Instant::now(),
             duration: Duration::ZERO,
@@ -98,7 +101,7 @@ impl Window {
         let scalars = self.scalars();
         Status {
             step,
-            loss: scalars.get("loss_per_nonpadding_target_token").copied(),
+            loss: scalars.get(self.told).copied(),
             learning_rate: self.last_learning_rate.map(f64::from),
             tokens_per_second: Some(self.metrics.num_positions() as f64 / seconds),
             data_wait: Some(self.waited.as_secs_f64() / seconds),

@@ -60,6 +60,15 @@ pub struct LossSpec {
 }
 
 impl LossSpec {
+    /// Returns the tag of the loss that a reader is told: that of a token. A loss with a divisor of its own is told as it is,
+    /// since T5X's loss of a token is then divided twice.
+    pub fn told(&self) -> &'static str {
+        match self.loss_normalizing_factor {
+            None => "loss_per_nonpadding_target_token",
+            Some(_) => "loss",
+        }
+    }
+
     /// Finds values with which no training can succeed; `model` names the configurable that sets them.
     ///
     /// # Errors
