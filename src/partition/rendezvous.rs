@@ -68,6 +68,7 @@ impl Rendezvous {
 fn exchange(point: &MeetingPoint, board: &Board, closing: &AtomicBool) -> Result<(), C10dError> {
     let Some((store, serves)) = reach(point, closing)? else { return Ok(()) };
     let own = arrive(&store)?;
+    let silence = point.terms.silence;
     let mut coordinator = serves.then(|| {
         let clock = std::time::UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos();
         Coordinator::new(point.terms.clone(), format!("{clock:x}"), Instant::now())
@@ -80,13 +81,13 @@ fn exchange(point: &MeetingPoint, board: &Board, closing: &AtomicBool) -> Result
         let is_last = match &mut coordinator {
             Some(coordinator) => {
                 let now = Instant::now();
-                let plan = coordinator.decide(reports(&store)?, now);
+                let plan = coordinator.decide(reports(&store, silence)?, now);
                 store.set(PLAN, &to_bytes(plan))?;
                 board.hear(own, plan.clone());
                 coordinator.is_alone(own, now)
             }
             None => {
-                if let Some(plan) = read::<Plan>(&store, PLAN)? {
+                if let Some(plan) = read::<Plan>(&store, PLAN, silence)? {
                     board.hear(own, plan);
                 }
                 true
@@ -138,9 +139,9 @@ fn arrive(store: &Store) -> Result<usize, C10dError> {
 }
 
 /// Returns the newest report of each launcher, up to the first that has arrived and not yet told anything.
-fn reports(store: &Store) -> Result<Vec<Report>, C10dError> {
+fn reports(store: &Store, silence: Duration) -> Result<Vec<Report>, C10dError> {
     let mut all = Vec::new();
-    while let Some(report) = read(store, &report_key(all.len()))? {
+    while let Some(report) = read(store, &report_key(all.len()), silence)? {
         all.push(report);
     }
     Ok(all)
@@ -150,11 +151,16 @@ fn report_key(launcher: usize) -> String {
     format!("report/{launcher}")
 }
 
-fn read<T: serde::de::DeserializeOwned>(store: &Store, key: &str) -> Result<Option<T>, C10dError> {
+/// Reads a word, if it is there. A server that takes longer than this silence to answer counts as lost.
+fn read<T: serde::de::DeserializeOwned>(
+    store: &Store,
+    key: &str,
+    silence: Duration,
+) -> Result<Option<T>, C10dError> {
     if !store.has(key)? {
         return Ok(None);
     }
-    let bytes = store.get(key, PERIOD)?;
+    let bytes = store.get(key, silence)?;
     let parsed = serde_json::from_slice(&bytes);
     parsed.map(Some).map_err(|_| C10dError("it is another build of gimlet".to_string()))
 }
