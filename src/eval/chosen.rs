@@ -45,14 +45,14 @@ pub fn left_to_evaluate(spec: &Evaluate) -> Result<Chosen, CheckpointError> {
     choose(spec, &done, &Wanted::new(&spec.model, &spec.restore_checkpoint_cfg))
 }
 
-/// Returns the checkpoints that the mode selects, in mode 'all' without those that are done.
+/// Returns the checkpoints that the mode selects: of all in a folder those that are not done, of named steps each.
 fn meant(
     config: &RestoreCheckpointConfig,
     done: &DoneCheckpoints,
 ) -> Result<Chosen, CheckpointError> {
     let mut paths = named_checkpoints(config)?;
     let num_found = paths.len();
-    if config.mode == RestoreMode::All {
+    if config.mode == RestoreMode::All && config.nearest_steps.is_none() {
         paths.retain(|path| !done.holds(path));
     }
     Ok(Chosen { num_done: num_found - paths.len(), paths })
@@ -111,10 +111,12 @@ mod tests {
                 nearest_steps: Some(Steps(steps.to_vec())),
                 ..RestoreCheckpointConfig::new(&[], mode)
             };
-            let done = DoneCheckpoints::read(&root, "task").unwrap();
+            let mut done = DoneCheckpoints::read(&root, "task").unwrap();
+            done.add(&root.join("a/checkpoint_10")).unwrap();
             let chosen = meant(&config, &done).unwrap();
             chosen.paths.iter().map(|path| path.relative_to(&root).to_string()).collect::<Vec<_>>()
         };
+        // Also one that was evaluated before.
         assert_eq!(nearest(RestoreMode::All, &[21, 8]), ["a/checkpoint_10", "b/checkpoint_20"]);
         assert_eq!(nearest(RestoreMode::Latest, &[21]), ["b/checkpoint_20"]);
     }
