@@ -291,7 +291,7 @@ fn offline(folder: &Folder, flags: &[&str]) -> f64 {
 fn sixty_four_clients_are_served_as_fast_as_a_file_and_memory_does_not_grow() {
     let folder = Folder::new();
     // A step takes long enough that the model is what is measured, and not the clients beside it.
-    let dimensions = [("emb_dim", 256), ("mlp_dim", 1024), ("num_heads", 8), ("head_dim", 32)];
+    let dimensions = [("emb_dim", 512), ("mlp_dim", 2048), ("num_heads", 8), ("head_dim", 64)];
     let train = folder.pretrain(1).bind_text("MODEL_DIR", "pretrained");
     let bound = |train: Train, (name, value): (&str, usize)| {
         train.bind(&format!("network.T5Config.{name}"), value)
