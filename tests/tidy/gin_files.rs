@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use gimlet::data::TaskProvider;
 use gimlet::eval::Evaluate;
 use gimlet::gin::{Diagnostics, Evaluator, Loaded, Request, format, load};
+use gimlet::infer::Infer;
 use gimlet::run::{GinTasks, Library, Root, registry};
 use gimlet::train::Train;
 
@@ -34,11 +35,12 @@ const REQUIRED: [&str; 5] = [
 ];
 
 /// The bindings that every run requires.
-const PLACES: [&str; 4] = [
+const PLACES: [&str; 5] = [
     "MODEL_DIR = '/nowhere'",
     "INITIAL_CHECKPOINT_PATH = '/nowhere'",
     "CHECKPOINT_PATH = '/nowhere'",
     "EVAL_OUTPUT_DIR = '/nowhere'",
+    "INFER_OUTPUT_DIR = '/nowhere'",
 ];
 
 #[test]
@@ -91,9 +93,12 @@ fn every_run_among_the_library_models_resolves() {
         let task = ["import t5.data.mixtures", "MIXTURE_OR_TASK_NAME = 'wmt14_enfr_v003'"];
         let requires_task = run.ends_with("base_wmt14enfr_eval.gin") || run.ends_with(TYDI_QA);
         let bindings = if requires_task { &task[..] } else { &[] };
-        failures.extend(match text.contains("eval_script.evaluate:") {
-            true => resolve(files, bindings, ".", task_of_evaluate).err(),
-            false => resolve(files, bindings, ".", task_of_train).err(),
+        failures.extend(if text.contains("eval_script.evaluate:") {
+            resolve(files, bindings, ".", task_of_evaluate).err()
+        } else if text.contains("runs/infer.gin") {
+            resolve(files, bindings, ".", task_of_infer).err()
+        } else {
+            resolve(files, bindings, ".", task_of_train).err()
         });
     }
     let overlay =
@@ -235,6 +240,10 @@ fn task_of_train(train: &Train) -> String {
 }
 
 fn task_of_evaluate(spec: &Evaluate) -> String {
+    spec.dataset_cfg.mixture_or_task_name.clone()
+}
+
+fn task_of_infer(spec: &Infer) -> String {
     spec.dataset_cfg.mixture_or_task_name.clone()
 }
 
