@@ -4,6 +4,7 @@
 //! Each process drives one device. The [`Mesh`] decides which part of each array lies on a process.
 
 mod error;
+mod listed;
 mod mesh;
 mod misfit;
 mod rules;
@@ -19,6 +20,7 @@ mod processes;
 mod rendezvous;
 
 pub use error::ProcessError;
+pub use listed::ListedRules;
 pub use mesh::{LocalDevice, Mesh, MeshAxis, Process};
 pub use misfit::Misfit;
 pub use rules::{Rules, mesh_axes};

@@ -53,9 +53,11 @@ impl PjitPartitioner {
         self.standard().activation_partitioning_dims >= 2
     }
 
-    fn standard(&self) -> StandardLogicalAxisRules {
+    /// Returns the standard rules that divide the model as the bound rules do.
+    pub fn standard(&self) -> StandardLogicalAxisRules {
         match &self.logical_axis_rules {
             Some(LogicalAxisRules::Standard(standard)) => standard.clone(),
+            Some(LogicalAxisRules::Listed(listed)) => listed.standard.clone(),
             None => StandardLogicalAxisRules::default(),
         }
     }

@@ -3,6 +3,8 @@
 use crate::gin::Configurable;
 use crate::nn::Dtype;
 
+use super::listed::ListedRules;
+
 /// Any partitioner the trainer accepts.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 pub enum Partitioner {
@@ -59,16 +61,23 @@ impl Default for PjitPartitioner {
 impl PjitPartitioner {
     /// Returns the requested size of the model axis; `None` if neither parameter is set.
     pub fn requested_partitions(&self) -> Option<usize> {
+        if let Some(LogicalAxisRules::Listed(ListedRules { divides_model: false, .. })) =
+            &self.logical_axis_rules
+        {
+            return Some(1);
+        }
         let submesh = self.model_parallel_submesh.as_ref().map(|mesh| mesh.iter().product());
         submesh.or(self.num_partitions)
     }
 }
 
 /// Rules from logical to mesh axes.
-#[derive(Clone, Debug, PartialEq, Configurable)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum LogicalAxisRules {
     /// T5X's standard rules.
     Standard(StandardLogicalAxisRules),
+    /// Rules that a user lists.
+    Listed(ListedRules),
 }
 
 /// T5X's standard rules for one- and two-dimensional partitioning of parameters and activations.

@@ -53,10 +53,7 @@ impl MeshLayout {
             train.model = train.model.with_remat_policy(self.remat_policy)?;
         }
         let Partitioner::Pjit(pjit) = &mut train.partitioner;
-        let standard = match pjit.logical_axis_rules.take() {
-            Some(LogicalAxisRules::Standard(standard)) => standard,
-            None => StandardLogicalAxisRules::default(),
-        };
+        let standard = pjit.standard();
         *pjit = PjitPartitioner {
             num_partitions: Some(self.num_partitions),
             model_parallel_submesh: None,
@@ -80,9 +77,10 @@ impl MeshLayout {
     /// Returns the flags that give a run this layout, those that say what it does already left out.
     pub fn flags(&self, train: &Train) -> Vec<String> {
         let Partitioner::Pjit(pjit) = &train.partitioner;
-        let standard = match &pjit.logical_axis_rules {
-            Some(LogicalAxisRules::Standard(standard)) => standard.clone(),
-            None => StandardLogicalAxisRules::default(),
+        let (standard, are_listed) = match &pjit.logical_axis_rules {
+            Some(LogicalAxisRules::Standard(standard)) => (standard.clone(), false),
+            Some(LogicalAxisRules::Listed(_)) => (StandardLogicalAxisRules::default(), true),
+            None => (StandardLogicalAxisRules::default(), false),
         };
         let TrainerClass::Trainer(trainer) = &train.trainer_cls.0;
         let remat_policy = train.model.transformer().decoder.dims.remat_policy;
@@ -103,7 +101,7 @@ impl MeshLayout {
                 self.num_partitions.to_string(),
             ),
             (
-                pjit.logical_axis_rules.is_none() && are_rules_changed,
+                are_listed || (pjit.logical_axis_rules.is_none() && are_rules_changed),
                 pjit_name("logical_axis_rules"),
                 format!("@{RULES}()"),
             ),
