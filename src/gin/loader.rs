@@ -165,7 +165,9 @@ impl<'a> Loader<'a> {
         }
         let schema = match self.resolve(&target.selector, target.span, imports, table) {
             Ok(schema) => schema,
-            Err(Unresolved::Unknown(_)) if self.request.skip_unknown.skips(&target.selector) => {
+            Err(Unresolved::Unknown(_) | Unresolved::Absent(_))
+                if self.request.skip_unknown.skips(&target.selector) =>
+            {
                 self.skipped.insert(target.selector.clone());
                 return;
             }
@@ -261,7 +263,7 @@ impl<'a> Loader<'a> {
             ValueKind::Reference(reference) => {
                 match self.resolve(&reference.selector, value.span, imports, table) {
                     Ok(schema) => reference.target = schema.name.to_string(),
-                    Err(Unresolved::Unknown(diagnostic))
+                    Err(Unresolved::Unknown(diagnostic) | Unresolved::Absent(diagnostic))
                         if bound.is_some()
                             && self.request.skip_unknown.skips(&reference.selector) =>
                     {

@@ -67,6 +67,7 @@ pub(super) fn nameless_modules(registry: &Registry) -> impl Iterator<Item = &'st
 pub fn is_builtin(module: &str, registry: &Registry) -> bool {
     let below = format!("{module}.");
     nameless_modules(registry).any(|known| known == module)
+        || registry.modules.is_absent(module)
         || registry.names().any(|name| name.starts_with(&below) || name == module)
 }
 
@@ -74,6 +75,8 @@ pub fn is_builtin(module: &str, registry: &Registry) -> bool {
 pub enum Unresolved {
     /// No configurable has that name.
     Unknown(Diagnostic),
+    /// Another project has that name, and it does not exist here.
+    Absent(Diagnostic),
     /// Several configurables have that name.
     Ambiguous(Diagnostic),
     /// The name uses an import that has been reported.
@@ -84,7 +87,9 @@ impl Unresolved {
     /// The diagnostic for the user, unless it has been reported.
     pub fn into_diagnostic(self) -> Option<Diagnostic> {
         match self {
-            Self::Unknown(diagnostic) | Self::Ambiguous(diagnostic) => Some(diagnostic),
+            Self::Unknown(diagnostic) | Self::Absent(diagnostic) | Self::Ambiguous(diagnostic) => {
+                Some(diagnostic)
+            }
             Self::Reported => None,
         }
     }
@@ -116,8 +121,8 @@ pub fn resolve(
         ([one], _) | ([], [one]) if reserved.is_none_or(|own| own == one.name) => Ok(one),
         ([], []) => {
             through_imports(selector, span, imports, registry).map_err(|error| match error {
-                Unresolved::Reported => Unresolved::Reported,
-                _ => Unresolved::Unknown(unknown(selector, span, registry)),
+                Unresolved::Unknown(_) => unknown(selector, span, registry),
+                other => other,
             })
         }
         _ => {
@@ -158,6 +163,9 @@ fn through_imports(
     found.ok_or_else(|| {
         let (_, module) = modules.last().expect("a name was imported").binding();
         let inside = format!("{module}.");
+        if let Some(remedy) = registry.modules.remedy(module, rest) {
+            return absent(&format!("{inside}{rest}"), remedy, span);
+        }
         let names = registry.names().filter_map(|name| name.strip_prefix(inside.as_str()));
         let message = format!("module `{module}` has no configurable `{rest}`");
         Unresolved::Unknown(Diagnostic::error(span, message).help(did_you_mean(rest, names)))
@@ -217,9 +225,17 @@ fn not_imported((name, rest): (&str, &str), span: Span, registry: &Registry) -> 
     diagnostic.help(hint)
 }
 
-fn unknown(selector: &str, span: Span, registry: &Registry) -> Diagnostic {
+fn unknown(selector: &str, span: Span, registry: &Registry) -> Unresolved {
+    if let Some((full_name, remedy)) = registry.modules.remedy_of_short(selector) {
+        return absent(&full_name, remedy, span);
+    }
     let last = selector.rsplit('.').next().expect("split yields one part");
     let short_names: Vec<&str> = registry.iter().map(Schema::short_name).collect();
-    Diagnostic::error(span, format!("no configurable is named `{selector}`"))
-        .help(did_you_mean(last, short_names))
+    let message = format!("no configurable is named `{selector}`");
+    Unresolved::Unknown(Diagnostic::error(span, message).help(did_you_mean(last, short_names)))
+}
+
+fn absent(full_name: &str, remedy: &str, span: Span) -> Unresolved {
+    let message = format!("`{full_name}` does not exist here");
+    Unresolved::Absent(Diagnostic::error(span, message).help(remedy))
 }

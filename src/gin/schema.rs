@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::configurable::{FromGin, Function};
 use super::diagnostic::Reported;
 use super::evaluate::Evaluator;
+use super::modules::Modules;
 use super::value::{Value, ValueKind};
 
 /// One configurable: its name, documentation and parameters.
@@ -203,17 +204,6 @@ impl Param {
             ..Self::default()
         }
     }
-}
-
-/// Modules of a program that files import although the registry may have no name in them.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Modules {
-    /// Modules that stand for `__main__`, since one program runs every entry point.
-    pub entry_points: &'static [&'static str],
-    /// Packages that need no task file.
-    pub packages: &'static [&'static str],
-    /// Modules whose short names mean another module's configurables where no text has mentioned either.
-    pub yielding: &'static [&'static str],
 }
 
 /// Every configurable by full name and alias, and every constant.

@@ -10,6 +10,7 @@ use crate::gin::{
 };
 use crate::storage::{Path, parse_path_map, set_path_map};
 
+use super::absent;
 use super::commands::{Root, roots, with_roots};
 use super::failure::Failure;
 use super::functions::{with_functions, with_task_functions};
@@ -45,6 +46,7 @@ pub const MODULES: Modules = Modules {
     entry_points: &["t5x.train", "t5x.eval", "t5x.infer", "t5x.precompile", "t5x.export"],
     packages: &["t5x", "t5", "t5.data", "seqio", "jax", "jax.numpy"],
     yielding: &["t5x.examples.scalable_t5"],
+    absent: absent::T5X,
 };
 
 /// Returns every configurable that a gin file may name, over all commands.

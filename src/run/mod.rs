@@ -4,6 +4,7 @@
 //! hands commands that need tensors to `gimlet-torch`, the second binary. A program of another crate,
 //! with configurables of its own, does both.
 
+mod absent;
 mod bench;
 mod cache;
 mod checkpoint;

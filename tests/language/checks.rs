@@ -159,6 +159,24 @@ fn what_an_import_that_failed_would_have_named_is_told_once() {
 }
 
 #[test]
+fn names_of_t5x_that_do_not_exist_come_with_a_remedy() {
+    let text = r#"from __gin__ import dynamic_registration
+from t5x import losses
+from t5x import trainer
+from t5x import utils
+from t5x.contrib.calm import models
+A = @trainer.MetricsManager
+utils.TrainStateInitializer.from_scratch.init_rng = 1
+"#;
+    let words = ["check", "part.gin", "--gin.convert_checkpoint.output_dir='/m'"];
+    let said = gin(&[("part.gin", text)], &words);
+    says(&said, &["`t5x.trainer.MetricsManager` does not exist here", "docs/logs.md"]);
+    says(&said, &["`t5x.utils.TrainStateInitializer.from_scratch` does not exist here"]);
+    says(&said, &["`gimlet checkpoint convert FROM TO` does this"]);
+    says(&said, &["3 errors"]);
+}
+
+#[test]
 fn the_import_that_is_proposed_has_the_name() {
     let proposed = |statement: &str| {
         let text = format!("from __gin__ import dynamic_registration\nimport seqio\n{statement}\n");

@@ -53,6 +53,7 @@ pub const MODULES: Modules = Modules {
         "mesh_tensorflow.transformer",
     ],
     yielding: &[],
+    absent: &[],
 };
 
 /// Adds the dialect's configurables to those of data.
