@@ -3,14 +3,38 @@
 
 use gimlet_gin::Configurable;
 
-/// Keeps the newest checkpoints; it has no parameters. Source: T5X `checkpoints.py`.
+/// Keeps the newest checkpoints. Source: T5X `checkpoints.py`.
 #[derive(Clone, Debug, Default, PartialEq, Configurable)]
-#[gin(name = "t5x.checkpoints.Checkpointer")]
+#[gin(
+    name = "t5x.checkpoints.Checkpointer",
+    ignored(
+        train_state = "the run gives it",
+        partitioner = "the run gives it",
+        checkpoints_dir = "the run gives it",
+        dataset_iterator = "the run gives it",
+        restore_dtype = "the run gives it",
+        keep = "SaveCheckpointConfig gives it",
+        save_dtype = "SaveCheckpointConfig.dtype gives it",
+        keep_dataset_checkpoints = "SaveCheckpointConfig gives it"
+    )
+)]
 pub struct Checkpointer {}
 
 /// Keeps the newest checkpoint and `keep` others with the best metric. Source: T5X `checkpoints.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
-#[gin(name = "t5x.checkpoints.SaveBestCheckpointer")]
+#[gin(
+    name = "t5x.checkpoints.SaveBestCheckpointer",
+    ignored(
+        train_state = "the run gives it",
+        partitioner = "the run gives it",
+        checkpoints_dir = "the run gives it",
+        dataset_iterator = "the run gives it",
+        restore_dtype = "the run gives it",
+        keep = "SaveCheckpointConfig gives it",
+        save_dtype = "SaveCheckpointConfig.dtype gives it",
+        keep_dataset_checkpoints = "SaveCheckpointConfig gives it"
+    )
+)]
 pub struct SaveBestCheckpointer {
     /// The metric as TensorBoard shows it, run and tag: 'train/accuracy', 'training_eval/TASK/loss',
     /// 'inference_eval/TASK/eval/rouge1'.
@@ -30,7 +54,21 @@ pub struct SaveBestCheckpointer {
 /// Keeps the newest checkpoints, or the best like `SaveBestCheckpointer` if it names a metric. It
 /// writes Orbax's layout in T5X, and T5X's native layout here. Source: T5X `checkpoints.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
-#[gin(name = "t5x.checkpoints.OrbaxCheckpointManagerInterface")]
+#[gin(
+    name = "t5x.checkpoints.OrbaxCheckpointManagerInterface",
+    ignored(
+        directory = "the run gives it",
+        train_state = "the run gives it",
+        partitioner = "the run gives it",
+        dataset_iterator = "the run gives it",
+        restore_dtype = "the run gives it",
+        keep = "SaveCheckpointConfig gives it",
+        period = "SaveCheckpointConfig gives it",
+        checkpoint_steps = "SaveCheckpointConfig gives it",
+        save_dtype = "SaveCheckpointConfig.dtype gives it",
+        keep_dataset_checkpoints = "SaveCheckpointConfig gives it"
+    )
+)]
 pub struct OrbaxCheckpointManager {
     /// The metric as TensorBoard shows it, run and tag; None keeps the newest.
     #[gin(default = None)]

@@ -7,7 +7,15 @@ use gimlet_gin::Configurable;
 /// Renames or drops parts of a checkpoint, as `RestoreCheckpointConfig.assignment_map` does. Not applied on
 /// resuming. Source: T5X `state_utils.py`.
 #[derive(Clone, Debug, PartialEq, Eq, Configurable)]
-#[gin(name = "t5x.state_utils.apply_assignment_map")]
+#[gin(
+    name = "t5x.state_utils.apply_assignment_map",
+    ignored(
+        ckpt_optimizer_state = "the run gives it",
+        optimizer_state = "the run gives it",
+        is_resuming = "the run gives it",
+        require_all_rules_match = "every pattern must match"
+    )
+)]
 pub struct ApplyAssignmentMap {
     /// Pairs of a pattern for names in the model and the name in the checkpoint to read instead (with
     /// groups, as in Python's `re`), or None to leave the array initialized. Every pattern must match.

@@ -89,7 +89,12 @@ pub struct DecoderParams {
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(
     name = "t5x.models.EncoderDecoderModel.predict_batch_with_aux",
-    ignored(decoder_params = "bind the decoding function's own parameters")
+    ignored(
+        params = "the run gives it",
+        batch = "the run gives it",
+        rng = "the run gives it",
+        decoder_params = "bind the decoding function's own parameters"
+    )
 )]
 pub struct PredictBatchWithAux {
     /// Whether all sequences are returned instead of the best.
@@ -105,7 +110,10 @@ pub struct PredictBatchWithAux {
 
 /// Options of scoring a batch. Source: T5X `models.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
-#[gin(name = "t5x.models.EncoderDecoderModel.score_batch")]
+#[gin(
+    name = "t5x.models.EncoderDecoderModel.score_batch",
+    ignored(params = "the run gives it", batch = "the run gives it")
+)]
 pub struct ScoreBatch {
     /// Whether `gimlet infer` writes the score, id and weight of each target beside the score of all.
     #[gin(default = false)]

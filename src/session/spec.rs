@@ -13,7 +13,18 @@ pub enum TrainerClass {
 
 /// One update: learning rate and gradient accumulation. Source: T5X `trainer.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
-#[gin(name = "t5x.trainer.Trainer")]
+#[gin(
+    name = "t5x.trainer.Trainer",
+    ignored(
+        model = "the run gives it",
+        train_state = "the run gives it",
+        partitioner = "the run gives it",
+        eval_names = "the run gives it",
+        summary_dir = "the run gives it",
+        train_state_axes = "the run gives it",
+        rng = "`train.random_seed` is its seed"
+    )
+)]
 pub struct Trainer {
     /// Number of parts into which a batch is split, gradients summed; None, 0 and 1 mean the whole
     /// batch.
@@ -50,5 +61,12 @@ pub enum SummarizeConfig {
 
 /// Writes `MODEL_DIR/config.gin` and TensorBoard's `config` text. Source: T5X `gin_utils.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
-#[gin(name = "t5x.gin_utils.summarize_gin_config")]
+#[gin(
+    name = "t5x.gin_utils.summarize_gin_config",
+    ignored(
+        model_dir = "the run gives it",
+        summary_writer = "the run gives it",
+        step = "the run gives it"
+    )
+)]
 pub struct SummarizeGinConfig {}

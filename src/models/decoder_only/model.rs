@@ -98,7 +98,12 @@ pub struct DecoderOnlyModel {
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(
     name = "t5x.models.DecoderOnlyModel.predict_batch_with_aux",
-    ignored(decoder_params = "bind the decoding function's own parameters")
+    ignored(
+        params = "the run gives it",
+        batch = "the run gives it",
+        rng = "the run gives it",
+        decoder_params = "bind the decoding function's own parameters"
+    )
 )]
 pub struct PredictWithPrefix {
     /// Whether all sequences are returned instead of the best.
@@ -111,7 +116,10 @@ pub struct PredictWithPrefix {
 
 /// Options of scoring a batch. Source: T5X `models.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
-#[gin(name = "t5x.models.DecoderOnlyModel.score_batch")]
+#[gin(
+    name = "t5x.models.DecoderOnlyModel.score_batch",
+    ignored(params = "the run gives it", batch = "the run gives it")
+)]
 pub struct ScoreTargets {
     /// Whether `gimlet infer` writes the score, id and weight of each target beside the score of all.
     #[gin(default = false)]

@@ -13,6 +13,11 @@ pub const NEG_INF: f64 = -1e7;
 #[gin(
     name = "t5x.decoding.beam_search",
     ignored(
+        inputs = "the model gives it",
+        cache = "the model gives it",
+        tokens_to_logits = "the model gives it",
+        decode_rng = "the model gives it",
+        initial_index = "prompts are decoded from their first token",
         num_decodes = "the model supplies it: bind `predict_batch_with_aux.num_decodes`",
         eos_id = "the model supplies its output vocabulary's",
         cache_offset = "an axis of flax's cache, which has no counterpart here"
@@ -45,6 +50,10 @@ impl Default for BeamSearch {
 #[gin(
     name = "t5x.decoding.temperature_sample",
     ignored(
+        inputs = "the model gives it",
+        cache = "the model gives it",
+        tokens_to_logits = "the model gives it",
+        decode_rng = "the model gives it",
         num_decodes = "the model supplies it: bind `predict_batch_with_aux.num_decodes`",
         eos_id = "the model supplies its output vocabulary's",
         cache_offset = "an axis of flax's cache, which has no counterpart here",
