@@ -94,7 +94,8 @@ fn with_tip(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// The name in `--NAME`, `NAME=VALUE`.
+/// The name in `--NAME`, `NAME=VALUE`, `gin.NAME=VALUE`.
 fn name_in(word: &str) -> &str {
-    word.trim_start_matches('-').split('=').next().expect("split yields one part")
+    let name = word.trim_start_matches('-').split('=').next().expect("split yields one part");
+    name.strip_prefix("gin.").unwrap_or(name)
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use anyhow::bail;
 use clap::Command;
 
 use super::absl;
@@ -11,14 +12,23 @@ use super::absl;
 const PROGRAMS: [(&str, &str); 2] =
     [("seqio_cache_tasks", "cache"), ("t5_mesh_transformer", "t5_mesh_transformer")];
 
+/// The modes of T5X's `main.py`, which are commands.
+const RUN_MODES: [&str; 5] = ["train", "eval", "infer", "precompile", "export"];
+
 /// Translates the typed words, program first, into words that `command` knows, except for
 /// `bindings` and flag files: translates absl's flags.
 ///
 /// # Errors
-/// Flags without their values.
+/// Flags without their values, modes that T5X does not have, flags of Fiddle.
 pub fn words(args: Vec<String>, command: &Command) -> Result<Vec<String>, anyhow::Error> {
     let args = with_command_of_program(args);
-    let args = with_command_of_run_mode(args);
+    let args = with_command_of_run_mode(args)?;
+    if let Some(flag) = args.iter().find(|word| word.starts_with("--fdl_")) {
+        let flag = flag.split('=').next().expect("split yields one part");
+        bail!(
+            "`{flag}` is a flag of Fiddle, and runs are described by gin files: give `--gin_file` and `--gin.NAME=VALUE`"
+        );
+    }
     let args = with_launched_command_apart(args, command);
     absl::translate(args, command)
 }
@@ -34,20 +44,23 @@ fn with_command_of_program(mut args: Vec<String>) -> Vec<String> {
 }
 
 /// Adds the command from `--run_mode` if none is given, as in T5X's `main.py`.
-fn with_command_of_run_mode(mut args: Vec<String>) -> Vec<String> {
+fn with_command_of_run_mode(mut args: Vec<String>) -> Result<Vec<String>, anyhow::Error> {
     if args.get(1).is_none_or(|word| !word.starts_with('-')) {
-        return args;
+        return Ok(args);
     }
     let is_mode = |word: &String| word == "--run_mode" || word.starts_with("--run_mode=");
-    let Some(place) = args.iter().position(is_mode) else { return args };
+    let Some(place) = args.iter().position(is_mode) else { return Ok(args) };
     let flag = args.remove(place);
     let mode = match flag.split_once('=') {
         Some((_, mode)) => mode.to_string(),
         None if place < args.len() => args.remove(place),
-        None => return [args, vec![flag]].concat(),
+        None => return Ok([args, vec![flag]].concat()),
     };
+    if !RUN_MODES.contains(&mode.as_str()) {
+        bail!("`--run_mode` is `{mode}`, expected one of {}", RUN_MODES.join(", "));
+    }
     args.insert(1, mode);
-    args
+    Ok(args)
 }
 
 /// Puts `--` before the command that `gimlet launch` starts, whose words the processes translate: the first word that
@@ -128,6 +141,16 @@ mod tests {
         check("gimlet --run_mode train --gin_file a", "gimlet train --gin_file a");
         check("gimlet train --run_mode=eval", "gimlet train --run_mode=eval");
         check("gimlet --run_mode", "gimlet --run_mode");
+    }
+
+    #[test]
+    fn modes_and_flags_that_do_not_exist_are_refused_by_name() {
+        let check = |typed: &str, part: &str| {
+            let error = words(split(typed), &CommandLine::command()).expect_err(typed).to_string();
+            assert!(error.contains(part), "{typed}: {error}");
+        };
+        check("gimlet --run_mode=score", "`--run_mode` is `score`, expected one of train, eval");
+        check("gimlet train --fdl_config=base", "`--fdl_config` is a flag of Fiddle");
     }
 
     #[test]
