@@ -68,6 +68,7 @@ pub fn with_configurables(registry: Registry) -> Registry {
         .with::<spec::RewriteStackVariables>()
         .with::<spec::SimdMeshImpl>()
         .with::<spec::UnitScalingConvention>()
+        .with::<spec::VarianceScalingInitializer>()
         .with::<spec::Decode>()
         .with::<spec::SampleAutoregressive>()
         .with::<spec::GetVocabulary>()

@@ -10,7 +10,7 @@ use num_traits::ToPrimitive;
 use super::spec::{
     Decode, GetVariableDtype, InferModel, LanguageModel, MakeBitransformer, ModelType, PackDataset,
     Run, SampleAutoregressive, ScoreFromDataset, ScoreFromStrings, SerializeNumMicrobatches,
-    TpuEstimatorModelFn,
+    TpuEstimatorModelFn, UnitScalingConvention, VarianceScalingInitializer,
 };
 
 /// The prefix of names that only this dialect has.
@@ -177,9 +177,14 @@ fn evaluated(cx: &mut Evaluator<'_>) -> Result<Meaning, Reported> {
     let packing = cx.evaluate_in("");
     let decode = cx.evaluate_in("");
     let sample = cx.evaluate_in("");
+    // They have only T5's values, so that nothing is translated.
+    let initializer = cx.evaluate_in::<VarianceScalingInitializer>("");
+    let scaling = cx.evaluate_in::<UnitScalingConvention>("");
     let run = run?;
     let infer = (run.mode == "infer").then(|| cx.evaluate_in("")).transpose();
     let score = (run.mode == "score_from_strings").then(|| cx.evaluate_in("")).transpose();
+    initializer?;
+    scaling?;
     Ok(Meaning {
         run,
         model: model?,

@@ -83,6 +83,12 @@ only! {
     NoClassifierScale = ValueKind::Bool(false), "embeddings have T5's scale";
     /// Parameters in T5's scale.
     NoUnitScaling = ValueKind::Bool(false), "parameters have T5's scale";
+    /// First values of unit variance.
+    UnitVariance = ValueKind::Float(1.0), "parameters begin with T5's variance";
+    /// First values by a kernel's inputs.
+    FanIn = ValueKind::Str("fan_in".to_string()), "parameters begin with T5's variance";
+    /// First values of a Gaussian.
+    Normal = ValueKind::Str("normal".to_string()), "parameters begin with T5's distribution";
     /// Buckets of relative positions.
     Buckets = ValueKind::from(32), "relative positions have T5's 32 buckets";
     /// Labels as they are.
@@ -107,6 +113,29 @@ fn is_same(found: &ValueKind, expected: &ValueKind) -> bool {
         _ => None,
     };
     found == expected || number(found).is_some_and(|found| number(expected) == Some(found))
+}
+
+/// A number of steps, which old files write as a float: `10000.0`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WholeSteps(pub u64);
+
+impl FromGin for WholeSteps {
+    fn expected() -> String {
+        "an int of 0 or more".to_string()
+    }
+
+    fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
+        match value.kind {
+            ValueKind::Float(steps) if steps.fract() == 0.0 => {
+                steps.to_u64().map(Self).ok_or_else(|| cx.mismatch(value, &Self::expected()))
+            }
+            _ => u64::from_gin(value, cx).map(Self),
+        }
+    }
+
+    fn to_gin(&self) -> Option<ValueKind> {
+        self.0.to_gin()
+    }
 }
 
 /// Declares how a type with several forms reads one of them.

@@ -145,3 +145,24 @@ fn a_perplexity_is_the_cross_entropy_alone() {
     assert_eq!(values["t5x.models.EncoderDecoderModel.loss_normalizing_factor"], "None");
     assert_eq!(values["t5x.utils.get_training_eval_datasets.eval_steps"], "100");
 }
+
+#[test]
+fn old_files_write_steps_as_floats_and_initial_values_that_t5_has() {
+    let old = [
+        "run.learning_rate_schedule = @learning_rate_schedules.truncated_rsqrt",
+        "truncated_rsqrt.warmup_steps = 500.0",
+        "VarianceScalingInitializer.mode = 'fan_in'",
+    ];
+    let values = values(&translated(&old).expect("T5 has them"));
+    let mut steps =
+        values.iter().filter(|(name, _)| name.ends_with("truncated_rsqrt.warmup_steps"));
+    assert_eq!(steps.next().map(|(_, steps)| steps.as_str()), Some("500"));
+    for (line, reason) in [
+        ("VarianceScalingInitializer.scale = 2.0", "T5's variance"),
+        ("unit_scaling_convention.value = True", "T5's scale"),
+        ("truncated_rsqrt.warmup_steps = 0.5", "expected an int of 0 or more"),
+    ] {
+        let Err(error) = translated(&[old[0], line]) else { panic!("`{line}` is not T5's") };
+        assert!(error.contains(reason), "{error}");
+    }
+}

@@ -2,7 +2,9 @@
 
 use gimlet_gin::Configurable;
 
-use crate::mesh_tf::values::{NoUnitScaling, NoVariableFilter, OneOuterBatch};
+use crate::mesh_tf::values::{
+    FanIn, NoUnitScaling, NoVariableFilter, Normal, OneOuterBatch, UnitVariance,
+};
 
 /// The mesh of a TPU. Source: mesh `transformer/utils.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
@@ -168,4 +170,22 @@ pub struct UnitScalingConvention {
     /// Only False is supported.
     #[gin(default = NoUnitScaling)]
     pub value: NoUnitScaling,
+}
+
+/// First values of a kernel. Source: mesh `layers.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(
+    name = "mesh_tensorflow.layers.VarianceScalingInitializer",
+    ignored(seed = "the run has one seed")
+)]
+pub struct VarianceScalingInitializer {
+    /// Only 1.0 is supported.
+    #[gin(default = UnitVariance)]
+    pub scale: UnitVariance,
+    /// Only 'fan_in' is supported.
+    #[gin(default = FanIn)]
+    pub mode: FanIn,
+    /// Only 'normal' is supported.
+    #[gin(default = Normal)]
+    pub distribution: Normal,
 }

@@ -19,6 +19,7 @@ pub use data::{
 pub use device::{
     AutoTrainSteps, GetVariableDtype, RewriteStackVariables, SerializeNumMicrobatches,
     SimdMeshImpl, TpuEstimatorModelFn, TpuMeshShape, UnitScalingConvention, VariableDtype,
+    VarianceScalingInitializer,
 };
 pub use inference::{
     DecodeFn, DecodeFromDataset, DecodeFromFile, GetCheckpointIterator, InferModel, SaveScores,

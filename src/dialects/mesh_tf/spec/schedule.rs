@@ -2,7 +2,7 @@
 
 use gimlet_gin::Configurable;
 
-use crate::mesh_tf::values::Factor;
+use crate::mesh_tf::values::{Factor, WholeSteps};
 
 /// Any learning rate schedule.
 #[derive(Clone, Debug, PartialEq, Configurable)]
@@ -82,8 +82,8 @@ pub struct LearningRateScheduleNoam {
 )]
 pub struct TruncatedRsqrt {
     /// Steps with the learning rate of the last of them.
-    #[gin(default = 10_000)]
-    pub warmup_steps: u64,
+    #[gin(default = WholeSteps(10_000))]
+    pub warmup_steps: WholeSteps,
 }
 
 /// A decay to 0 at the end. Source: mesh `transformer/learning_rate_schedules.py`.
