@@ -2,14 +2,12 @@
 
 use std::sync::OnceLock;
 
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-use rlimit::{INFINITY, Resource};
 use tch::Kind;
 
 use super::bridge::{self, Products};
 
-/// Prepares this process for tensors: denormals are flushed, matrix products use all of the CPU, and
-/// freed memory is kept. Call it first, before libtorch starts threads.
+/// Prepares this process for tensors: denormals are flushed, and matrix products use all of the CPU. Call it first,
+/// before libtorch starts threads.
 ///
 /// Measured for a training step of T5 1.1 small on two cores of an AMD EPYC: it saves half of the
 /// CPU time in float32, most of it by the products, and the kept memory saves a fifth of the rest.
@@ -17,7 +15,6 @@ pub fn prepare() {
     // Saturated logits leave denormal gradients, which cost a CPU many times a normal number.
     bridge::flush_denormals();
     bridge::set_products(fastest_products());
-    keep_freed_memory();
 }
 
 /// Whether this CPU has the instructions with registers of 64 bytes that libtorch asks for before it lets oneDNN
@@ -86,51 +83,4 @@ pub(super) fn packed_products_suit_few_rows() -> bool {
 /// are a gain: it multiplies in float32, and needs all registers of AVX-512.
 pub(super) fn packed_products_suit_many_rows(kind: Kind) -> bool {
     bridge::register_bytes() == 64 && (kind != Kind::BFloat16 || Abilities::get().widens_bfloat16())
-}
-
-/// Lets the allocator reuse memory. A step allocates and frees the same large tensors repeatedly.
-/// By default glibc maps each of them again, so that every page faults in and is cleared.
-fn keep_freed_memory() {
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    {
-        // SAFETY: sets parameters of the allocator, which takes any value.
-        unsafe {
-            libc::mallopt(libc::M_MMAP_MAX, 0);
-            libc::mallopt(libc::M_TRIM_THRESHOLD, -1);
-        }
-        ask_for_large_pages();
-    }
-}
-
-/// Asks the kernel for pages of 2 MiB in the future heap: with them a core of an Intel Xeon read
-/// memory at 14 instead of 10 to 12 GB/s, beside other jobs. Reserves addresses only, no memory.
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-fn ask_for_large_pages() {
-    const LARGE_PAGE: usize = 2 << 20;
-    // SAFETY: a block is allocated and freed again, so that it stays part of the heap. The advice
-    // is about whole pages inside it and changes no contents.
-    unsafe {
-        if !addresses_are_free() {
-            return;
-        }
-        let pages = libc::sysconf(libc::_SC_PHYS_PAGES).max(0) as usize;
-        let bytes = libc::sysconf(libc::_SC_PAGESIZE).max(0) as usize * pages / 4 * 3;
-        let block = libc::malloc(bytes);
-        if !block.is_null() {
-            let offset = block.align_offset(LARGE_PAGE);
-            let length = bytes.saturating_sub(offset) / LARGE_PAGE * LARGE_PAGE;
-            libc::madvise(block.add(offset), length, libc::MADV_HUGEPAGE);
-            libc::free(block);
-        }
-    }
-}
-
-/// Whether this process may reserve any number of addresses: no limit is set, and the kernel does
-/// not count memory before its first use.
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-fn addresses_are_free() -> bool {
-    let unlimited = |resource: Resource| resource.get_soft().is_ok_and(|limit| limit == INFINITY);
-    let accounting = std::fs::read_to_string("/proc/sys/vm/overcommit_memory");
-    let strict = accounting.map_or(true, |mode| mode.trim() == "2");
-    !strict && unlimited(Resource::AS) && unlimited(Resource::DATA)
 }

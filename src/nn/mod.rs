@@ -8,6 +8,8 @@ mod error;
 mod shard;
 mod spec;
 
+#[cfg(all(feature = "torch", target_os = "linux", target_env = "gnu"))]
+mod allocator;
 #[cfg(feature = "torch")]
 mod attention;
 #[cfg(feature = "torch")]

@@ -13,7 +13,7 @@ use crate::child;
 const LENGTH: usize = 1 << 12;
 
 /// How often a writer is killed; this variable sets a greater number.
-const KILLS: u64 = 200;
+const KILLS: u64 = 50;
 const KILLS_VARIABLE: &str = "GIMLET_TEST_KILLS";
 
 /// Microseconds after which a child kills itself.
