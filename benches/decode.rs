@@ -23,7 +23,7 @@ fn main() {
         Some("bfloat16") => Dtype::Bfloat16,
         _ => Dtype::Float32,
     };
-    let t5 = T5::new(T5Config { dtype, ..T5Config::t5_1_1_small() });
+    let t5 = T5::new(T5Config { dtype, ..T5Config::t5_1_1_small() }.transformer());
     let (params, inputs) = weights_and_inputs(&t5);
     let batch = batch(inputs);
     let prediction = prediction();
@@ -57,7 +57,7 @@ fn main() {
 /// draws them.
 fn weights_and_inputs(t5: &T5) -> (Params, Tensor) {
     let Some(path) = text_option("weights") else {
-        let params = Params::init(&t5.config().param_tree(), 0, Device::Cpu);
+        let params = Params::init(&t5.spec().param_tree(), 0, Device::Cpu);
         let size = [option("batch_size", 8), option("inputs_length", 512)];
         return (params, Tensor::randint_low(2, 32000, size, (Kind::Int64, Device::Cpu)));
     };

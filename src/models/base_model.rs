@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use super::decoding::Prediction;
 use super::loss::LossSpec;
 use super::memory::{Estimate, Gradients, StepShape};
-use super::transformer::TransformerSpec;
+use super::transformer::{DimensionNames, TransformerSpec};
 use crate::data::{ConverterClass, DataError, Lengths};
 use crate::nn::{Dtype, ParamSpec};
 use crate::optim::OptimizerDef;
@@ -27,8 +27,8 @@ pub trait BaseModel: Debug {
     /// The first such value, with the expected ones.
     fn check_training(&self) -> Result<(), String>;
 
-    /// Name of the configurable that sets the network's dimensions, for messages.
-    fn dimensions(&self) -> &'static str;
+    /// The parameters that set the network's dimensions, for messages.
+    fn dimensions(&self) -> DimensionNames;
 
     /// Every parameter, sorted by name.
     fn param_tree(&self) -> Vec<ParamSpec>;

@@ -5,13 +5,12 @@ use super::decoding::{DecodeFn, Prediction};
 use super::loss::{LossNormalizingFactor, LossSpec};
 use super::memory::StepShape;
 use super::spec::Module;
-use super::t5::T5Config;
 use crate::data::{
     ConverterClass, DataError, EncDecFeatureConverter, Lengths, PrePackedEncDecFeatureConverter,
     feature_length,
 };
 use crate::gin::{Configurable, Ref};
-use crate::models::transformer::TransformerSpec;
+use crate::models::transformer::{DimensionNames, TransformerSpec};
 use crate::nn::{Dtype, ParamSpec};
 use crate::optim::OptimizerDef;
 use crate::vocab::VocabularySpec;
@@ -120,26 +119,14 @@ pub struct ScoreBatch {
     pub return_intermediates: bool,
 }
 
-impl EncoderDecoderModel {
-    /// The network's dimensions.
-    pub fn config(&self) -> T5Config {
-        self.module.config()
-    }
-}
-
 impl BaseModel for EncoderDecoderModel {
     fn check(&self) -> Result<(), String> {
-        let config = self.config();
-        let layers = [
-            ("num_encoder_layers", config.num_encoder_layers),
-            ("num_decoder_layers", config.num_decoder_layers),
-        ];
         self.module.check()?;
-        config.transformer().check("network.T5Config", &layers)
+        self.transformer().check(self.dimensions())
     }
 
     fn check_training(&self) -> Result<(), String> {
-        self.config().transformer().check_dropout("network.T5Config")?;
+        self.transformer().check_dropout(self.dimensions())?;
         self.loss_spec().check("models.EncoderDecoderModel")?;
         let tree = self.param_tree();
         let names = tree.iter().map(|param| &param.name[..]);
@@ -148,8 +135,8 @@ impl BaseModel for EncoderDecoderModel {
         checked.map_err(|error| error.to_string())
     }
 
-    fn dimensions(&self) -> &'static str {
-        "network.T5Config"
+    fn dimensions(&self) -> DimensionNames {
+        self.module.dimensions()
     }
 
     fn param_tree(&self) -> Vec<ParamSpec> {
@@ -157,11 +144,11 @@ impl BaseModel for EncoderDecoderModel {
     }
 
     fn dtype(&self) -> Dtype {
-        self.config().dtype
+        self.transformer().decoder.dims.dtype
     }
 
     fn num_ids(&self) -> usize {
-        self.config().vocab_size
+        self.transformer().vocab_size
     }
 
     fn vocabularies(&self) -> Vec<(&'static str, &VocabularySpec)> {
@@ -221,7 +208,6 @@ impl BaseModel for EncoderDecoderModel {
     }
 
     fn transformer(&self) -> TransformerSpec {
-        let layer_arrays = self.module.layer_arrays();
-        TransformerSpec { layer_arrays, ..self.config().transformer() }
+        self.module.transformer()
     }
 }

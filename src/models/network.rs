@@ -11,6 +11,7 @@ use super::decoding::{DecodeError, Decodes, Observer, Prediction};
 use super::loss::{LossOutput, LossSpec};
 use super::spec::Model;
 use super::t5::T5;
+use super::transformer::TransformerSpec;
 use crate::nn::{Dropout, Params, TransformerEngineConfig};
 
 /// A network of any family.
@@ -79,9 +80,11 @@ impl Model {
     pub fn network(&self, fp8: Option<&TransformerEngineConfig>) -> Box<dyn Network> {
         match self {
             Self::EncoderDecoderModel(model) => {
-                let mut config = model.config();
-                config.fp8 = fp8.cloned().or(config.fp8);
-                Box::new(T5::arranged(config, model.module.layer_arrays()))
+                let spec = model.module.transformer();
+                Box::new(T5::new(TransformerSpec {
+                    fp8: fp8.cloned().or(spec.fp8.clone()),
+                    ..spec
+                }))
             }
             Self::DecoderOnlyModel(model) => {
                 let bidirectional = model.inputs_bidirectional_attention;

@@ -5,8 +5,9 @@ use std::ops::Deref;
 use super::base_model::BaseModel;
 use super::decoder_only::DecoderOnlyModel;
 use super::encoder_decoder::EncoderDecoderModel;
-use super::t5::{ScalableTransformer, T5Config, Transformer};
-use super::transformer::LayerArrays;
+use super::t5::flaxformer::EncoderDecoder;
+use super::t5::{ScalableTransformer, Transformer};
+use super::transformer::{DimensionNames, TransformerSpec};
 use crate::gin::Configurable;
 use crate::nn::RematPolicy;
 
@@ -35,6 +36,8 @@ impl Model {
                 match &mut model.module {
                     Module::Transformer(network) => network.config.remat_policy = remat_policy,
                     Module::Scalable(network) => network.config.remat_policy = remat_policy,
+                    // The modules of both stacks have it, each by itself.
+                    Module::Flaxformer(_) => return None,
                 }
                 Some(Self::EncoderDecoderModel(model))
             }
@@ -50,22 +53,25 @@ pub enum Module {
     Transformer(Transformer),
     /// T5's with a bias of relative position in every layer, and layers that share arrays.
     Scalable(ScalableTransformer),
+    /// T5's as flaxformer puts it together.
+    Flaxformer(Box<EncoderDecoder>),
 }
 
 impl Module {
-    /// The network's dimensions.
-    pub fn config(&self) -> T5Config {
+    /// The network.
+    pub fn transformer(&self) -> TransformerSpec {
         match self {
-            Self::Transformer(network) => network.config.clone(),
-            Self::Scalable(network) => network.config.t5_config(),
+            Self::Transformer(network) => network.config.transformer(),
+            Self::Scalable(network) => network.config.transformer(),
+            Self::Flaxformer(network) => network.transformer(),
         }
     }
 
-    /// The arrays in which the parameters of its layers lie.
-    pub fn layer_arrays(&self) -> LayerArrays {
+    /// The parameters that set its dimensions.
+    pub fn dimensions(&self) -> DimensionNames {
         match self {
-            Self::Transformer(network) => network.config.layer_arrays(),
-            Self::Scalable(network) => network.config.layer_arrays(),
+            Self::Transformer(_) | Self::Scalable(_) => DimensionNames::of("network.T5Config"),
+            Self::Flaxformer(_) => EncoderDecoder::DIMENSIONS,
         }
     }
 
@@ -77,6 +83,7 @@ impl Module {
         match self {
             Self::Transformer(network) => network.config.check_tying(),
             Self::Scalable(network) => network.config.check_axis(),
+            Self::Flaxformer(network) => network.check(),
         }
     }
 }

@@ -99,7 +99,7 @@ pub enum RematPolicy {
 }
 
 /// The divisor of a variance; the last two axes are input and output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]
 pub enum FanMode {
     /// The number of inputs.
     FanIn,
@@ -108,7 +108,7 @@ pub enum FanMode {
 }
 
 /// The shape of a random draw of a given variance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]
 pub enum Distribution {
     /// Gaussian.
     Normal,

@@ -10,6 +10,7 @@ use crate::data::{
     WithTruncatedData,
 };
 use crate::gin::{Configurable, Expression, Function, Operator, Registry, Value, ValueKind};
+use crate::models::t5::flaxformer::MultiQueryAttention;
 use crate::models::{GetInputVocabulary, GetOutputVocabulary};
 
 /// Adds all functions to the registry.
@@ -20,6 +21,7 @@ pub fn with_functions(registry: Registry) -> Registry {
         .with_function::<StringSplitFn>()
         .with_function::<GetInputVocabulary>()
         .with_function::<GetOutputVocabulary>()
+        .with::<MultiQueryAttention>()
 }
 
 /// Adds the functions that tasks may call.

@@ -11,7 +11,7 @@ pub fn parameter_shortage(model: &Model, available: u64) -> Option<String> {
              lower {}'s dimensions",
             gib(needed as f64),
             gib(available as f64),
-            model.dimensions(),
+            model.dimensions().configurable,
         )
     })
 }

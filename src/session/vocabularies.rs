@@ -63,9 +63,9 @@ fn check_size(vocabulary: &VocabularySpec, model: &Model) -> Result<(), SessionE
         return Ok(());
     }
     Err(SessionError::Unfit(format!(
-        "{} has {size} ids, but {}.vocab_size is {rows}: set it to {} or more",
+        "{} has {size} ids, but {} is {rows}: set it to {} or more",
         vocabulary.name(),
-        model.dimensions(),
+        model.dimensions().parameter("vocab_size"),
         size.next_multiple_of(128),
     )))
 }

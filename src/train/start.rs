@@ -260,7 +260,7 @@ pub fn foresee_shortage(spec: &Train, mesh: &Mesh) -> Result<(), SessionError> {
         LocalDevice::Cpu => (beside_saving(available_on_host()), beside_saving(total_on_host())),
     };
     let TrainerClass::Trainer(trainer) = &spec.trainer_cls.0;
-    let (parts, dimensions) = (trainer.num_microbatches(), spec.model.dimensions());
+    let (parts, dimensions) = (trainer.num_microbatches(), spec.model.dimensions().configurable);
     let short = |available| shortage(&estimate, available, parts, dimensions);
     match available.and_then(short) {
         Some(message)

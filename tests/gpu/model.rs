@@ -75,8 +75,8 @@ fn packed(device: Device) -> Batch {
 }
 
 /// Parameters with the same values on every device.
-fn params(config: &T5Config, device: Device) -> Params {
-    let drawn = Params::init(&config.param_tree(), 3, Device::Cpu);
+fn params(t5: &T5, device: Device) -> Params {
+    let drawn = Params::init(&t5.spec().param_tree(), 3, Device::Cpu);
     let moved = drawn.iter().map(|(name, tensor)| (name.to_string(), tensor.to_device(device)));
     Params::from_tensors(moved)
 }
@@ -113,9 +113,9 @@ fn a_model_computes_the_same_with_our_kernels_and_without() {
     for (dtype, tolerance) in [(Dtype::Float32, 2e-5), (Dtype::Bfloat16, 3e-2)] {
         // Attention's kernels have scores in float32; plain operations need the option.
         let t5 = [true, false].map(|float32_attention_logits| {
-            T5::new(T5Config { float32_attention_logits, ..config(dtype) })
+            T5::new(T5Config { float32_attention_logits, ..config(dtype) }.transformer())
         });
-        let params = params(t5[0].config(), device);
+        let params = params(&t5[0], device);
         for (batch, what) in
             [(batch(device), "full"), (padded(device), "padded"), (packed(device), "packed")]
         {
@@ -133,11 +133,10 @@ fn a_model_computes_the_same_with_our_kernels_and_without() {
 #[test]
 fn a_model_computes_on_the_device_what_it_computes_on_the_cpu() {
     let (device, _held) = cuda();
-    let t5 = T5::new(config(Dtype::Float32));
+    let t5 = T5::new(config(Dtype::Float32).transformer());
     for batch in [batch, padded, packed] {
-        let [found, expected] = [device, Device::Cpu].map(|device| {
-            results(&t5, &params(t5.config(), device), &batch(device), Dropout::off())
-        });
+        let [found, expected] = [device, Device::Cpu]
+            .map(|device| results(&t5, &params(&t5, device), &batch(device), Dropout::off()));
         for (found, expected) in found.iter().zip(&expected) {
             assert!(relative_error(&found.to_device(Device::Cpu), expected) < 5e-5);
         }
@@ -149,9 +148,9 @@ fn layers_that_are_run_again_have_the_gradients_of_those_that_are_kept() {
     let (device, _held) = cuda();
     for (dtype, tolerance) in [(Dtype::Float32, 2e-5), (Dtype::Bfloat16, 3e-2)] {
         let of = |remat_policy: RematPolicy| {
-            let t5 = T5::new(T5Config { remat_policy, ..config(dtype) });
+            let t5 = T5::new(T5Config { remat_policy, ..config(dtype) }.transformer());
             tch::manual_seed(8);
-            results(&t5, &params(t5.config(), device), &packed(device), t5.dropout())
+            results(&t5, &params(&t5, device), &packed(device), t5.dropout())
         };
         let expected = of(RematPolicy::None);
         for policy in [RematPolicy::Minimal, RematPolicy::Full] {
@@ -184,9 +183,10 @@ fn a_model_in_fp8_computes_the_same_with_our_casts_and_without() {
             // Scores in float32, as above.
             let float32_attention_logits = !ours;
             let fp8 = Some(fp8.clone());
-            let t5 = T5::new(T5Config { fp8, float32_attention_logits, ..config(Dtype::Bfloat16) });
+            let config = T5Config { fp8, float32_attention_logits, ..config(Dtype::Bfloat16) };
+            let t5 = T5::new(config.transformer());
             // The second pass scales by the magnitudes of the first one.
-            let params = params(t5.config(), device);
+            let params = params(&t5, device);
             results(&t5, &params, &batch, Dropout::off());
             results(&t5, &params, &batch, Dropout::off())
         });

@@ -8,6 +8,7 @@ mod config_str;
 mod derived;
 mod editors;
 mod errors;
+mod flaxformer;
 mod format;
 mod golden;
 mod growth;

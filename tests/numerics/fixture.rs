@@ -30,12 +30,12 @@ pub struct HuggingFace {
 /// Reads `data/{name}.json` and `data/{name}.bin`.
 pub fn hugging_face(name: &str) -> HuggingFace {
     let record: Value = serde_json::from_slice(&read(&format!("{name}.json"))).expect("json");
-    let t5 = T5::new(config(&record));
+    let t5 = T5::new(config(&record).transformer());
     let bytes = read(&format!("{name}.bin"));
     let floats: Vec<f32> =
         bytes.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().expect("4 bytes"))).collect();
     let (values, gradients) = floats.split_at(floats.len() / 2);
-    let specs = t5.config().param_tree();
+    let specs = t5.spec().param_tree();
     let names = specs.iter().map(|spec| spec.name.clone());
     HuggingFace {
         params: Params::from_tensors(names.zip(split(values, &t5))),
@@ -52,7 +52,7 @@ pub fn imported(name: &str, t5: &T5) -> Params {
     let folder = Path::try_from(&*folder).expect("the path is text");
     let config = RestoreCheckpointConfig::new(&[folder.as_str()], RestoreMode::Specific);
     let stored = open(&folder).expect("a model");
-    let needs = t5.config().param_tree().into_iter().map(|spec| (target(&spec.name), spec.shape));
+    let needs = t5.spec().param_tree().into_iter().map(|spec| (target(&spec.name), spec.shape));
     let plan = config.plan(stored.as_ref(), &needs.collect()).expect("the same model");
     assert!(plan.from_scratch.is_empty() && plan.unused.is_empty(), "{plan:?}");
     let read = |name: String| {
@@ -60,7 +60,7 @@ pub fn imported(name: &str, t5: &T5) -> Params {
         let shape: Vec<i64> = array.shape.iter().map(|&extent| extent as i64).collect();
         (name, Tensor::from_slice(&array.to_f32().expect("floats")).view(&shape[..]))
     };
-    Params::from_tensors(t5.config().param_tree().into_iter().map(|spec| read(spec.name)))
+    Params::from_tensors(t5.spec().param_tree().into_iter().map(|spec| read(spec.name)))
 }
 
 /// T5X's name of a parameter in a checkpoint.
@@ -112,7 +112,7 @@ pub fn tiny(seed: u64) -> (T5, Params) {
 pub fn drawn(seed: u64, config: T5Config) -> (T5, Params) {
     let _held = generator();
     let params = Params::init(&config.param_tree(), seed, Device::Cpu);
-    (T5::new(config), params)
+    (T5::new(config.transformer()), params)
 }
 
 /// The dimensions of a tiny model.
@@ -152,7 +152,7 @@ fn config(record: &Value) -> T5Config {
 /// The tensors of the parameter tree, one after the other in `values`.
 fn split(values: &[f32], t5: &T5) -> Vec<Tensor> {
     let mut rest = values;
-    let tensors = t5.config().param_tree().into_iter().map(|spec| {
+    let tensors = t5.spec().param_tree().into_iter().map(|spec| {
         let (own, after) = rest.split_at(spec.num_elements() as usize);
         rest = after;
         let shape: Vec<i64> = spec.shape.iter().map(|&extent| extent as i64).collect();

@@ -15,15 +15,9 @@ const STEPS: i64 = 30;
 /// The loss before each step on a batch of eight random rows.
 fn losses(fp8: Option<TransformerEngineConfig>) -> Vec<f64> {
     tch::set_num_threads(1);
-    let config = T5Config {
-        emb_dim: 32,
-        head_dim: 8,
-        mlp_dim: 64,
-        fp8,
-        ..fixture::tiny(0).0.config().clone()
-    };
-    let t5 = T5::new(config);
-    let specs = t5.config().param_tree();
+    let config = T5Config { emb_dim: 32, head_dim: 8, mlp_dim: 64, fp8, ..fixture::tiny_config() };
+    let t5 = T5::new(config.transformer());
+    let specs = t5.spec().param_tree();
     let params = Params::init(&specs, 1, Device::Cpu);
     let shapes: Vec<_> = specs
         .iter()

@@ -120,6 +120,27 @@ fn every_run_among_the_library_models_resolves() {
     assert_none("these do not resolve", failures);
 }
 
+#[test]
+fn every_model_of_flaxformers_modules_resolves() {
+    let mut failures = Vec::new();
+    let models: Vec<PathBuf> = gin_files("gin/flaxformer")
+        .into_iter()
+        .filter(|path| path.components().any(|part| part.as_os_str() == "models"))
+        .collect();
+    assert!(models.len() >= 20, "found {} models only", models.len());
+    let flash = "flaxformer/t5x/configs/t5/architectures/flash_attention.gin";
+    for model in models {
+        for other in ["t5x/configs/runs/finetune.gin", flash] {
+            let pretrain = "t5x/configs/runs/pretrain.gin";
+            let run = if other == flash { [pretrain, flash].to_vec() } else { vec![other] };
+            let files = [model.to_str().expect("names are ASCII")].into_iter().chain(run);
+            let files = files.map(str::to_string).collect();
+            failures.extend(resolve(files, &REQUIRED, ".", task_of_train).err());
+        }
+    }
+    assert_none("these do not resolve", failures);
+}
+
 /// The bindings of the scripts that start NVIDIA's recipes for GPUs: `PACK=0`, `FUSE_QKV=1` and so on.
 const GPU_SCRIPT: [&str; 11] = [
     "network.T5Config.dtype = \"bfloat16\"",

@@ -6,32 +6,6 @@ use num_traits::ToPrimitive;
 
 use super::spec::{AutoTrainSteps, Schedule, TpuMeshShape};
 
-/// Declares types that read one value each, and refuse the others with the reason.
-macro_rules! only {
-    ($($(#[$doc:meta])* $name:ident = $value:expr, $reason:literal;)*) => {$(
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub struct $name;
-
-        impl FromGin for $name {
-            fn expected() -> String {
-                $value.to_string()
-            }
-
-            fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
-                match is_same(&value.kind, &$value) {
-                    true => Ok(Self),
-                    false => Err(cx.unfit_because(value, &Self::expected(), $reason)),
-                }
-            }
-
-            fn to_gin(&self) -> Option<ValueKind> {
-                Some($value)
-            }
-        }
-    )*};
-}
-
 /// The path of a file, or those of several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filenames(pub Vec<String>);
@@ -52,7 +26,7 @@ impl FromGin for Filenames {
     fn register(_: &mut Registry) {}
 }
 
-only! {
+gimlet_gin::only! {
     /// One model.
     NoEnsemble = ValueKind::None, "Gimlet trains one model; train the models of an ensemble one by one";
     /// Attention without further options.
@@ -103,16 +77,6 @@ only! {
     NoVariableFilter = ValueKind::Str(String::new()), "a checkpoint is restored as a whole; `gimlet checkpoint convert` selects arrays";
     /// One sum over all shards of a batch.
     OneOuterBatch = ValueKind::from(1), "a batch has one dimension";
-}
-
-/// Whether two values are equal, whatever their kind of number.
-fn is_same(found: &ValueKind, expected: &ValueKind) -> bool {
-    let number = |kind: &ValueKind| match kind {
-        ValueKind::Int(number) => number.to_f64(),
-        ValueKind::Float(number) => Some(*number),
-        _ => None,
-    };
-    found == expected || number(found).is_some_and(|found| number(expected) == Some(found))
 }
 
 /// A number of steps, which old files write as a float: `10000.0`.

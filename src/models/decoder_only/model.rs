@@ -11,12 +11,13 @@ use crate::models::BaseModel;
 use crate::models::decoding::{DecodeFn, Prediction, TemperatureSample};
 use crate::models::loss::{LossNormalizingFactor, LossSpec};
 use crate::models::memory::StepShape;
-use crate::models::transformer::TransformerSpec;
+use crate::models::transformer::{DimensionNames, TransformerSpec};
 use crate::nn::{Dtype, ParamSpec};
 use crate::optim::OptimizerDef;
 use crate::vocab::VocabularySpec;
 
-const CONFIG: &str = "network.TransformerConfig";
+/// The configurable of the network's dimensions.
+const CONFIG: DimensionNames = DimensionNames::of("network.TransformerConfig");
 
 /// Any feature converter of a decoder-only model.
 #[derive(Clone, Debug, PartialEq, Configurable)]
@@ -136,13 +137,12 @@ impl DecoderOnlyModel {
 
 impl BaseModel for DecoderOnlyModel {
     fn check(&self) -> Result<(), String> {
-        let config = self.config();
-        config.transformer().check(CONFIG, &[("num_layers", config.num_layers)])
+        self.transformer().check(CONFIG)
     }
 
     fn check_training(&self) -> Result<(), String> {
         self.loss_spec().check("models.DecoderOnlyModel")?;
-        self.config().transformer().check_dropout(CONFIG)?;
+        self.transformer().check_dropout(CONFIG)?;
         let tree = self.param_tree();
         let names = tree.iter().map(|param| &param.name[..]);
         let checked =
@@ -150,7 +150,7 @@ impl BaseModel for DecoderOnlyModel {
         checked.map_err(|error| error.to_string())
     }
 
-    fn dimensions(&self) -> &'static str {
+    fn dimensions(&self) -> DimensionNames {
         CONFIG
     }
 

@@ -2,7 +2,8 @@
 
 use crate::gin::Configurable;
 use crate::models::transformer::{
-    AttentionSpec, LayerArrays, LayerDims, StackSpec, TransformerSpec, kernel_distribution,
+    AttentionSpec, EMBEDDING_INIT, LayerArrays, LayerDims, LayerInitializers, StackSpec,
+    TransformerSpec, kernel_init,
 };
 use crate::nn::{Activation, Dtype, RelativePosition, RematPolicy};
 
@@ -73,6 +74,7 @@ const ATTENTION: [AttentionSpec; 1] = [AttentionSpec {
 impl TransformerConfig {
     /// The network of these dimensions.
     pub fn transformer(&self) -> TransformerSpec {
+        let kernels = kernel_init(self.correct_truncation);
         let dims = LayerDims {
             dtype: self.dtype,
             emb_dim: self.emb_dim,
@@ -84,6 +86,7 @@ impl TransformerConfig {
             float32_attention_logits: self.float32_attention_logits,
             scale_attn_logits: false,
             remat_policy: RematPolicy::None,
+            initializers: LayerInitializers::t5(self.head_dim, kernels),
         };
         let direction = match self.bidirectional_position_buckets {
             true => RelativePosition::Bidirectional,
@@ -103,7 +106,8 @@ impl TransformerConfig {
                 shares_last_dropout: true,
                 dims,
             },
-            kernel_distribution: kernel_distribution(self.correct_truncation),
+            embedding_init: EMBEDDING_INIT,
+            logits_init: kernels,
             dropout_rate: self.dropout_rate,
             fp8: None,
             layer_arrays: LayerArrays::Joined,

@@ -2,6 +2,7 @@
 //!
 //! Source: T5X `examples/t5/{network,layers}.py`.
 
+pub mod flaxformer;
 mod scalable;
 mod spec;
 

@@ -4,40 +4,32 @@ use std::sync::Arc;
 
 use tch::{Kind, Tensor};
 
-use super::spec::T5Config;
 use crate::models::loss::Head;
-use crate::models::transformer::{Encoding, LayerArrays, Stack, StackSpec, TransformerSpec};
+use crate::models::transformer::{Encoding, Stack, StackSpec, TransformerSpec};
 use crate::models::{Batch, RowFacts, feature};
 use crate::nn::{Dropout, Lookahead, Params, causal_mask, pairs, same_segment};
 
 /// A T5. It holds no weights: every method gets them as `Params`.
 #[derive(Clone, Debug)]
 pub struct T5 {
-    config: T5Config,
     pub(super) spec: TransformerSpec,
 }
 
 impl T5 {
-    /// A T5 of these dimensions.
-    pub fn new(config: T5Config) -> Self {
-        let layer_arrays = config.layer_arrays();
-        Self::arranged(config, layer_arrays)
+    /// The T5 of that description, which has an encoder.
+    pub fn new(spec: TransformerSpec) -> Self {
+        Self { spec }
     }
 
-    /// A T5 of these dimensions, the parameters of whose layers lie in these arrays.
-    pub fn arranged(config: T5Config, layer_arrays: LayerArrays) -> Self {
-        Self { spec: TransformerSpec { layer_arrays, ..config.transformer() }, config }
-    }
-
-    /// Its dimensions.
-    pub fn config(&self) -> &T5Config {
-        &self.config
+    /// Its description.
+    pub fn spec(&self) -> &TransformerSpec {
+        &self.spec
     }
 
     /// float32 `[batch, targets_length, vocab]`
     pub fn logits(&self, params: &Params, batch: &Batch, dropout: Dropout) -> Tensor {
         let Head { hidden, kernel, .. } = self.head(params, batch, dropout);
-        hidden.matmul(&kernel).view([batch.num_rows(), -1, self.config.vocab_size as i64])
+        hidden.matmul(&kernel).view([batch.num_rows(), -1, self.spec.vocab_size as i64])
     }
 
     /// Encoding of `tokens` `[batch, inputs_length]` without packing: `[batch, inputs_length, embed]`.

@@ -10,7 +10,7 @@ use crate::nn::{Dropout, Params};
 
 impl Network for T5 {
     fn dropout(&self) -> Dropout {
-        Dropout::train(self.config().dropout_rate)
+        Dropout::train(self.spec.dropout_rate)
     }
 
     fn loss(

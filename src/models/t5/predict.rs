@@ -22,7 +22,7 @@ impl<'a> Predictor<'a> {
     /// Creates a predictor for batches of about so many hypotheses, which is rows times decodes.
     pub fn new(t5: &'a T5, params: &'a Params, hypotheses: usize) -> Self {
         let decoding = Decoding::new(&t5.spec, params, hypotheses);
-        let has_fp8 = t5.config().fp8.as_ref().is_some_and(|fp8| fp8.enable_fp8);
+        let has_fp8 = t5.spec.fp8.as_ref().is_some_and(|fp8| fp8.enable_fp8);
         let packed = !has_fp8 && PackedStack::suits_sequences(t5.encoder(), decoding.device());
         let encoder = packed.then(|| {
             let params = t5.spec.of_layers(params);

@@ -2,7 +2,8 @@
 
 use crate::gin::Configurable;
 use crate::models::transformer::{
-    AttentionSpec, LayerArrays, LayerDims, StackSpec, TransformerSpec, kernel_distribution,
+    AttentionSpec, EMBEDDING_INIT, LayerArrays, LayerDims, LayerInitializers, StackSpec,
+    TransformerSpec, kernel_init,
 };
 use crate::nn::{
     Activation, Dtype, ParamSpec, RelativePosition, RematPolicy, TransformerEngineConfig,
@@ -129,6 +130,7 @@ impl T5Config {
 
     /// The network of these dimensions.
     pub fn transformer(&self) -> TransformerSpec {
+        let kernels = kernel_init(self.correct_truncation);
         let dims = LayerDims {
             dtype: self.dtype,
             emb_dim: self.emb_dim,
@@ -140,6 +142,7 @@ impl T5Config {
             float32_attention_logits: self.float32_attention_logits,
             scale_attn_logits: self.scale_attn_logits,
             remat_policy: self.remat_policy,
+            initializers: LayerInitializers::t5(self.head_dim, kernels),
         };
         let (name, attentions) = match self.tie_encoder_decoder {
             true => ("decoder", &TIED_ENCODER),
@@ -169,7 +172,8 @@ impl T5Config {
             logits_via_embedding: self.logits_via_embedding,
             encoder: Some(encoder),
             decoder,
-            kernel_distribution: kernel_distribution(self.correct_truncation),
+            embedding_init: EMBEDDING_INIT,
+            logits_init: kernels,
             dropout_rate: self.dropout_rate,
             fp8: self.fp8.clone(),
             layer_arrays: self.layer_arrays(),
@@ -213,11 +217,11 @@ const TIED_ENCODER: [AttentionSpec; 1] = [AttentionSpec {
 }];
 
 /// The attention of an encoder's layer.
-const ENCODER: [AttentionSpec; 1] =
+pub(super) const ENCODER: [AttentionSpec; 1] =
     [AttentionSpec { norm: "pre_attention_layer_norm", name: "attention", reads_encoding: false }];
 
 /// The attentions of a decoder's layer.
-const DECODER: [AttentionSpec; 2] = [
+pub(super) const DECODER: [AttentionSpec; 2] = [
     AttentionSpec {
         norm: "pre_self_attention_layer_norm",
         name: "self_attention",

@@ -1,6 +1,6 @@
 //! Mistakes in the dimensions of a network, found before anything is built.
 
-use super::spec::TransformerSpec;
+use super::spec::{StackSpec, TransformerSpec};
 
 /// The greatest number of layers in a stack. More are a typing error, and each takes memory before
 /// it is counted.
@@ -10,14 +10,55 @@ const MAX_LAYERS: usize = 10_000;
 /// bits.
 const MAX_ELEMENTS: f64 = 1e17;
 
+/// The parameters that set the dimensions of a network, for messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DimensionNames {
+    /// The configurable that has them: `network.T5Config`.
+    pub configurable: &'static str,
+    /// Dimensions that a parameter of another configurable sets, each with its full name.
+    pub elsewhere: &'static [(&'static str, &'static str)],
+}
+
+impl DimensionNames {
+    /// All dimensions are parameters of that configurable, under their own names.
+    pub const fn of(configurable: &'static str) -> Self {
+        Self { configurable, elsewhere: &[] }
+    }
+
+    /// The parameter that sets a dimension: `network.T5Config.emb_dim`.
+    pub fn parameter(&self, dimension: &str) -> String {
+        match self.elsewhere.iter().find(|(name, _)| *name == dimension) {
+            Some((_, parameter)) => parameter.to_string(),
+            None => format!("{}.{dimension}", self.configurable),
+        }
+    }
+}
+
 impl TransformerSpec {
-    /// Finds dimensions with which no network can be made. `config` names the configurable that sets
-    /// them, and `layers` its numbers of layers.
+    /// Finds dimensions with which no network can be made.
     ///
     /// # Errors
-    /// The first such dimension.
-    pub fn check(&self, config: &str, layers: &[(&str, usize)]) -> Result<(), String> {
-        let dims = &self.decoder.dims;
+    /// The first such dimension, by the parameter that sets it.
+    pub fn check(&self, names: DimensionNames) -> Result<(), String> {
+        self.stacks().try_for_each(|stack| self.check_stack(stack, names))?;
+        let layers = match &self.encoder {
+            Some(encoder) => {
+                vec![("num_encoder_layers", encoder), ("num_decoder_layers", &self.decoder)]
+            }
+            None => vec![("num_layers", &self.decoder)],
+        };
+        match layers.into_iter().find(|(_, stack)| stack.num_layers > MAX_LAYERS) {
+            Some((name, stack)) => Err(format!(
+                "{} is {}, expected at most {MAX_LAYERS}",
+                names.parameter(name),
+                stack.num_layers
+            )),
+            None => Ok(()),
+        }
+    }
+
+    fn check_stack(&self, stack: &StackSpec, names: DimensionNames) -> Result<(), String> {
+        let dims = &stack.dims;
         let extents = [
             ("vocab_size", self.vocab_size),
             ("emb_dim", dims.emb_dim),
@@ -28,10 +69,7 @@ impl TransformerSpec {
             ("adapter_dim", dims.adapter_dim.unwrap_or(1)),
         ];
         if let Some((name, _)) = extents.iter().find(|(_, extent)| *extent == 0) {
-            return Err(format!("{config}.{name} is 0 or empty, expected at least 1"));
-        }
-        if let Some((name, count)) = layers.iter().find(|(_, count)| *count > MAX_LAYERS) {
-            return Err(format!("{config}.{name} is {count}, expected at most {MAX_LAYERS}"));
+            return Err(format!("{} is 0 or empty, expected at least 1", names.parameter(name)));
         }
         let product =
             |extents: [usize; 2]| extents.map(|extent| extent as f64).iter().product::<f64>();
@@ -41,23 +79,25 @@ impl TransformerSpec {
         if widest > MAX_ELEMENTS {
             return Err(format!(
                 "a parameter of the model has {widest:.0e} elements, more than any machine holds: lower \
-                 {config}'s dimensions"
+                 {}'s dimensions",
+                names.configurable
             ));
         }
         Ok(())
     }
 
-    /// Finds a dropout with which no training can succeed; `config` names the configurable that sets it.
+    /// Finds a dropout with which no training can succeed.
     ///
     /// # Errors
     /// The dropout rate is no probability below 1.
-    pub fn check_dropout(&self, config: &str) -> Result<(), String> {
+    pub fn check_dropout(&self, names: DimensionNames) -> Result<(), String> {
         let rate = self.dropout_rate;
         match (0.0..1.0).contains(&rate) {
             true => Ok(()),
-            false => {
-                Err(format!("{config}.dropout_rate is {rate}, expected 0 or more and below 1"))
-            }
+            false => Err(format!(
+                "{} is {rate}, expected 0 or more and below 1",
+                names.parameter("dropout_rate")
+            )),
         }
     }
 }

@@ -29,10 +29,11 @@ mod stack;
 #[cfg(feature = "torch")]
 mod step;
 
+pub use check::DimensionNames;
 pub use layer_arrays::{LayerArrays, SCAN_AXIS};
 pub use spec::{
-    AttentionSpec, FeedForwardSpec, KernelSpec, LayerDims, MAX_DISTANCE, NUM_BUCKETS, StackSpec,
-    TransformerSpec, kernel_distribution,
+    AttentionSpec, EMBEDDING_INIT, FeedForwardSpec, KernelSpec, LayerDims, LayerInitializers,
+    MAX_DISTANCE, NUM_BUCKETS, StackSpec, TransformerSpec, kernel_init,
 };
 pub use work::{ForwardWork, MatrixProducts};
 

@@ -1,9 +1,10 @@
 //! The parameter tree of a Transformer. Source: T5X `examples/t5/{network,layers}.py`.
 
 use super::spec::{
-    AttentionSpec, FeedForwardSpec, LayerDims, NUM_BUCKETS, StackSpec, TransformerSpec,
+    AttentionSpec, FeedForwardSpec, LayerDims, LayerInitializers, NUM_BUCKETS, StackSpec,
+    TransformerSpec,
 };
-use crate::nn::{Distribution, Dtype, FanMode, Initializer, ParamSpec};
+use crate::nn::{Dtype, Initializer, ParamSpec};
 
 impl TransformerSpec {
     /// Every parameter, sorted by name as flax sorts them.
@@ -13,20 +14,15 @@ impl TransformerSpec {
             format!("{}/embedding", self.embedding),
             vec![self.vocab_size, emb_dim],
             vec!["vocab", "embed"],
-            Initializer::Normal { stddev: 1.0 },
+            self.embedding_init,
         );
         let mut tree = vec![embedding];
         for stack in self.stacks() {
-            push_stack(stack, self.kernel_initializer(), &mut tree);
+            push_stack(stack, &mut tree);
         }
         if !self.logits_via_embedding {
-            let shape = [emb_dim, self.vocab_size];
-            tree.push(kernel(
-                &self.logits_dense(),
-                shape,
-                ["embed", "vocab"],
-                self.kernel_initializer(),
-            ));
+            let (shape, axes) = ([emb_dim, self.vocab_size], ["embed", "vocab"]);
+            tree.push(kernel(&self.logits_dense(), shape, axes, self.logits_init));
         }
         let mut tree = self.layer_arrays.arrange(tree, self);
         tree.sort_by(|a, b| a.name.cmp(&b.name));
@@ -35,25 +31,20 @@ impl TransformerSpec {
         tree
     }
 
-    /// The initializer of feed-forward and logits kernels.
-    fn kernel_initializer(&self) -> Initializer {
-        variance_scaling(1.0, FanMode::FanIn, self.kernel_distribution)
-    }
-
     /// Number of parameters.
     pub fn num_params(&self) -> u64 {
         self.param_tree().iter().map(ParamSpec::num_elements).sum()
     }
 }
 
-fn push_stack(stack: &StackSpec, kernels: Initializer, tree: &mut Vec<ParamSpec>) {
+fn push_stack(stack: &StackSpec, tree: &mut Vec<ParamSpec>) {
     let dims = &stack.dims;
     let rel_embedding = |name| {
         param(
             name,
             vec![dims.num_heads, NUM_BUCKETS],
             vec!["heads", "relpos_buckets"],
-            variance_scaling(1.0, FanMode::FanAvg, Distribution::Uniform),
+            dims.initializers.rel_embedding,
         )
     };
     tree.extend(stack.rel_embeddings().map(rel_embedding));
@@ -65,7 +56,7 @@ fn push_stack(stack: &StackSpec, kernels: Initializer, tree: &mut Vec<ParamSpec>
         }
         for block in dims.feed_forwards() {
             tree.push(scale(block.scale(&layer), dims));
-            push_feed_forward(&block, &layer, (dims.emb_dim, kernels), tree);
+            push_feed_forward(&block, &layer, dims, tree);
         }
     }
 }
@@ -76,26 +67,25 @@ fn push_attention(
     dims: &LayerDims,
     tree: &mut Vec<ParamSpec>,
 ) {
-    let normal = |scale| variance_scaling(scale, FanMode::FanIn, Distribution::Normal);
-    // T5 does not divide attention scores by sqrt(head_dim): the query's initializer does.
-    let query = normal(1.0 / dims.head_dim as f64);
+    let LayerInitializers { query, attention: others, .. } = dims.initializers;
     let names = ["query", "key", "value"];
-    let initializers = [query, normal(1.0), normal(1.0)];
+    let initializers = [query, others, others];
     for (spec, initializer) in attention.kernels(layer, dims, names).iter().zip(initializers) {
         let (shape, axes) = ([dims.emb_dim, dims.joined()], ["embed", "joined_kv"]);
         tree.push(kernel(&spec.path, shape, axes, initializer));
     }
     let [out] = attention.kernels(layer, dims, ["out"]);
     let (shape, axes) = ([dims.joined(), dims.emb_dim], ["joined_kv", "embed"]);
-    tree.push(kernel(&out.path, shape, axes, normal(1.0)));
+    tree.push(kernel(&out.path, shape, axes, others));
 }
 
 fn push_feed_forward(
     block: &FeedForwardSpec,
     layer: &str,
-    (emb_dim, initializer): (usize, Initializer),
+    dims: &LayerDims,
     tree: &mut Vec<ParamSpec>,
 ) {
+    let (emb_dim, initializer) = (dims.emb_dim, dims.initializers.feed_forward);
     for input in block.inputs(layer) {
         tree.push(kernel(&input.path, [emb_dim, block.dim], ["embed", "mlp"], initializer));
     }
@@ -123,8 +113,4 @@ fn param(
     initializer: Initializer,
 ) -> ParamSpec {
     ParamSpec { name, shape, axes, initializer, dtype: Dtype::Float32, layers: None }
-}
-
-const fn variance_scaling(scale: f64, mode: FanMode, distribution: Distribution) -> Initializer {
-    Initializer::VarianceScaling { scale, mode, distribution }
 }

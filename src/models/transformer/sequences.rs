@@ -89,9 +89,9 @@ mod tests {
     /// reads, over the largest value.
     fn error(config: T5Config, tokens: &Tensor) -> f64 {
         let params = Params::init(&config.param_tree(), 5, Device::Cpu);
-        let t5 = T5::new(config);
+        let t5 = T5::new(config.transformer());
         tch::no_grad(|| {
-            let spec = t5.config().transformer();
+            let spec = t5.spec();
             let encoder = spec.encoder.as_ref().expect("a T5 has an encoder");
             let packed = PackedStack::new(encoder, &params, PackedKernel::MANY_ROWS);
             let real = tokens.gt(0);

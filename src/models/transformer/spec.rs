@@ -3,7 +3,8 @@
 
 use super::layer_arrays::LayerArrays;
 use crate::nn::{
-    Activation, Distribution, Dtype, RelativePosition, RematPolicy, TransformerEngineConfig,
+    Activation, Distribution, Dtype, FanMode, Initializer, RelativePosition, RematPolicy,
+    TransformerEngineConfig,
 };
 
 /// Buckets of relative position; fixed in T5X's `network.py`.
@@ -24,8 +25,10 @@ pub struct TransformerSpec {
     pub encoder: Option<StackSpec>,
     /// The decoder.
     pub decoder: StackSpec,
-    /// The distribution of the initial values of feed-forward and logits kernels.
-    pub kernel_distribution: Distribution,
+    /// The initial values of the embedding.
+    pub embedding_init: Initializer,
+    /// Those of the logits' own matrix.
+    pub logits_init: Initializer,
     /// Probability that an activation is dropped in training.
     pub dropout_rate: f64,
     /// Formats of products in 8-bit floats.
@@ -88,6 +91,21 @@ pub struct LayerDims {
     pub scale_attn_logits: bool,
     /// The tensors that each layer keeps for its backward pass.
     pub remat_policy: RematPolicy,
+    /// The initial values of its parameters.
+    pub initializers: LayerInitializers,
+}
+
+/// The initial values of the parameters of a layer; scales of norms begin with ones.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LayerInitializers {
+    /// Kernels of queries.
+    pub query: Initializer,
+    /// The other kernels of attentions.
+    pub attention: Initializer,
+    /// Kernels of feed-forward blocks.
+    pub feed_forward: Initializer,
+    /// Embeddings of relative positions.
+    pub rel_embedding: Initializer,
 }
 
 /// A feed-forward block of a layer, with the norm before it.
@@ -112,11 +130,37 @@ pub struct KernelSpec {
     pub divisor: Option<f64>,
 }
 
-/// The distribution of the first values of feed-forward and logits kernels: jax's, or TensorFlow's.
-pub fn kernel_distribution(correct_truncation: bool) -> Distribution {
-    match correct_truncation {
+/// The first values of T5's embedding of tokens.
+pub const EMBEDDING_INIT: Initializer = Initializer::Normal { stddev: 1.0 };
+
+/// The first values of T5's feed-forward and logits kernels: a Gaussian cut as in jax, or as in TensorFlow.
+pub fn kernel_init(correct_truncation: bool) -> Initializer {
+    let distribution = match correct_truncation {
         true => Distribution::TruncatedNormal,
         false => Distribution::NarrowedTruncatedNormal,
+    };
+    Initializer::VarianceScaling { scale: 1.0, mode: FanMode::FanIn, distribution }
+}
+
+impl LayerInitializers {
+    /// T5's, for heads of that width. Source: T5X `examples/t5/layers.py`.
+    pub fn t5(head_dim: usize, feed_forward: Initializer) -> Self {
+        let normal = |scale| Initializer::VarianceScaling {
+            scale,
+            mode: FanMode::FanIn,
+            distribution: Distribution::Normal,
+        };
+        Self {
+            // T5 does not divide attention scores by sqrt(head_dim): the query's initializer does.
+            query: normal(1.0 / head_dim as f64),
+            attention: normal(1.0),
+            feed_forward,
+            rel_embedding: Initializer::VarianceScaling {
+                scale: 1.0,
+                mode: FanMode::FanAvg,
+                distribution: Distribution::Uniform,
+            },
+        }
     }
 }
 

@@ -127,7 +127,7 @@ impl MeshLayout {
             ),
             (
                 remat_policy != self.remat_policy,
-                format!("{}.remat_policy", train.model.dimensions()),
+                train.model.dimensions().parameter("remat_policy"),
                 format!("\"'{}'\"", remat_name(self.remat_policy)),
             ),
         ];

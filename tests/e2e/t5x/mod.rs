@@ -90,17 +90,28 @@ fn on_two_by_two(train: Train, parameter_dims: usize) -> Train {
     launched(train, 4)
 }
 
+/// `compare_flaxformer.py` found that real flaxformer repeats that run too.
+#[test]
+fn a_run_of_flaxformers_modules_repeats_that_of_t5x() {
+    check_file("flaxformer.gin", "unpacked", |train| train);
+}
+
 fn check(name: &str) {
     check_on(name, |train| train);
 }
 
 fn check_on(name: &str, change: impl Fn(Train) -> Train) {
+    check_file(&format!("{name}.gin"), name, change);
+}
+
+/// Compares a training of that gin file with T5X's run of that name.
+fn check_file(file: &str, name: &str, change: impl Fn(Train) -> Train) {
     let scratch = tempfile::tempdir().expect("a temporary folder");
     let (t5x, ours) = (scratch.path().join("t5x"), scratch.path().join("ours"));
     unpack_checkpoint(name, 0, &t5x);
     unpack_checkpoint(name, STEPS, &t5x);
     let train = Train::new(&sources("t5x"))
-        .gin_file(format!("{name}.gin"))
+        .gin_file(file)
         .bind_text("INITIAL_CHECKPOINT_PATH", t5x.join("checkpoint_0"))
         .bind_text("MODEL_DIR", &ours);
     change(train).succeeds();

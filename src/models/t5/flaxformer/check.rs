@@ -1,0 +1,145 @@
+//! Values of modules that contradict each other, or that describe a network that does not exist here.
+
+use std::fmt::Debug;
+
+use super::components::Dropout;
+use super::parts::{NetworkParts, StackParts};
+use crate::nn::Dtype;
+
+/// The axes of `[batch, length, embed]` that are the length.
+const LENGTH: [&[i64]; 2] = [&[-2], &[1]];
+
+/// A value with the parameter that sets it.
+type Named<T> = (String, T);
+
+impl NetworkParts<'_> {
+    pub(super) fn check(&self) -> Result<(), String> {
+        let Some(embed) = self.embed else {
+            return Err("EncoderDecoder.shared_token_embedder_factory is None, expected @embedding.Embed: both \
+                        stacks read one embedding"
+                .to_string());
+        };
+        self.stacks().into_iter().try_for_each(StackParts::check)?;
+        let one = |name: &str, dtype| (name.to_string(), dtype);
+        let dtypes = self.stacks().into_iter().flat_map(StackParts::dtypes);
+        let dtypes = [one("embedding.Embed.dtype", embed.dtype)].into_iter().chain(dtypes);
+        agree(dtypes, "activations have one format")?;
+        agree(self.stacks().into_iter().flat_map(StackParts::rates), "a network has one dropout")?;
+        let splits = self.stacks().into_iter().flat_map(|stack| &stack.attentions);
+        let splits =
+            splits.map(|(_, it)| (format!("{}.split_head_kernel", it.name), it.split_head_kernel));
+        agree(splits, "kernels of all attentions have the same axes")?;
+        match self.logits {
+            None => check_float32(
+                "embedding.Embed.attend_dtype",
+                embed.attend_dtype.unwrap_or(embed.dtype),
+            ),
+            Some(logits) => {
+                check_float32("dense.DenseGeneral.dtype", logits.dtype)?;
+                let rows = ("embedding.Embed.num_embeddings".to_string(), embed.num_embeddings);
+                let logits = ("dense.DenseGeneral.features".to_string(), logits.features);
+                agree([rows, logits].into_iter(), "each row of the embedding has a logit")
+            }
+        }
+    }
+}
+
+impl StackParts<'_> {
+    fn check(&self) -> Result<(), String> {
+        let name = self.name;
+        let Some(bias) = self.bias() else {
+            return Err(format!(
+                "{name} and its layers have no bias of relative position, expected \
+                 @relative_position_biases.RelativePositionBiases in one of them"
+            ));
+        };
+        if self.shared_bias.is_some() && self.own_bias.is_some() {
+            return Err(format!(
+                "{name} and its layers have a bias of relative position each, expected one of them: set the other to None"
+            ));
+        }
+        let heads =
+            self.attentions.iter().map(|(_, it)| (format!("{}.num_heads", it.name), it.num_heads));
+        let of_bias = (format!("{}.num_heads", bias.name), bias.num_heads);
+        agree([of_bias].into_iter().chain(heads), "each head has a bias")?;
+        let (first, of_first) = &self.attentions[0];
+        if let Some((other, _)) = self.attentions.iter().find(|(_, parts)| parts != of_first) {
+            return Err(format!(
+                "{first} and {other} differ: attentions of a layer have the same dimensions and initial values"
+            ));
+        }
+        let last = self.mlp.final_dropout_rate;
+        if last != 0.0 {
+            return Err(format!(
+                "dense.MlpBlock.final_dropout_rate is {last}, expected 0: dropout_factory drops a block's result"
+            ));
+        }
+        self.dropouts.iter().try_for_each(|dropout| self.check_axes(dropout, "(-2,)"))?;
+        match self.last_dropout.broadcast_dims[..] {
+            [] if self.name.ends_with("Encoder") => Ok(()),
+            _ => self.check_axes(self.last_dropout, "(-2,)"),
+        }
+    }
+
+    /// Finds masks of dropout that positions do not share.
+    fn check_axes(&self, dropout: &Dropout, expected: &str) -> Result<(), String> {
+        let found = &dropout.broadcast_dims[..];
+        match dropout.rate == 0.0 || LENGTH.contains(&found) {
+            true => Ok(()),
+            false => Err(format!(
+                "linen.Dropout.broadcast_dims of {} is {found:?}, expected {expected}: positions share a mask",
+                self.name
+            )),
+        }
+    }
+
+    fn dtypes(&self) -> Vec<Named<Dtype>> {
+        let own = [
+            (format!("{}.dtype", self.name), self.dtype),
+            ("dense.MlpBlock.dtype".to_string(), self.mlp.dtype),
+        ];
+        let norms = self.norms.map(|norm| ("layer_norm.T5LayerNorm.dtype".to_string(), norm.dtype));
+        let attentions =
+            self.attentions.iter().map(|(_, it)| (format!("{}.dtype", it.name), it.dtype));
+        let bias = self.bias().map(|bias| (format!("{}.dtype", bias.name), bias.dtype));
+        own.into_iter().chain(norms).chain(attentions).chain(bias).collect()
+    }
+
+    fn rates(&self) -> Vec<Named<f64>> {
+        let dropouts = self.dropouts.iter().chain([&self.last_dropout]);
+        let dropouts =
+            dropouts.map(|dropout| (format!("linen.Dropout.rate of {}", self.name), dropout.rate));
+        let attentions = self
+            .attentions
+            .iter()
+            .map(|(_, it)| (format!("{}.dropout_rate", it.name), it.dropout_rate));
+        let mlp = (
+            "dense.MlpBlock.intermediate_dropout_rate".to_string(),
+            self.mlp.intermediate_dropout_rate,
+        );
+        dropouts.chain(attentions).chain([mlp]).collect()
+    }
+}
+
+/// Finds values that differ although `fact`.
+fn agree<T: PartialEq + Debug>(
+    mut values: impl Iterator<Item = Named<T>>,
+    fact: &str,
+) -> Result<(), String> {
+    let Some((first, expected)) = values.next() else { return Ok(()) };
+    match values.find(|(_, found)| *found != expected) {
+        Some((name, found)) => Err(format!(
+            "{name} is {found:?}, and {first} is {expected:?}, expected the same: {fact}"
+        )),
+        None => Ok(()),
+    }
+}
+
+fn check_float32(name: &str, found: Dtype) -> Result<(), String> {
+    match found {
+        Dtype::Float32 => Ok(()),
+        Dtype::Bfloat16 => {
+            Err(format!("{name} is 'bfloat16', expected 'float32', the format of logits"))
+        }
+    }
+}

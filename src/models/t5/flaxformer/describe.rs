@@ -1,0 +1,109 @@
+//! The network that these modules describe.
+
+use super::parts::{NetworkParts, StackParts};
+use super::stacks::EncoderDecoder;
+use crate::models::t5::spec::{DECODER, ENCODER};
+use crate::models::transformer::{
+    AttentionSpec, DimensionNames, EMBEDDING_INIT, LayerArrays, LayerDims, LayerInitializers,
+    StackSpec, TransformerSpec,
+};
+use crate::nn::RelativePosition;
+
+impl EncoderDecoder {
+    /// The parameters that set its dimensions.
+    pub const DIMENSIONS: DimensionNames = DimensionNames {
+        configurable: "t5_architecture.EncoderDecoder",
+        elsewhere: &[
+            ("vocab_size", "embedding.Embed.num_embeddings"),
+            ("emb_dim", "embedding.Embed.features"),
+            ("num_heads", "dense_attention.MultiHeadDotProductAttention.num_heads"),
+            ("head_dim", "dense_attention.MultiHeadDotProductAttention.head_dim"),
+            ("mlp_dim", "dense.MlpBlock.intermediate_dim"),
+            ("mlp_activations", "dense.MlpBlock.activations"),
+            ("num_encoder_layers", "t5_architecture.Encoder.num_layers"),
+            ("num_decoder_layers", "t5_architecture.Decoder.num_layers"),
+            ("dropout_rate", "linen.Dropout.rate"),
+        ],
+    };
+
+    /// The network.
+    pub fn transformer(&self) -> TransformerSpec {
+        self.parts().transformer()
+    }
+
+    /// Finds values that contradict each other or are not supported.
+    ///
+    /// # Errors
+    /// The first such value, with the expected ones.
+    pub fn check(&self) -> Result<(), String> {
+        self.parts().check()
+    }
+}
+
+impl NetworkParts<'_> {
+    fn transformer(&self) -> TransformerSpec {
+        let emb_dim = self.embed.map_or(0, |embed| embed.features);
+        let stack = |parts: &StackParts<'_>, name, attentions, direction| StackSpec {
+            name,
+            num_layers: parts.num_layers,
+            attentions,
+            direction,
+            bias_per_layer: parts.shared_bias.is_none(),
+            shares_last_dropout: !parts.last_dropout.broadcast_dims.is_empty(),
+            dims: parts.dims(emb_dim),
+        };
+        let encoder: &'static [AttentionSpec] = &ENCODER;
+        let rows = |embed: &super::Embed| embed.embedding_init.initializer();
+        TransformerSpec {
+            embedding: "token_embedder",
+            vocab_size: self.embed.map_or(0, |embed| embed.num_embeddings),
+            logits_via_embedding: self.logits.is_none(),
+            encoder: Some(stack(
+                &self.encoder,
+                "encoder",
+                encoder,
+                RelativePosition::Bidirectional,
+            )),
+            decoder: stack(&self.decoder, "decoder", &DECODER, RelativePosition::Causal),
+            embedding_init: self.embed.map_or(EMBEDDING_INIT, rows),
+            logits_init: self
+                .logits
+                .map_or(EMBEDDING_INIT, |logits| logits.kernel_init.initializer()),
+            dropout_rate: self.decoder.last_dropout.rate,
+            fp8: None,
+            layer_arrays: match self.decoder.attention().split_head_kernel {
+                true => LayerArrays::ByHead,
+                false => LayerArrays::Joined,
+            },
+        }
+    }
+}
+
+impl StackParts<'_> {
+    fn dims(&self, emb_dim: usize) -> LayerDims {
+        let attention = self.attention();
+        let head_dim = attention.head_dim(emb_dim);
+        let number = if attention.rescale_logits { 1.0 } else { head_dim as f64 };
+        let kernels = attention.kernel_init.initializer();
+        LayerDims {
+            dtype: self.dtype,
+            emb_dim,
+            num_heads: attention.num_heads,
+            head_dim,
+            mlp_dim: self.mlp.intermediate_dim,
+            mlp_activations: self.mlp.activations.clone(),
+            adapter_dim: None,
+            float32_attention_logits: attention.float32_logits,
+            scale_attn_logits: attention.rescale_logits,
+            remat_policy: self.layer_remat.policy(),
+            initializers: LayerInitializers {
+                query: attention.q_kernel_init.over_sqrt(number),
+                attention: kernels,
+                feed_forward: self.mlp.kernel_init.initializer(),
+                rel_embedding: self
+                    .bias()
+                    .map_or(kernels, |bias| bias.embedding_init.initializer()),
+            },
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! T5 as flaxformer puts it together: modules that gin files choose and connect, each with parameters of its own.
+//!
+//! ```text
+//! t5_architecture.EncoderDecoder.encoder_factory = @t5_architecture.Encoder
+//! t5_architecture.Encoder.layer_factory = @t5_architecture.EncoderLayer
+//! t5_architecture.EncoderLayer.attention = @dense_attention.MultiHeadDotProductAttention()
+//! ```
+//! They describe the network of every T5 here, with the same names of parameters. Values that describe another network are
+//! refused: some where they are read (`values`), those that contradict each other by `check`.
+//!
+//! Source: flaxformer `architectures/t5/t5_architecture.py` and `components/`.
+
+mod attention;
+mod check;
+mod components;
+mod dense;
+mod describe;
+mod parts;
+mod stacks;
+mod values;
+
+pub use attention::{AttentionFn, MultiHeadAttention, MultiQueryAttention};
+pub use components::{Dropout, Embed, InitFn, RelativePositionBiases, T5LayerNorm};
+pub use dense::{DenseGeneral, MlpBlock};
+pub use stacks::{Decoder, DecoderLayer, Encoder, EncoderDecoder, EncoderLayer, LayerRemat};

@@ -1,0 +1,151 @@
+//! Models of flaxformer's modules are T5X's networks, and other networks are refused.
+
+use gimlet::gin::{Evaluator, Request, load};
+use gimlet::models::transformer::TransformerSpec;
+use gimlet::models::{BaseModel, EncoderDecoderModel};
+use gimlet::run::{Library, registry};
+
+/// Loads library files with these bindings; returns the model, or all messages.
+fn model(files: &[&str], bindings: &[&str]) -> Result<EncoderDecoderModel, String> {
+    let registry = registry();
+    let files = files.iter().map(|file| file.to_string()).collect();
+    let bindings = ["DROPOUT_RATE = 0.0"].into_iter().chain(bindings.iter().copied());
+    let bindings = bindings.map(|text| ("flag".to_string(), text.to_string())).collect();
+    let request = Request { files, bindings, ..Request::default() };
+    let loaded = load(&request, &Library, &registry).map_err(|list| list.render(false))?;
+    let mut evaluator = Evaluator::new(&loaded.config, &registry);
+    let spec = evaluator.evaluate_in::<EncoderDecoderModel>("");
+    let list = evaluator.into_diagnostics();
+    let diagnostics = gimlet::gin::Diagnostics { sources: loaded.sources.clone(), list };
+    let spec = spec.map_err(|_| diagnostics.render(false))?;
+    spec.check().map(|()| spec).map_err(|unfit| unfit.to_string())
+}
+
+fn network(file: &str) -> TransformerSpec {
+    model(&[file], &[]).unwrap_or_else(|message| panic!("{file}: {message}")).transformer()
+}
+
+/// Names of a file, in flaxformer's folder and in T5X's.
+const MODELS: [(&str, &str); 20] = [
+    ("t5_small", "t5_1_0/small"),
+    ("t5_base", "t5_1_0/base"),
+    ("t5_large", "t5_1_0/large"),
+    ("t5_3B", "t5_1_0/3B"),
+    ("t5_11B", "t5_1_0/11B"),
+    ("t5_1_1_small", "t5_1_1/small"),
+    ("t5_1_1_base", "t5_1_1/base"),
+    ("t5_1_1_large", "t5_1_1/large"),
+    ("t5_1_1_xl", "t5_1_1/xl"),
+    ("t5_1_1_xxl", "t5_1_1/xxl"),
+    ("mt5_small", "mt5/small"),
+    ("mt5_base", "mt5/base"),
+    ("mt5_large", "mt5/large"),
+    ("mt5_xl", "mt5/xl"),
+    ("mt5_xxl", "mt5/xxl"),
+    ("byt5_small", "byt5/small"),
+    ("byt5_base", "byt5/base"),
+    ("byt5_large", "byt5/large"),
+    ("byt5_xl", "byt5/xl"),
+    ("byt5_xxl", "byt5/xxl"),
+];
+
+#[test]
+fn every_model_is_that_of_t5x_but_for_the_dropout_of_the_encoding() {
+    for (ours, t5x) in MODELS {
+        let found = network(&format!("flaxformer/t5x/configs/t5/models/{ours}.gin"));
+        let mut expected = network(&format!("t5x/examples/t5/{t5x}.gin"));
+        let encoder = expected.encoder.as_mut().expect("a T5 has an encoder");
+        assert!(!encoder.shares_last_dropout);
+        encoder.shares_last_dropout = true;
+        if expected.logits_via_embedding {
+            // There are no such kernels.
+            expected.logits_init = found.logits_init;
+        }
+        assert_eq!(found, expected, "{ours}");
+    }
+}
+
+const SMALL: &str = "flaxformer/t5x/configs/t5/models/t5_1_1_small.gin";
+
+#[test]
+fn values_of_other_networks_are_refused_with_place_and_remedy() {
+    let check = |bindings: &[&str], expected: &[&str]| {
+        let message = model(&[SMALL], bindings).expect_err("it is refused");
+        for part in expected {
+            assert!(message.contains(part), "`{part}` is not in:\n{message}");
+        }
+    };
+    check(
+        &["dense.MlpBlock.use_bias = True"],
+        &["expected False for `MlpBlock.use_bias`, found True", "flag", "no bias, as T5's"],
+    );
+    check(
+        &["t5_architecture.Encoder.scan_layers = True"],
+        &["expected False for `Encoder.scan_layers`", "scalable_t5"],
+    );
+    check(
+        &[
+            "t5_architecture.DecoderLayer.self_attention = @dense_attention.MultiQueryDotProductAttention()",
+        ],
+        &["@MultiHeadDotProductAttention()", "MultiQueryDotProductAttention"],
+    );
+    check(
+        &["dense.MlpBlock.dtype = 'float32'"],
+        &["dense.MlpBlock.dtype is Float32, and embedding.Embed.dtype is Bfloat16", "one format"],
+    );
+    check(
+        &["dense.MlpBlock.intermediate_dropout_rate = 0.1"],
+        &["dense.MlpBlock.intermediate_dropout_rate is 0.1", "a network has one dropout"],
+    );
+    check(
+        &["relative_position_biases.RelativePositionBiases.num_heads = 5"],
+        &["num_heads is 6, and relative_position_biases.RelativePositionBiases.num_heads is 5"],
+    );
+    check(
+        &["t5_architecture.Decoder.shared_relative_position_bias_factory = None"],
+        &["t5_architecture.Decoder and its layers have no bias of relative position"],
+    );
+    check(
+        &["t5_architecture.EncoderDecoder.shared_token_embedder_factory = None"],
+        &["shared_token_embedder_factory is None, expected @embedding.Embed"],
+    );
+    check(
+        &["dense.DenseGeneral.features = 5", "output_logits/dense.DenseGeneral.features = 5"],
+        &["dense.DenseGeneral.features is 5, and embedding.Embed.num_embeddings is 32128"],
+    );
+    check(
+        &["DROPOUT_RATE = 0.1", "dropout_factory/linen.Dropout.broadcast_dims = (0,)"],
+        &["linen.Dropout.broadcast_dims of t5_architecture.Encoder is [0], expected (-2,)"],
+    );
+    check(&["EMBED_DIM = 0"], &["embedding.Embed.features is 0 or empty, expected at least 1"]);
+}
+
+#[test]
+fn parameters_of_modules_describe_the_network() {
+    let changed = |binding: &str| {
+        let found = model(&[SMALL], &[binding]);
+        found.unwrap_or_else(|message| panic!("{binding}: {message}")).transformer()
+    };
+    assert_eq!(
+        changed("dense_attention.MultiHeadDotProductAttention.head_dim = None")
+            .decoder
+            .dims
+            .head_dim,
+        85
+    );
+    assert!(
+        changed("dense_attention.MultiHeadDotProductAttention.rescale_logits = True")
+            .decoder
+            .dims
+            .scale_attn_logits
+    );
+    let remade = changed("t5_architecture.Encoder.layer_remat = 'minimal'").encoder;
+    assert_eq!(remade.expect("an encoder").dims.remat_policy, gimlet::nn::RematPolicy::Minimal);
+    let split = changed("dense_attention.MultiHeadDotProductAttention.split_head_kernel = True")
+        .param_tree();
+    let query = split.iter().find(|param| param.name == "encoder/layers_0/attention/query/kernel");
+    assert_eq!(query.expect("the kernel").shape, [512, 6, 64]);
+    let file = "flaxformer/t5x/configs/t5/architectures/flash_attention.gin";
+    let flash = model(&[SMALL, file], &[]).expect("it loads");
+    assert_eq!(flash.transformer(), network(SMALL));
+}
