@@ -4,10 +4,11 @@ use tch::Tensor;
 
 use super::profiler::{Activity, part};
 
-/// A dropout rate, or none. Masks come from torch's generator, which the caller seeds for each step.
+/// A dropout rate, or none, and with it the kind of a pass: training or not. Masks come from torch's generator, which the caller seeds for each step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dropout {
     rate: f64,
+    is_training: bool,
     /// The part of a larger batch, of equal parts, that is at hand: its number, and how many there are.
     part: (i64, i64),
     /// The same of heads and of features between two projections.
@@ -17,14 +18,14 @@ pub struct Dropout {
 impl Dropout {
     /// Creates a dropout that drops nothing, for evaluation and decoding.
     pub fn off() -> Self {
-        Self { rate: 0.0, part: (0, 1), columns: (0, 1) }
+        Self { rate: 0.0, is_training: false, part: (0, 1), columns: (0, 1) }
     }
 
     /// Creates a dropout with probability `rate` in `0..1` that scales the rest by
     /// `1 / (1 - rate)`.
     pub fn train(rate: f64) -> Self {
         assert!((0.0..1.0).contains(&rate), "a dropout rate lies in 0..1, found {rate}");
-        Self { rate, part: (0, 1), columns: (0, 1) }
+        Self { rate, is_training: true, part: (0, 1), columns: (0, 1) }
     }
 
     /// The same dropout for one of `count` parts of a batch: its masks are this part's rows of the
@@ -37,6 +38,38 @@ impl Dropout {
     /// one's part of the masks of all.
     pub fn of_columns(self, index: usize, count: usize) -> Self {
         Self { columns: (index as i64, count as i64), ..self }
+    }
+
+    /// Whether the pass is one of training, even if nothing is dropped.
+    pub fn is_training(self) -> bool {
+        self.is_training
+    }
+
+    /// The number of equal parts of the batch of which one is at hand.
+    pub fn parts(self) -> usize {
+        self.part.1 as usize
+    }
+
+    /// The same with another rate in training.
+    pub fn with_rate(self, rate: f64) -> Self {
+        match self.is_training {
+            true => Self { rate, ..self },
+            false => self,
+        }
+    }
+
+    /// Returns `inputs`, whose first axis the parts of the batch divide, in training times uniform noise between
+    /// `1 - amplitude` and `1 + amplitude`.
+    pub fn noisy(self, inputs: Tensor, amplitude: f64) -> Tensor {
+        if !self.is_training || amplitude == 0.0 {
+            return inputs;
+        }
+        let (mut whole, (index, count)) = (inputs.size(), self.part);
+        let rows = whole[0];
+        whole[0] *= count;
+        let mut noise = Tensor::empty(&whole, (inputs.kind(), inputs.device()));
+        let noise = noise.uniform_(1.0 - amplitude, 1.0 + amplitude);
+        inputs * noise.narrow(0, index * rows, rows)
     }
 
     /// Whether anything is dropped.

@@ -30,6 +30,17 @@ pub fn causal_mask(length: i64, device: Device) -> Tensor {
     Tensor::ones([1, 1, length, length], (Kind::Bool, device)).tril(0)
 }
 
+/// Positions of a decoder's inputs that are not padding: the first one, and those before or at a token; 0 also begins each
+/// example of a packed row. int64 `[batch, length]` to bool. Source: flaxformer `dense_attention.py`,
+/// `get_decoder_logit_mask`.
+pub fn decoder_positions(inputs: &Tensor) -> Tensor {
+    let length = inputs.size()[1];
+    let is_token = inputs.gt(0);
+    let before_token = is_token.narrow(1, 1, length - 1).constant_pad_nd([0, 1]);
+    let positions = Tensor::arange(length, (Kind::Int64, inputs.device()));
+    is_token.logical_or(&before_token).logical_or(&positions.eq(0))
+}
+
 /// 0 where `allowed`, -1e10 elsewhere, in the scores' dtype.
 pub fn bias_from_mask(allowed: &Tensor, kind: Kind) -> Tensor {
     let zeros = Tensor::zeros(allowed.size(), (kind, allowed.device()));

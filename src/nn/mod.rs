@@ -5,6 +5,7 @@
 //! that each weight is cast once a step.
 
 mod error;
+mod experts;
 mod shard;
 mod spec;
 
@@ -70,6 +71,7 @@ mod step_attention;
 pub mod team;
 
 pub use error::C10dError;
+pub use experts::{ExpertsSpec, IgnoredPadding, RouterSpec, Routing, RoutingMode, TokenGroups};
 pub use shard::{MeshDim, Shard, part_of};
 pub use spec::{
     Activation, Distribution, Dtype, FanMode, Fp8Format, Initializer, LayerParts, ParamSpec,
@@ -85,6 +87,8 @@ pub use division::Division;
 #[cfg(feature = "torch")]
 pub use dropout::Dropout;
 #[cfg(feature = "torch")]
+pub use experts::{ExpertKernels, Experts, RoutingReport};
+#[cfg(feature = "torch")]
 pub use fused::{add_and_norm, rms_norm};
 #[cfg(feature = "torch")]
 pub use init::draw;
@@ -95,7 +99,9 @@ pub use layers::{activated, embed, kind};
 #[cfg(feature = "torch")]
 pub use lookahead::Lookahead;
 #[cfg(feature = "torch")]
-pub use masks::{AttentionBias, bias_from_mask, causal_mask, pairs, same_segment};
+pub use masks::{
+    AttentionBias, bias_from_mask, causal_mask, decoder_positions, pairs, same_segment,
+};
 #[cfg(feature = "torch")]
 pub use packed::PackedKernel;
 #[cfg(feature = "torch")]
