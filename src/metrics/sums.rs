@@ -16,6 +16,19 @@ pub mod sum {
     pub const NUM_WEIGHTED_TOKENS: &str = "num_weighted_tokens";
     /// Weights of all targets, after normalization.
     pub const WEIGHT_SUM: &str = "weight_sum";
+    /// The part of the loss that balances the load of experts.
+    pub const AUXILIARY_LOSS: &str = "experts/auxiliary_loss";
+    /// The part of the loss that keeps the scores of routers small.
+    pub const ROUTER_Z_LOSS: &str = "experts/router_z_loss";
+    /// The metrics of experts, each a mean, in the order of a router's report: the parts of the loss, the share of tokens
+    /// that no expert computes, the share of experts' places with a token, and the mean weight of a token at an expert.
+    pub const OF_EXPERTS: [&str; 5] = [
+        AUXILIARY_LOSS,
+        ROUTER_Z_LOSS,
+        "experts/fraction_tokens_left_behind",
+        "experts/expert_usage",
+        "experts/router_confidence",
+    ];
 }
 
 /// The sums over a step, or several. T5X `models.py`, `compute_base_metrics`.

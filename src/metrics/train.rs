@@ -76,7 +76,8 @@ impl TrainMetrics {
             }
         }
         let (loss, z_loss) = (sums.get(sum::LOSS), sums.get(sum::Z_LOSS));
-        let cross_entropy = loss - z_loss;
+        let of_routers = sums.get(sum::AUXILIARY_LOSS) + sums.get(sum::ROUTER_Z_LOSS);
+        let cross_entropy = loss - z_loss - of_routers;
         out.extend(
             [
                 ("loss_per_nonpadding_target_token", loss / weights),
@@ -178,7 +179,7 @@ mod tests {
             feature("decoder_target_tokens", 2.0, 5.0, 8),
         ];
         let mut sums = batch(2, [12.0, 2.0, 2.5], features);
-        sums.sums.insert("experts/auxiliary_loss", 0.5);
+        sums.sums.insert(sum::AUXILIARY_LOSS, 0.5);
         let mut metrics = TrainMetrics::default();
         for rate in [0.5, 0.25] {
             metrics.add_step(&sums, Some(rate));
@@ -186,8 +187,8 @@ mod tests {
         let found = metrics.summary(&Window { uptime: Some(9.0), ..WINDOW });
         let expected = [
             ("accuracy", 0.5),
-            ("cross_ent_loss", 10.0),
-            ("cross_ent_loss_per_all_target_tokens", 20.0 / 16.0),
+            ("cross_ent_loss", 9.5),
+            ("cross_ent_loss_per_all_target_tokens", 19.0 / 16.0),
             ("effective_batch_size/decoder_target_tokens", 2.0),
             ("effective_batch_size/encoder_input_tokens", 2.0),
             ("experts/auxiliary_loss", 0.5),

@@ -183,6 +183,7 @@ impl BaseModel for EncoderDecoderModel {
             z_loss: self.z_loss,
             loss_normalizing_factor: self.loss_normalizing_factor,
             divisor: None,
+            routing: None,
         }
     }
 

@@ -80,16 +80,16 @@ impl<L> Clone for Recipe<L> {
 
 impl<L: 'static> Recipe<L> {
     /// Runs `body` on the layer and `inputs`, with the random numbers of the first one's device.
-    /// It must end in a projection, whose result is only added to and not read again.
+    /// The last result that it keeps of a projection must only be added to and not read again.
     pub fn forward(
         &self,
         inputs: &[&Tensor],
-        body: impl Fn(&L, &[&Tensor]) -> Tensor + Send + 'static,
-    ) -> Tensor {
+        body: impl Fn(&L, &[&Tensor]) -> Vec<Tensor> + Send + 'static,
+    ) -> Vec<Tensor> {
         let first_state = random_state(inputs[0]);
         let whole = self.layers.forward(self.place);
         let run = || tch::no_grad(|| body(&(self.make)(&whole), inputs));
-        let (output, products) = match self.policy {
+        let (outputs, products) = match self.policy {
             RematPolicy::Minimal => Products::recorded(run),
             _ => (run(), None),
         };
@@ -103,18 +103,18 @@ impl<L: 'static> Recipe<L> {
         let backward = move |gradients: Vec<Tensor>| {
             let whole = recipe.layers.backward(recipe.place);
             let again = |inputs: &[&Tensor]| body(&(recipe.make)(&whole), inputs);
-            let output = with_random_state(&leaves[0], &first_state, || {
+            let outputs = with_random_state(&leaves[0], &first_state, || {
                 let inputs: Vec<&Tensor> = leaves.iter().collect();
                 Products::replayed(products, || tch::with_grad(|| again(&inputs)))
             });
             let params = whole.iter().map(|(_, param)| param);
             let mut found =
-                gradients_where_required(output, gradients, leaves.iter().chain(params));
+                gradients_where_required(&outputs, &gradients, leaves.iter().chain(params));
             let of_params = found.split_off(leaves.len());
             found.extend(recipe.layers.params(recipe.place).sum_parts(of_params));
             found
         };
-        custom_function(&from, vec![output], backward).remove(0)
+        custom_function(&from, outputs, backward)
     }
 }
 
@@ -129,13 +129,13 @@ fn with_random_state<R>(on_device: &Tensor, state: &Tensor, body: impl FnOnce() 
 
 /// Returns one gradient for each leaf, undefined for leaves that require none.
 fn gradients_where_required<'a>(
-    output: Tensor,
-    gradients: Vec<Tensor>,
+    outputs: &[Tensor],
+    gradients: &[Tensor],
     leaves: impl Iterator<Item = &'a Tensor>,
 ) -> Vec<Tensor> {
     let leaves: Vec<&Tensor> = leaves.collect();
     let required: Vec<&Tensor> = leaves.iter().copied().filter(|l| l.requires_grad()).collect();
-    let mut found = gradients_of(&[output], &gradients, &required).into_iter();
+    let mut found = gradients_of(outputs, gradients, &required).into_iter();
     let one = |leaf: &Tensor| match leaf.requires_grad() {
         true => found.next().expect("a gradient for each that requires one"),
         false => Tensor::new(),

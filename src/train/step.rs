@@ -7,7 +7,7 @@ use tch::Tensor;
 
 use crate::metrics::LossSums;
 use crate::models::Batch;
-use crate::models::loss::{LossOutput, LossSpec, normalize};
+use crate::models::loss::{LossOutput, LossSpec, RoutingLosses, normalize};
 use crate::nn::Axes;
 use crate::nn::kind;
 use crate::optim::{OptimError, Reduction, Watch, Watched};
@@ -69,7 +69,7 @@ impl Stepper {
         mesh: &Mesh,
         (axes, processes): (&Axes, &Arc<Processes>),
     ) -> Result<Self, SessionError> {
-        let TrainerClass::Trainer(trainer) = &spec.trainer_cls.0;
+        let trainer = spec.trainer_cls.0.trainer();
         let schedule = trainer.learning_rate_fn.build();
         let schedule = schedule.map_err(|error| SessionError::Unfit(error.to_string()))?;
         let fp8 = spec.te_config_cls.as_ref().map(|class| &class.0);
@@ -78,7 +78,7 @@ impl Stepper {
             Some(WeightMetricsComputer {}) => Watched::Weights,
             None => Watched::GradientNorm,
         };
-        let Partitioner::Pjit(pjit) = &spec.partitioner;
+        let pjit = spec.partitioner.pjit();
         let axis = axes.data.clone();
         Ok(Self {
             forward,
@@ -174,7 +174,9 @@ impl Stepper {
         let batch = batch.to_device(*device);
         let MeshAxis { index, size } = self.replicas;
         let dropout = network.dropout().of_part(index, size);
-        network.loss(&state.params, &batch, &LossSpec { divisor, ..*loss }, dropout)
+        let share = 1.0 / (self.num_microbatches * size) as f64;
+        let routing = loss.routing.map(|losses| RoutingLosses { share, ..losses });
+        network.loss(&state.params, &batch, &LossSpec { divisor, routing, ..*loss }, dropout)
     }
 
     /// Updates the state with the gradients of `loss` and those already in the parameters.

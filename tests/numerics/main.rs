@@ -11,6 +11,7 @@ mod kernels;
 mod loss;
 mod members;
 mod model;
+mod moe;
 mod optax_rules;
 mod products;
 mod remat;

@@ -206,6 +206,7 @@ impl BaseModel for DecoderOnlyModel {
             z_loss: self.z_loss,
             loss_normalizing_factor: self.loss_normalizing_factor,
             divisor: None,
+            routing: None,
         }
     }
 

@@ -5,9 +5,12 @@ use tch::Tensor;
 use super::predict::Predictor;
 use super::spec::TransformerConfig;
 use crate::models::loss::{Head, LossOutput, LossSpec, target_loss, target_scores};
-use crate::models::transformer::{Stack, TransformerSpec};
+use crate::models::transformer::{Passed, Stack, StackInput, TransformerSpec};
 use crate::models::{Batch, Network, Predict, feature};
-use crate::nn::{Dropout, Params, TransformerEngineConfig, causal_mask, pairs, same_segment};
+use crate::nn::{
+    Dropout, Params, RoutingReport, TransformerEngineConfig, causal_mask, decoder_positions, pairs,
+    same_segment,
+};
 
 /// A decoder alone. It holds no weights: every method gets them as `Params`.
 #[derive(Clone, Debug)]
@@ -47,13 +50,18 @@ impl DecoderOnly {
         }
     }
 
-    /// The logits of `batch`, to be computed.
-    fn head(&self, params: &Params, batch: &Batch, dropout: Dropout) -> Head {
+    /// The logits of `batch`, to be computed, and the reports of routers on the way to them.
+    fn head(&self, params: &Params, batch: &Batch, dropout: Dropout) -> (Head, Vec<RoutingReport>) {
         let params = &self.spec.begin(params);
-        let embedded = self.spec.embed(params, batch.tensor(feature::DECODER_INPUT_TOKENS));
-        let decoder = Stack::new(&self.spec.decoder, params);
-        let hidden = decoder.forward(embedded, &self.mask(batch), None, dropout);
-        self.spec.head(params, &hidden)
+        let tokens = batch.tensor(feature::DECODER_INPUT_TOKENS);
+        let input = StackInput {
+            embedded: self.spec.embed(params, tokens),
+            mask: &self.mask(batch),
+            real: self.spec.decoder.sparse.is_some().then(|| decoder_positions(tokens)),
+        };
+        let Passed { hidden, routing } =
+            Stack::new(&self.spec.decoder, params).forward(input, None, dropout);
+        (self.spec.head(params, &hidden), routing)
     }
 }
 
@@ -76,11 +84,12 @@ impl Network for DecoderOnly {
         spec: &LossSpec,
         dropout: Dropout,
     ) -> LossOutput {
-        target_loss(&self.head(params, batch, dropout), batch, spec)
+        let (head, reports) = self.head(params, batch, dropout);
+        target_loss(&head, &reports, batch, spec)
     }
 
     fn token_scores(&self, params: &Params, batch: &Batch) -> Tensor {
-        tch::no_grad(|| target_scores(&self.head(params, batch, Dropout::off()), batch))
+        tch::no_grad(|| target_scores(&self.head(params, batch, Dropout::off()).0, batch))
     }
 
     fn predictor<'a>(&'a self, params: &'a Params, hypotheses: usize) -> Box<dyn Predict + 'a> {

@@ -4,9 +4,9 @@ use tch::{Kind, Tensor};
 
 use super::network::{DecoderOnly, prefix_mask};
 use crate::models::decoding::{DecodeError, Decodes, Observer, Prediction, Prompt};
-use crate::models::transformer::{DecoderCache, Decoding, Stack};
+use crate::models::transformer::{DecoderCache, Decoding, Stack, StackInput};
 use crate::models::{Batch, Predict, feature};
-use crate::nn::{Params, causal_mask};
+use crate::nn::{Params, causal_mask, decoder_positions};
 
 /// A decoder for many batches: its weights, laid out once for that.
 #[derive(Debug)]
@@ -81,7 +81,9 @@ impl<'a> Predictor<'a> {
         let head_dim = spec.decoder.dims.head_dim as i64;
         let params = &spec.begin(params);
         let embedded = spec.embed(params, &tokens);
-        Stack::new(&spec.decoder, params).watched(embedded, &mask, &mut |layer, joined| {
+        let real = spec.decoder.sparse.is_some().then(|| decoder_positions(&tokens));
+        let input = StackInput { embedded, mask: &mask, real };
+        Stack::new(&spec.decoder, params).watched(input, &mut |layer, joined| {
             let [_, key, value] = &joined.parts()[..] else { unreachable!("query, key and value") };
             let both = Tensor::stack(&[key, value], 2); // [batch, length, 2, joined]
             cache.prefill(layer, &both.unflatten(3, [-1, head_dim]));

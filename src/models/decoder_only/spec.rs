@@ -105,6 +105,7 @@ impl TransformerConfig {
                 bias_per_layer: false,
                 shares_last_dropout: true,
                 dims,
+                sparse: None,
             },
             embedding_init: EMBEDDING_INIT,
             logits_init: kernels,

@@ -7,13 +7,15 @@ mod spec;
 #[cfg(feature = "torch")]
 mod cross_entropy;
 #[cfg(feature = "torch")]
+mod routing;
+#[cfg(feature = "torch")]
 mod sums;
 #[cfg(feature = "torch")]
 mod targets;
 #[cfg(feature = "torch")]
 mod weights;
 
-pub use spec::{LossNormalizingFactor, LossSpec};
+pub use spec::{LossNormalizingFactor, LossSpec, RoutingLosses};
 
 #[cfg(feature = "torch")]
 pub use cross_entropy::{Head, Targets, TokenLosses, Vocabulary, cross_entropy, log_likelihoods};

@@ -57,6 +57,19 @@ pub struct LossSpec {
     pub loss_normalizing_factor: Option<LossNormalizingFactor>,
     /// The divisor of the whole batch, when losses of its parts are to add up to the batch's.
     pub divisor: Option<f64>,
+    /// The losses of routers, if they count.
+    pub routing: Option<RoutingLosses>,
+}
+
+/// The parts that losses of routers have in that of a model. Source: T5X `contrib/moe/models.py`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RoutingLosses {
+    /// Weight of the loss that balances the load of experts.
+    pub aux_loss_factor: f64,
+    /// Weight of the loss that keeps the scores of routers small.
+    pub router_z_loss_factor: f64,
+    /// The batch at hand as a share of the whole one, when losses of its parts are to add up to the batch's.
+    pub share: f64,
 }
 
 impl LossSpec {

@@ -8,10 +8,17 @@ use super::sums::{LossOutput, UnreadSums};
 use super::weights::normalize;
 use crate::metrics::sum;
 use crate::models::{Batch, feature};
+use crate::nn::RoutingReport;
 use crate::nn::profiler::{Activity, part};
 
-/// The training loss of a batch's targets, whose logits `head` computes, and the sums for its metrics.
-pub fn target_loss(head: &Head, batch: &Batch, spec: &LossSpec) -> LossOutput {
+/// The training loss of a batch's targets, whose logits `head` computes, and the sums for its metrics. `reports` are those
+/// of the routers on the way to them.
+pub fn target_loss(
+    head: &Head,
+    reports: &[RoutingReport],
+    batch: &Batch,
+    spec: &LossSpec,
+) -> LossOutput {
     let _part = part(Activity::Loss);
     let normalized = normalize(spec.loss_normalizing_factor, batch);
     let weights = normalized.weights.reshape(-1);
@@ -24,17 +31,27 @@ pub fn target_loss(head: &Head, batch: &Batch, spec: &LossSpec) -> LossOutput {
     let targets = Targets { tokens, coefficients };
     let (losses, scalar) = cross_entropy(head, &targets, spec);
     let loss = losses.loss.dot(&targets.coefficients);
+    // The value of the loss with the gradient of the scalar.
+    let differentiable = &scalar + (&loss - scalar.detach());
+    let routed = spec.routing.and_then(|losses| losses.of(reports));
+    let of_routers = routed.as_ref().map(|routed| &routed.loss);
+    let with_routers = |of_targets: &Tensor| match of_routers {
+        Some(of_routers) => of_targets + of_routers,
+        None => of_targets.shallow_clone(),
+    };
     // T5X's metrics count targets with any weight, independently of its size.
     let counted = weights.ne(0).to_kind(Kind::Float);
     let sums = [
-        (sum::LOSS, loss.shallow_clone()),
+        (sum::LOSS, with_routers(&loss)),
         (sum::Z_LOSS, losses.z_loss.dot(&targets.coefficients)),
         (sum::CORRECT, losses.correct.dot(&counted)),
         (sum::NUM_WEIGHTED_TOKENS, counted.sum(Kind::Float)),
         (sum::WEIGHT_SUM, weights.sum(Kind::Float)),
     ];
-    // The value of the loss with the gradient of the scalar.
-    LossOutput { loss: &scalar + (&loss - scalar.detach()), sums: UnreadSums::new(batch, sums) }
+    let loss = with_routers(&differentiable);
+    let of_experts = routed.into_iter().flat_map(|routed| routed.sums);
+    let sums = UnreadSums::new(batch, sums.into_iter().chain(of_experts));
+    LossOutput { loss, sums }
 }
 
 /// Log-likelihood of each target, weighted, without smoothing or z-loss: float32 `[batch, length]`.

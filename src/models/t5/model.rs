@@ -5,9 +5,11 @@ use std::sync::Arc;
 use tch::{Kind, Tensor};
 
 use crate::models::loss::Head;
-use crate::models::transformer::{Encoding, Stack, StackSpec, TransformerSpec};
+use crate::models::transformer::{Encoding, Stack, StackInput, StackSpec, TransformerSpec};
 use crate::models::{Batch, RowFacts, feature};
-use crate::nn::{Dropout, Lookahead, Params, causal_mask, pairs, same_segment};
+use crate::nn::{
+    Dropout, Lookahead, Params, RoutingReport, causal_mask, decoder_positions, pairs, same_segment,
+};
 
 /// A T5. It holds no weights: every method gets them as `Params`.
 #[derive(Clone, Debug)]
@@ -28,7 +30,7 @@ impl T5 {
 
     /// float32 `[batch, targets_length, vocab]`
     pub fn logits(&self, params: &Params, batch: &Batch, dropout: Dropout) -> Tensor {
-        let Head { hidden, kernel, .. } = self.head(params, batch, dropout);
+        let (Head { hidden, kernel, .. }, _) = self.head(params, batch, dropout);
         hidden.matmul(&kernel).view([batch.num_rows(), -1, self.spec.vocab_size as i64])
     }
 
@@ -36,8 +38,12 @@ impl T5 {
     pub fn encode(&self, params: &Params, tokens: &Tensor, dropout: Dropout) -> Tensor {
         let params = &self.spec.begin(params);
         let real = tokens.gt(0);
-        let embedded = self.spec.embed(params, tokens);
-        Stack::new(self.encoder(), params).forward(embedded, &pairs(&real, &real), None, dropout)
+        let input = StackInput {
+            embedded: self.spec.embed(params, tokens),
+            mask: &pairs(&real, &real),
+            real: self.encoder().sparse.is_some().then(|| real.shallow_clone()),
+        };
+        Stack::new(self.encoder(), params).forward(input, None, dropout).hidden
     }
 
     /// The encoder.
@@ -45,28 +51,43 @@ impl T5 {
         self.spec.encoder.as_ref().expect("a T5 has an encoder")
     }
 
-    /// The logits of `batch`, to be computed.
-    pub(super) fn head(&self, params: &Params, batch: &Batch, dropout: Dropout) -> Head {
+    /// The logits of `batch`, to be computed, and the reports of routers on the way to them.
+    pub(super) fn head(
+        &self,
+        params: &Params,
+        batch: &Batch,
+        dropout: Dropout,
+    ) -> (Head, Vec<RoutingReport>) {
         let inputs = batch.tensor(feature::ENCODER_INPUT_TOKENS);
         let targets = batch.tensor(feature::DECODER_INPUT_TOKENS);
         let params = &self.spec.begin(params);
         // One lookup for both stacks, since its gradient is as large as the embedding.
         let embedded = self.spec.embed(params, &Tensor::cat(&[inputs, targets], 1));
         let lengths = [inputs, targets].map(|tokens| tokens.size()[1]);
-        let inputs = embedded.narrow(1, 0, lengths[0]);
-        let targets = embedded.narrow(1, lengths[0], lengths[1]);
         let masks = Masks::new(batch);
+        let of_encoder = StackInput {
+            embedded: embedded.narrow(1, 0, lengths[0]),
+            mask: &masks.encoder,
+            real: self.encoder().sparse.is_some().then(|| inputs.gt(0)),
+        };
+        let of_decoder = StackInput {
+            embedded: embedded.narrow(1, lengths[0], lengths[1]),
+            mask: &masks.decoder,
+            real: self.spec.decoder.sparse.is_some().then(|| decoder_positions(targets)),
+        };
         let layers = self.spec.stacks().flat_map(StackSpec::layers);
         let layers = Arc::new(Lookahead::new(params, layers));
         let encoder = Stack::among(&layers, self.encoder(), params);
+        let encoded = encoder.forward(of_encoder, None, dropout);
         let encoding = Encoding {
-            hidden: encoder.forward(inputs, &masks.encoder, None, dropout),
-            mask: masks.cross,
+            hidden: encoded.hidden,
+            mask: masks.cross.shallow_clone(),
             runs: batch.facts().and_then(|facts| facts.cross.clone()),
         };
         let decoder = Stack::among(&layers, &self.spec.decoder, params);
-        let hidden = decoder.forward(targets, &masks.decoder, Some(&encoding), dropout);
-        self.spec.head(params, &hidden)
+        let decoded = decoder.forward(of_decoder, Some(&encoding), dropout);
+        let reports = encoded.routing.into_iter().chain(decoded.routing).collect();
+        (self.spec.head(params, &decoded.hidden), reports)
     }
 }
 

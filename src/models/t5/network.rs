@@ -20,11 +20,12 @@ impl Network for T5 {
         spec: &LossSpec,
         dropout: Dropout,
     ) -> LossOutput {
-        target_loss(&self.head(params, batch, dropout), batch, spec)
+        let (head, reports) = self.head(params, batch, dropout);
+        target_loss(&head, &reports, batch, spec)
     }
 
     fn token_scores(&self, params: &Params, batch: &Batch) -> Tensor {
-        tch::no_grad(|| target_scores(&self.head(params, batch, Dropout::off()), batch))
+        tch::no_grad(|| target_scores(&self.head(params, batch, Dropout::off()).0, batch))
     }
 
     fn predictor<'a>(&'a self, params: &'a Params, hypotheses: usize) -> Box<dyn Predict + 'a> {

@@ -156,6 +156,7 @@ impl T5Config {
             bias_per_layer: self.relpos_bias_per_layer,
             shares_last_dropout: self.broadcast_encoder_output_dropout,
             dims: dims.clone(),
+            sparse: None,
         };
         let decoder = StackSpec {
             name: "decoder",
@@ -165,6 +166,7 @@ impl T5Config {
             bias_per_layer: self.relpos_bias_per_layer,
             shares_last_dropout: true,
             dims,
+            sparse: None,
         };
         TransformerSpec {
             embedding: "token_embedder",

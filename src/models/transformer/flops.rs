@@ -2,11 +2,11 @@
 //!
 //! A multiplication and an addition count as two. The count includes products of matrices:
 //! projections, the scores and averages of attention over all pairs of positions, and logits. The
-//! backward pass has twice as many as the forward pass. Lookups are free, and recomputation under a
+//! backward pass has twice as many as the forward pass. Experts compute all their places, those of training. Lookups are free, and recomputation under a
 //! `remat_policy` does not count: these are operations of the model, not of the machine, as
 //! Chowdhery et al. 2022 (arXiv:2204.02311) count them for the utilization of a device.
 
-use super::spec::{StackSpec, TransformerSpec};
+use super::spec::{FeedForwardSpec, StackSpec, TransformerSpec};
 use crate::models::memory::StepShape;
 
 impl TransformerSpec {
@@ -33,11 +33,16 @@ fn forward_flops(stack: &StackSpec, length: f64, encoding: f64) -> f64 {
         let keys = if attention.reads_encoding { encoding } else { length };
         2.0 * projection * (length + keys) + length * keys * pair
     });
-    let feed_forwards = dims
-        .feed_forwards()
+    let feed_forward = |block: &FeedForwardSpec| {
+        let numbers = (block.dim * (block.activations.len() + 1)) as f64;
+        let router = block.experts.as_ref().map_or(0.0, |experts| experts.num_experts as f64);
+        2.0 * embed * (numbers * block.places_of_token() + router)
+    };
+    let feed_forwards = stack
+        .layer_kinds()
         .into_iter()
-        .map(|block| 2.0 * embed * (block.dim * (block.activations.len() + 1)) as f64);
-    stack.num_layers as f64 * (attentions.sum::<f64>() + length * feed_forwards.sum::<f64>())
+        .map(|(count, blocks)| count as f64 * blocks.iter().map(feed_forward).sum::<f64>());
+    stack.num_layers as f64 * attentions.sum::<f64>() + length * feed_forwards.sum::<f64>()
 }
 
 #[cfg(test)]

@@ -6,8 +6,10 @@
 
 use tch::Tensor;
 
-use super::spec::{KernelSpec, StackSpec};
-use crate::nn::{Activation, Dropout, Joined, activated};
+use super::spec::{FeedForwardSpec, KernelSpec, StackSpec};
+use crate::nn::{
+    Activation, Dropout, Experts, Joined, RoutingReport, activated, add_and_norm, rms_norm,
+};
 
 /// A layer whose kernels are laid out for one way of computing.
 #[derive(Debug)]
@@ -28,8 +30,15 @@ pub struct AttentionBlock<P> {
     out: P, // [num_heads * head_dim, embed]
 }
 
+/// A feed-forward block with the norm before it.
 #[derive(Debug)]
-struct FeedForward<P> {
+enum FeedForward<P> {
+    Dense(DenseBlock<P>),
+    Sparse { norm: Tensor, experts: Experts },
+}
+
+#[derive(Debug)]
+struct DenseBlock<P> {
     norm: Tensor,
     inputs: P,                    // [embed, mlp] for each activation
     activations: Vec<Activation>, // those that the product does not apply itself
@@ -64,6 +73,9 @@ pub trait Load {
         self.kernels(specs)
     }
 
+    /// Reads the router and the experts of a block.
+    fn experts(&self, block: &FeedForwardSpec, layer: &str) -> Experts;
+
     /// Reads the input kernels of a feed-forward block, and returns the activations that their
     /// product leaves to do.
     fn mlp_inputs(
@@ -85,6 +97,35 @@ pub struct Stream {
     pub branch: Option<Tensor>,
     /// Dropout of branches.
     pub dropout: Dropout,
+    /// 1 at positions that are not padding, in stacks with experts, whose routers read padding as zeros: `[.., 1]`
+    pub real: Option<Tensor>,
+}
+
+impl Stream {
+    /// Adds what is not added yet, and returns the norm of the sum, 0 at padding.
+    pub fn normed(&mut self, scale: &Tensor) -> Tensor {
+        let normal = match self.branch.take() {
+            None => rms_norm(&self.sum, scale),
+            Some(branch) => {
+                let (sum, normal) = add_and_norm(&self.sum, &branch, scale, self.dropout);
+                self.sum = sum;
+                normal
+            }
+        };
+        match &self.real {
+            Some(real) => normal * real,
+            None => normal,
+        }
+    }
+}
+
+/// The result of a layer or a stack.
+#[derive(Debug)]
+pub struct Passed {
+    /// Hidden states, `[.., embed]`.
+    pub hidden: Tensor,
+    /// The reports of its routers, in order.
+    pub routing: Vec<RoutingReport>,
 }
 
 impl<P: Product> Layer<P> {
@@ -102,11 +143,14 @@ impl<P: Product> Layer<P> {
             AttentionBlock { norm, inputs, context, out: load.kernels(&[out]) }
         });
         let attentions = attentions.collect();
-        let feed_forwards = dims.feed_forwards().into_iter().map(|block| {
+        let feed_forwards = spec.feed_forwards(index).into_iter().map(|block| {
+            let norm = load.scale(&block.scale(&path));
+            if block.experts.is_some() {
+                return FeedForward::Sparse { norm, experts: load.experts(&block, &path) };
+            }
             let (inputs, activations) = load.mlp_inputs(&block.inputs(&path), &block.activations);
-            let (norm, out) =
-                (load.scale(&block.scale(&path)), load.kernels(&[block.output(&path)]));
-            FeedForward { norm, inputs, activations, out }
+            let out = load.kernels(&[block.output(&path)]);
+            FeedForward::Dense(DenseBlock { norm, inputs, activations, out })
         });
         let rel_embedding = spec.own_rel_embedding(&path).map(|path| load.rel_embedding(&path));
         Self { rel_embedding, attentions, feed_forwards: feed_forwards.collect() }
@@ -114,7 +158,10 @@ impl<P: Product> Layer<P> {
 
     /// Whether its products apply the activations too.
     pub fn is_all_products(&self) -> bool {
-        self.feed_forwards.iter().all(|block| block.activations.is_empty())
+        self.feed_forwards.iter().all(|block| match block {
+            FeedForward::Dense(block) => block.activations.is_empty(),
+            FeedForward::Sparse { .. } => false,
+        })
     }
 
     /// Kernels of keys and values of an encoding, of each attention that reads one.
@@ -123,26 +170,41 @@ impl<P: Product> Layer<P> {
     }
 
     /// Maps hidden states `[.., embed]` to the same shape. `attend` returns the averages of an
-    /// attention, heads joined, from the projections of its inputs.
+    /// attention, heads joined, from the projections of its inputs. `real` is 1 at positions that are not padding, in
+    /// stacks with experts: `[.., 1]`
     pub fn forward(
         &self,
         hidden: Tensor,
+        real: Option<&Tensor>,
         dropout: Dropout,
         attend: &mut dyn FnMut(&AttentionBlock<P>, Joined) -> Tensor,
-    ) -> Tensor {
-        let mut stream = Stream { sum: hidden, branch: None, dropout };
+    ) -> Passed {
+        let mut routing = Vec::new();
+        let real = real.map(Tensor::shallow_clone);
+        let mut stream = Stream { sum: hidden, branch: None, dropout, real };
         for block in &self.attentions {
             let projected = block.inputs.of_norm(&mut stream, &block.norm);
             block.out.add(&attend(block, projected), &mut stream);
         }
         for block in &self.feed_forwards {
-            let inputs = block.inputs.of_norm(&mut stream, &block.norm);
-            let product = activated(&block.activations, &inputs);
-            block.out.add(&dropout.apply_to_columns(product), &mut stream);
+            match block {
+                FeedForward::Dense(block) => {
+                    let inputs = block.inputs.of_norm(&mut stream, &block.norm);
+                    let product = activated(&block.activations, &inputs);
+                    block.out.add(&dropout.apply_to_columns(product), &mut stream);
+                }
+                FeedForward::Sparse { norm, experts } => {
+                    let normal = stream.normed(norm);
+                    let (result, report) = experts.forward(&normal, dropout);
+                    stream.sum = dropout.add_along_length(&stream.sum, &result);
+                    routing.push(report);
+                }
+            }
         }
-        match stream.branch {
+        let hidden = match stream.branch {
             Some(branch) => dropout.add_along_length(&stream.sum, &branch),
             None => stream.sum,
-        }
+        };
+        Passed { hidden, routing }
     }
 }

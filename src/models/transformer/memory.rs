@@ -7,7 +7,7 @@
 use super::layer_arrays::LayerArrays;
 use super::spec::{AttentionSpec, FeedForwardSpec, LayerDims, StackSpec, TransformerSpec};
 use crate::models::memory::{Estimate, Gradients, StepShape};
-use crate::nn::{Activation, Dtype, RematPolicy};
+use crate::nn::{Activation, Dtype, RematPolicy, Routing};
 use crate::partition::LocalDevice;
 
 /// A build for CUDA is assumed to run on it, wherever its dry run is made.
@@ -75,20 +75,27 @@ fn joined_kernels(stack: &StackSpec) -> u64 {
     let dims = &stack.dims;
     let projections: usize =
         stack.attentions.iter().map(|attention| if attention.reads_encoding { 2 } else { 3 }).sum();
-    let gated = |block: FeedForwardSpec| match block.activations.len() {
+    let gated = |block: &FeedForwardSpec| match block.activations.len() {
         1 => 0,
-        count => count * block.dim,
+        count => count * block.dim * block.experts.as_ref().map_or(1, |of| of.num_experts),
     };
-    let gated: usize = dims.feed_forwards().into_iter().map(gated).sum();
-    let layer = dims.emb_dim * (projections * dims.joined() + gated);
-    (stack.num_layers * layer) as u64
+    let layers = stack.layer_kinds().into_iter().map(|(count, blocks)| {
+        let gated: usize = blocks.iter().map(gated).sum();
+        count * dims.emb_dim * (projections * dims.joined() + gated)
+    });
+    layers.sum::<usize>() as u64
 }
 
 /// Returns the bytes of all passes, and of what precedes and follows them.
 fn activations(passes: &[Pass<'_>], spec: &TransformerSpec, shape: StepShape) -> f64 {
-    let layers = passes.iter().map(|pass| pass.stack.num_layers as f64 * pass.kept());
+    let layers = passes.iter().map(|pass| {
+        let kinds = pass.stack.layer_kinds().into_iter();
+        kinds.map(|(count, blocks)| count as f64 * pass.kept(&blocks)).sum::<f64>()
+    });
     // Only one recomputed layer at a time has all its tensors.
-    let whole = passes.iter().filter(|pass| pass.is_recomputed()).map(Pass::layer);
+    let whole = passes.iter().filter(|pass| pass.is_recomputed()).flat_map(|pass| {
+        pass.stack.layer_kinds().into_iter().map(move |(_, blocks)| pass.layer(&blocks))
+    });
     let ends: f64 = passes.iter().map(Pass::ends).sum();
     // The larger of a slice of logits and the gradients inside one attention layer.
     let row = 4 * spec.vocab_size as u64;
@@ -126,13 +133,13 @@ impl Pass<'_> {
         self.dims().remat_policy != RematPolicy::None
     }
 
-    /// Bytes of a layer that are kept until the backward pass.
-    fn kept(&self) -> f64 {
-        if self.is_recomputed() { self.kept_of_recomputed() } else { self.layer() }
+    /// Bytes of a layer with these feed-forward blocks that are kept until the backward pass.
+    fn kept(&self, blocks: &[FeedForwardSpec]) -> f64 {
+        if self.is_recomputed() { self.kept_of_recomputed(blocks) } else { self.layer(blocks) }
     }
 
     /// Bytes of all tensors of a layer.
-    fn layer(&self) -> f64 {
+    fn layer(&self, blocks: &[FeedForwardSpec]) -> f64 {
         let joined = self.dims().joined() as f64;
         let attentions = self.stack.attentions.iter().enumerate().map(|(index, attention)| {
             // Queries, keys, values, and the joined heads.
@@ -140,21 +147,24 @@ impl Pass<'_> {
             let heads = 2.0 * self.size() * (self.tokens + keys) * joined;
             heads + self.attention_weights(self.pairs(index))
         });
-        let norms = self.stack.blocks_of_layer() as f64 * self.norm();
-        let feed_forwards = self.dims().feed_forwards();
-        let feed_forwards = feed_forwards.iter().map(|block| self.feed_forward(block));
+        let norms = (self.stack.attentions.len() + blocks.len()) as f64 * self.norm();
+        let feed_forwards = blocks.iter().map(|block| self.feed_forward(block));
         norms + attentions.sum::<f64>() + feed_forwards.sum::<f64>()
     }
 
     /// Bytes of a recomputed layer that are kept until then: its input, and with the policy
     /// 'minimal' the results of projections.
-    fn kept_of_recomputed(&self) -> f64 {
+    fn kept_of_recomputed(&self, blocks: &[FeedForwardSpec]) -> f64 {
         let dims = self.dims();
         let emb = dims.emb_dim as f64;
         let mut numbers = self.tokens * emb;
         if dims.remat_policy == RematPolicy::Minimal {
-            let projected = |block: FeedForwardSpec| block.activations.len() * block.dim;
-            let projected: usize = dims.feed_forwards().into_iter().map(projected).sum();
+            // Of a block of experts, the result is kept.
+            let projected = |block: &FeedForwardSpec| match block.experts {
+                Some(_) => dims.emb_dim,
+                None => block.activations.len() * block.dim,
+            };
+            let projected: usize = blocks.iter().map(projected).sum();
             numbers += self.tokens * projected as f64;
             for attention in self.stack.attentions {
                 let keys = if attention.reads_encoding { self.encoded } else { self.tokens };
@@ -203,7 +213,24 @@ impl Pass<'_> {
         };
         let gated = f64::from(activations.len() > 1);
         let copies = activations.iter().map(kept).sum::<f64>() + gated + f64::from(self.dropped);
-        copies * self.size() * self.tokens * block.dim as f64
+        let hidden = copies * self.tokens * block.places_of_token() * block.dim as f64;
+        self.size() * hidden + self.routing(block)
+    }
+
+    /// Bytes of what a router makes, and of tokens on their way to experts and back.
+    fn routing(&self, block: &FeedForwardSpec) -> f64 {
+        let Some(experts) = &block.experts else { return 0.0 };
+        let (count, emb_dim) = (experts.num_experts as f64, self.dims().emb_dim as f64);
+        let (entries, choices) = match experts.router.routing {
+            Routing::TokensChoose { num_selected_experts: count, .. } => (count as f64, count),
+            Routing::ExpertsChoose => (block.places_of_token(), 0),
+        };
+        // Scores and probabilities in float32, and choices and their positions in int32.
+        let scores = 4.0 * count * (3.0 + 3.0 * choices as f64);
+        // The router's float32 inputs; places at experts, before and after; each entry's result, and its sum.
+        let places = block.places_of_token() * experts.dtype.size() as f64 * 2.0;
+        let moved = 4.0 + places + 4.0 * entries;
+        self.tokens * (scores + moved * emb_dim)
     }
 
     /// Bytes of embeddings, the last norm, and biases of mask and position.

@@ -10,6 +10,7 @@ mod fused_arrays;
 mod layer_arrays;
 mod memory;
 mod params;
+mod sparse;
 mod spec;
 mod traffic;
 mod work;
@@ -18,6 +19,8 @@ mod work;
 mod decoding;
 #[cfg(feature = "torch")]
 mod ends;
+#[cfg(feature = "torch")]
+mod experts;
 #[cfg(feature = "torch")]
 mod layer;
 #[cfg(feature = "torch")]
@@ -31,6 +34,7 @@ mod step;
 
 pub use check::DimensionNames;
 pub use layer_arrays::{LayerArrays, SCAN_AXIS};
+pub use sparse::{LayerLayout, SparseLayers};
 pub use spec::{
     AttentionSpec, EMBEDDING_INIT, FeedForwardSpec, KernelSpec, LayerDims, LayerInitializers,
     MAX_DISTANCE, NUM_BUCKETS, StackSpec, TransformerSpec, kernel_init,
@@ -40,8 +44,10 @@ pub use work::{ForwardWork, MatrixProducts};
 #[cfg(feature = "torch")]
 pub use decoding::Decoding;
 #[cfg(feature = "torch")]
+pub use layer::Passed;
+#[cfg(feature = "torch")]
 pub use packed::PackedStack;
 #[cfg(feature = "torch")]
-pub use stack::{Encoding, Stack};
+pub use stack::{Encoding, Stack, StackInput};
 #[cfg(feature = "torch")]
 pub use step::DecoderCache;

@@ -3,10 +3,11 @@
 
 use tch::{Device, Kind, Tensor};
 
+use super::experts::load_experts;
 use super::layer::{Layer, Load, Product, Stream};
-use super::spec::{KernelSpec, StackSpec};
+use super::spec::{FeedForwardSpec, KernelSpec, StackSpec};
 use super::stack::attention_dims;
-use crate::nn::{Activation, AttentionDims, Joined, PackedKernel, Params, kind};
+use crate::nn::{Activation, AttentionDims, Experts, Joined, PackedKernel, Params, kind};
 
 /// A stack's weights in the compute dtype.
 #[derive(Debug)]
@@ -41,7 +42,9 @@ impl PackedStack {
 
     /// Whether it encodes whole sequences faster than a stack that trains.
     pub fn suits_sequences(spec: &StackSpec, device: Device) -> bool {
-        PackedKernel::packs(kind(spec.dims.dtype), device, PackedKernel::MANY_ROWS)
+        // Routers need the batch with its padding.
+        spec.sparse.is_none()
+            && PackedKernel::packs(kind(spec.dims.dtype), device, PackedKernel::MANY_ROWS)
     }
 
     /// Whether almost no work remains for libtorch.
@@ -103,6 +106,10 @@ impl Load for ForPrediction<'_> {
 
     fn kernels(&self, specs: &[KernelSpec]) -> PackedKernels {
         self.pack(specs, self.rows)
+    }
+
+    fn experts(&self, block: &FeedForwardSpec, layer: &str) -> Experts {
+        load_experts(block, layer, self.params)
     }
 
     fn context(&self, specs: &[KernelSpec]) -> PackedKernels {

@@ -4,7 +4,7 @@ use super::spec::{
     AttentionSpec, FeedForwardSpec, LayerDims, LayerInitializers, NUM_BUCKETS, StackSpec,
     TransformerSpec,
 };
-use crate::nn::{Dtype, Initializer, ParamSpec};
+use crate::nn::{Dtype, ExpertsSpec, Initializer, ParamSpec};
 
 impl TransformerSpec {
     /// Every parameter, sorted by name as flax sorts them.
@@ -49,14 +49,17 @@ fn push_stack(stack: &StackSpec, tree: &mut Vec<ParamSpec>) {
     };
     tree.extend(stack.rel_embeddings().map(rel_embedding));
     tree.push(scale(stack.last_norm(), dims));
-    for layer in (0..stack.num_layers).map(|index| stack.layer(index)) {
+    for (index, layer) in stack.layers().enumerate() {
         for attention in stack.attentions {
             tree.push(scale(attention.scale(&layer), dims));
             push_attention(attention, &layer, dims, tree);
         }
-        for block in dims.feed_forwards() {
+        for block in stack.feed_forwards(index) {
             tree.push(scale(block.scale(&layer), dims));
-            push_feed_forward(&block, &layer, dims, tree);
+            match &block.experts {
+                Some(experts) => push_experts(&block, experts, (&layer, dims.emb_dim), tree),
+                None => push_feed_forward(&block, &layer, dims, tree),
+            }
         }
     }
 }
@@ -91,6 +94,31 @@ fn push_feed_forward(
     }
     let output = block.output(layer).path;
     tree.push(kernel(&output, [block.dim, emb_dim], ["mlp", "embed"], initializer));
+}
+
+/// Source: flaxformer `architectures/moe/{moe_layers,routing}.py`.
+fn push_experts(
+    block: &FeedForwardSpec,
+    experts: &ExpertsSpec,
+    (layer, emb_dim): (&str, usize),
+    tree: &mut Vec<ParamSpec>,
+) {
+    let (router, count) = (block.router(layer), experts.num_experts);
+    let (shape, axes) = ([emb_dim, count], ["embed", "unmodeled"]);
+    tree.push(kernel(&router, shape, axes, experts.router.initializer));
+    if experts.router.use_bias {
+        let zeros = Initializer::Normal { stddev: 0.0 };
+        tree.push(param(format!("{router}/bias"), vec![count], vec!["unmodeled"], zeros));
+    }
+    let mut push = |path: &str, shape: [usize; 2], axes: [&'static str; 2]| {
+        let shape = [count, shape[0], shape[1]].to_vec();
+        let axes = ["expert", axes[0], axes[1]].to_vec();
+        tree.push(param(format!("{path}/kernel"), shape, axes, experts.initializer));
+    };
+    for input in block.inputs(layer) {
+        push(&input.path, [emb_dim, block.dim], ["mlp_embed", "expert_mlp"]);
+    }
+    push(&block.output(layer).path, [block.dim, emb_dim], ["expert_mlp", "mlp_embed"]);
 }
 
 fn scale(name: String, dims: &LayerDims) -> ParamSpec {

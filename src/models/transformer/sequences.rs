@@ -32,7 +32,7 @@ impl PackedStack {
                 let heads = [projected.size()[0], 3, self.dims.num_heads, self.dims.head_dim];
                 sequence_attention(&projected.view(heads), &bias)
             };
-            hidden = layer.forward(hidden, Dropout::off(), &mut attend);
+            hidden = layer.forward(hidden, None, Dropout::off(), &mut attend).hidden;
         }
         sequences.scatter(&rms_norm(&hidden, &self.norm), embedded)
     }

@@ -2,9 +2,10 @@
 //! its passes in training and prediction, its memory and its operations.
 
 use super::layer_arrays::LayerArrays;
+use super::sparse::SparseLayers;
 use crate::nn::{
-    Activation, Distribution, Dtype, FanMode, Initializer, RelativePosition, RematPolicy,
-    TransformerEngineConfig,
+    Activation, Distribution, Dtype, ExpertsSpec, FanMode, Initializer, RelativePosition,
+    RematPolicy, TransformerEngineConfig,
 };
 
 /// Buckets of relative position; fixed in T5X's `network.py`.
@@ -55,6 +56,8 @@ pub struct StackSpec {
     pub shares_last_dropout: bool,
     /// Dimensions of a layer.
     pub dims: LayerDims,
+    /// The layers with experts, if there are some.
+    pub sparse: Option<SparseLayers>,
 }
 
 /// An attention of a layer, with the norm before it.
@@ -119,6 +122,8 @@ pub struct FeedForwardSpec {
     pub dim: usize,
     /// One activation for each of its input projections.
     pub activations: Vec<Activation>,
+    /// The experts, of which each has two such projections, if it is a block of experts.
+    pub experts: Option<ExpertsSpec>,
 }
 
 /// A kernel of a layer.
@@ -185,7 +190,8 @@ impl StackSpec {
             adapter_dim: self.dims.adapter_dim.map(|dim| dim / count),
             ..self.dims.clone()
         };
-        Self { dims, ..self.clone() }
+        let sparse = self.sparse.as_ref().map(|sparse| sparse.part(count));
+        Self { dims, sparse, ..self.clone() }
     }
 
     /// Path of a layer.
@@ -251,28 +257,49 @@ impl LayerDims {
         self.num_heads * self.head_dim
     }
 
-    /// The feed-forward blocks of a layer, in order.
+    /// The feed-forward blocks of a layer without experts, in order.
     pub fn feed_forwards(&self) -> Vec<FeedForwardSpec> {
         let mlp = FeedForwardSpec {
             norm: "pre_mlp_layer_norm",
             name: "mlp",
             dim: self.mlp_dim,
             activations: self.mlp_activations.clone(),
+            experts: None,
         };
         let adapter = self.adapter_dim.map(|dim| FeedForwardSpec {
             norm: "pre_task_adapter_layer_norm",
             name: "task_adapter",
             dim,
             activations: vec![Activation::Relu],
+            experts: None,
         });
         [mlp].into_iter().chain(adapter).collect()
     }
 }
 
 impl StackSpec {
-    /// Number of attentions and feed-forward blocks of a layer.
-    pub fn blocks_of_layer(&self) -> usize {
-        self.attentions.len() + self.dims.feed_forwards().len()
+    /// The feed-forward blocks of the layer with that number, in order.
+    pub fn feed_forwards(&self, index: usize) -> Vec<FeedForwardSpec> {
+        match self.sparse.as_ref().filter(|sparse| sparse.has(index, self.num_layers)) {
+            Some(sparse) => sparse.blocks.clone(),
+            None => self.dims.feed_forwards(),
+        }
+    }
+
+    /// The kinds of layers, by their feed-forward blocks, with the number of layers of each.
+    pub fn layer_kinds(&self) -> Vec<(usize, Vec<FeedForwardSpec>)> {
+        let sparse = self.sparse.as_ref();
+        let num_sparse = sparse.map_or(0, |sparse| sparse.count(self.num_layers));
+        let dense = (self.num_layers - num_sparse, self.dims.feed_forwards());
+        let sparse = sparse.map(|sparse| (num_sparse, sparse.blocks.clone()));
+        [dense].into_iter().chain(sparse).filter(|(count, _)| *count > 0).collect()
+    }
+
+    /// Number of attentions and feed-forward blocks of all layers.
+    pub fn num_blocks(&self) -> usize {
+        let blocks =
+            |(count, blocks): (usize, Vec<_>)| count * (self.attentions.len() + blocks.len());
+        self.layer_kinds().into_iter().map(blocks).sum()
     }
 }
 
@@ -288,13 +315,31 @@ impl FeedForwardSpec {
             1 => "wi".to_string(),
             _ => format!("wi_{index}"),
         };
-        let path = |index| format!("{layer}/{}/{}", self.name, name(index));
+        let path = |index| format!("{}/{}", self.path(layer), name(index));
         let kernel = |index| KernelSpec { path: path(index), divisor: None };
         (0..self.activations.len()).map(kernel).collect()
     }
 
     /// The output kernel.
     pub fn output(&self, layer: &str) -> KernelSpec {
-        KernelSpec { path: format!("{layer}/{}/wo", self.name), divisor: None }
+        KernelSpec { path: format!("{}/wo", self.path(layer)), divisor: None }
+    }
+
+    /// Places at experts in training, as a multiple of the number of tokens; 1 without experts. Rounding, and the smallest
+    /// number of places, do not count.
+    pub fn places_of_token(&self) -> f64 {
+        self.experts.as_ref().map_or(1.0, |experts| experts.train_capacity_factor)
+    }
+
+    /// Path of the router's projection in the layer of that path.
+    pub fn router(&self, layer: &str) -> String {
+        format!("{layer}/{}/router/router_weights/w", self.name)
+    }
+
+    fn path(&self, layer: &str) -> String {
+        match self.experts {
+            Some(_) => format!("{layer}/{}/expert", self.name),
+            None => format!("{layer}/{}", self.name),
+        }
     }
 }

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use tch::{Kind, Tensor};
 
-use super::layer::{AttentionBlock, Layer, Load, Product, Stream};
-use super::spec::{KernelSpec, LayerDims, MAX_DISTANCE, StackSpec};
+use super::experts::load_experts;
+use super::layer::{AttentionBlock, Layer, Load, Passed, Product, Stream};
+use super::spec::{FeedForwardSpec, KernelSpec, LayerDims, MAX_DISTANCE, StackSpec};
 use crate::nn::{
-    AttentionBias, AttentionDims, Block, Division, Dropout, Heads, Joined, Lookahead, Params,
-    Projection, Projections, RelativePosition, Runs, add_and_norm, attention, kind,
+    AttentionBias, AttentionDims, Block, Division, Dropout, Experts, Heads, Joined, Lookahead,
+    Params, Projection, Projections, RelativePosition, RoutingReport, Runs, attention, kind,
     relative_position_bias, rms_norm,
 };
 
@@ -31,6 +32,18 @@ pub struct Encoding {
     pub mask: Tensor,
     /// The same as runs, if the host knows them.
     pub runs: Option<Runs>,
+}
+
+/// Embedded tokens that enter a stack.
+#[derive(Debug)]
+pub struct StackInput<'a> {
+    /// `[batch, length, embed]`
+    pub embedded: Tensor,
+    /// The pairs of positions that may attend: bool `[batch, 1, length, length]`, with extents of 1 on CUDA where all
+    /// are alike.
+    pub mask: &'a Tensor,
+    /// The positions that are not padding, for a stack with experts: bool `[batch, length]`
+    pub real: Option<Tensor>,
 }
 
 /// Receives the queries, keys and values of a layer's attention to its own positions.
@@ -61,33 +74,34 @@ impl Stack {
         }
     }
 
-    /// Maps embedded tokens `[batch, length, embed]` to the same shape. `mask` allows pairs to
-    /// attend: bool `[batch, 1, length, length]`, with extents of 1 on CUDA where all are alike. The result is for work
-    /// that processes along the model axis divide.
+    /// Maps embedded tokens to hidden states of the same shape, for work that processes along the model axis divide.
     pub fn forward(
         &self,
-        embedded: Tensor,
-        mask: &Tensor,
+        input: StackInput<'_>,
         encoding: Option<&Encoding>,
         dropout: Dropout,
-    ) -> Tensor {
-        self.pass(embedded, mask, encoding, dropout, &mut |_, _| ())
+    ) -> Passed {
+        self.pass(input, encoding, dropout, &mut |_, _| ())
     }
 
     /// Does the same without an encoding, dropout and gradients, and passes on the queries, keys and
     /// values of each layer, each `[batch, length, num_heads * head_dim]`.
-    pub fn watched(&self, embedded: Tensor, mask: &Tensor, watch: Watch<'_>) {
-        let _ = tch::no_grad(|| self.pass(embedded, mask, None, Dropout::off(), watch));
+    pub fn watched(&self, input: StackInput<'_>, watch: Watch<'_>) {
+        let _ = tch::no_grad(|| self.pass(input, None, Dropout::off(), watch));
     }
 
     fn pass(
         &self,
-        embedded: Tensor,
-        mask: &Tensor,
+        input: StackInput<'_>,
         encoding: Option<&Encoding>,
         dropout: Dropout,
         watch: Watch<'_>,
-    ) -> Tensor {
+    ) -> Passed {
+        let StackInput { embedded, mask, real } = input;
+        let mut routing = Vec::new();
+        let real = real.map(|real| real.unsqueeze(-1).to_kind(embedded.kind()));
+        let all_real = real.as_ref().map(Tensor::shallow_clone);
+        let real = real.map(|real| self.division.stream(real));
         let positions = Positions { length: embedded.size()[1], direction: self.spec.direction };
         let shared = self.rel_embedding.as_ref().map(|embedding| positions.bias(embedding));
         let biases = Biases {
@@ -103,31 +117,44 @@ impl Stack {
         let dropout = dropout.of_columns(model.index(), model.size());
         let mut hidden = self.division.stream(dropout.apply_along_length(embedded));
         for (index, layer) in self.layers.iter().enumerate() {
-            hidden = match layer {
+            let read = Read { encoded, real: real.as_ref(), dropout };
+            let passed = match layer {
                 Block::Kept(layer) => {
-                    biases.layer(layer, &hidden, encoded, dropout, &mut |joined| {
-                        watch(index, joined);
-                    })
+                    biases.layer(layer, &hidden, read, &mut |joined| watch(index, joined))
                 }
                 Block::Remade(recipe) => {
                     let biases = biases.with_position(None);
+                    let real = real.as_ref().map(Tensor::shallow_clone);
                     let inputs: Vec<&Tensor> =
                         [&hidden].into_iter().chain(&shared).chain(encoded).collect();
                     let num_shared = shared.iter().len();
-                    recipe.forward(&inputs, move |layer, inputs| {
+                    let mut results = recipe.forward(&inputs, move |layer, inputs| {
                         let (shared, encoded) = inputs[1..].split_at(num_shared);
                         let biases = biases.with_position(shared.first().copied());
                         let encoded = encoded.first().copied();
-                        biases.layer(layer, inputs[0], encoded, dropout, &mut |_| ())
-                    })
+                        let read = Read { encoded, real: real.as_ref(), dropout };
+                        let Passed { hidden, routing } =
+                            biases.layer(layer, inputs[0], read, &mut |_| ());
+                        let routing = routing.into_iter().map(|report| report.0);
+                        [hidden].into_iter().chain(routing).collect()
+                    });
+                    let routing = results.split_off(1).into_iter().map(RoutingReport).collect();
+                    Passed { hidden: results.remove(0), routing }
                 }
             };
+            hidden = passed.hidden;
+            routing.extend(passed.routing);
         }
         let normal = self.division.entered(&rms_norm(&hidden, &self.norm));
-        match self.spec.shares_last_dropout {
+        let hidden = match self.spec.shares_last_dropout {
             true => dropout.apply_along_length(normal),
             false => dropout.apply(normal),
-        }
+        };
+        let hidden = match all_real {
+            Some(real) => hidden * real,
+            None => hidden,
+        };
+        Passed { hidden, routing }
     }
 }
 
@@ -154,6 +181,14 @@ struct Biases {
     dims: AttentionDims,
 }
 
+/// The other inputs of each layer.
+#[derive(Clone, Copy)]
+struct Read<'a> {
+    encoded: Option<&'a Tensor>,
+    real: Option<&'a Tensor>,
+    dropout: Dropout,
+}
+
 impl Biases {
     fn with_position(&self, position: Option<&Tensor>) -> Self {
         Self {
@@ -168,10 +203,9 @@ impl Biases {
         &self,
         layer: &Layer<TrainedKernels>,
         hidden: &Tensor,
-        encoded: Option<&Tensor>,
-        dropout: Dropout,
+        Read { encoded, real, dropout }: Read<'_>,
         watch: &mut dyn FnMut(&Joined),
-    ) -> Tensor {
+    ) -> Passed {
         // A layer's own view: its gradients are summed before those of other layers are added to
         // them, in the same way as when the layer is recomputed.
         let encoded = encoded.map(|encoded| encoded.view_as(encoded));
@@ -194,7 +228,7 @@ impl Biases {
             let heads = Heads { joined, count: self.dims.num_heads };
             attention(&heads, bias, &self.dims, dropout)
         };
-        layer.forward(hidden.shallow_clone(), dropout, &mut attend)
+        layer.forward(hidden.shallow_clone(), real, dropout, &mut attend)
     }
 }
 
@@ -224,6 +258,10 @@ impl Load for ForTraining<'_> {
         self.params.cast(path, self.kind)
     }
 
+    fn experts(&self, block: &FeedForwardSpec, layer: &str) -> Experts {
+        load_experts(block, layer, self.params)
+    }
+
     fn kernels(&self, specs: &[KernelSpec]) -> TrainedKernels {
         let projection = |spec: &KernelSpec| {
             let projection = Projection::new(self.params, &spec.path, self.kind);
@@ -245,15 +283,7 @@ struct TrainedKernels {
 
 impl Product for TrainedKernels {
     fn of_norm(&self, stream: &mut Stream, scale: &Tensor) -> Joined {
-        let normal = match stream.branch.take() {
-            None => rms_norm(&stream.sum, scale),
-            Some(branch) => {
-                let (sum, normal) = add_and_norm(&stream.sum, &branch, scale, stream.dropout);
-                stream.sum = sum;
-                normal
-            }
-        };
-        self.projections.forward(&self.division.entered(&normal))
+        self.projections.forward(&self.division.entered(&stream.normed(scale)))
     }
 
     fn add(&self, inputs: &Tensor, stream: &mut Stream) {

@@ -103,7 +103,7 @@ impl PackedStack {
                     Some(_) => self.attend_to_encoding(projected, cache, index),
                 }
             };
-            hidden = layer.forward(hidden, Dropout::off(), &mut attend);
+            hidden = layer.forward(hidden, None, Dropout::off(), &mut attend).hidden;
         }
         cache.position.advance();
         rms_norm(&hidden, &self.norm)

@@ -1,6 +1,6 @@
 //! The activations that processes along a model axis exchange in a training step, by arithmetic alone.
 
-use super::spec::{StackSpec, TransformerSpec};
+use super::spec::TransformerSpec;
 use crate::models::memory::StepShape;
 use crate::nn::{Dtype, RematPolicy};
 
@@ -19,7 +19,7 @@ impl TransformerSpec {
         let stream = |length: usize| (rows * length) as f64 * width;
         let encoder = self.encoder.iter().map(|stack| (stack, inputs_length));
         let stacks = encoder.chain([(&self.decoder, targets_length)]).map(|(stack, length)| {
-            let blocks = num_blocks(stack);
+            let blocks = stack.num_blocks() as f64;
             // The sum after each block, that of gradients before it, and in a layer that is made again the first once
             // more, as far as it is not kept: the scatter after a block is, the gather before it is not.
             let again = match (stack.dims.remat_policy, are_spread) {
@@ -37,9 +37,4 @@ impl TransformerSpec {
         });
         stacks.sum()
     }
-}
-
-/// Attentions and feed-forward blocks of a stack.
-fn num_blocks(stack: &StackSpec) -> f64 {
-    (stack.num_layers * stack.blocks_of_layer()) as f64
 }

@@ -10,6 +10,8 @@ use crate::partition::Mesh;
 const LOGIT_PASSES: f64 = 5.0 / 3.0;
 /// Operations of a layer's block beside its products: norm, reshapes, the block's own, residual.
 const OPERATIONS_OF_BLOCK: f64 = 8.0;
+/// Passes over the activations of an expert's places: tokens are read, moved and laid out by experts, and results back.
+const MOVES_OF_PLACE: f64 = 8.0;
 /// Operations of a layer's own bias of relative position: product with buckets, window, and sum with the mask.
 const OPERATIONS_OF_BIAS: f64 = 3.0;
 
@@ -122,13 +124,22 @@ impl ForwardWork {
         }
         let dropped = if is_dropped { 2.0 } else { 0.0 };
         let mut activated = 0.0;
-        for block in dims.feed_forwards() {
-            let [num_inputs, mlp] = [block.activations.len(), block.dim].map(|n| n as f64);
-            self.add([own, embed, num_inputs * mlp], layers);
-            self.add([own, mlp, embed], layers);
-            activated += layers * (num_inputs + 1.0 + dropped) * own * mlp;
+        for (count, blocks) in stack.layer_kinds() {
+            let layers = count as f64;
+            for block in blocks {
+                let [num_inputs, mlp] = [block.activations.len(), block.dim].map(|n| n as f64);
+                let mut computed = own;
+                if let Some(experts) = &block.experts {
+                    computed *= block.places_of_token();
+                    self.add([own, embed, experts.num_experts as f64], layers);
+                    activated += layers * MOVES_OF_PLACE * computed * embed;
+                }
+                self.add([computed, embed, num_inputs * mlp], layers);
+                self.add([computed, mlp, embed], layers);
+                activated += layers * (num_inputs + 1.0 + dropped) * computed * mlp;
+            }
         }
-        let blocks = layers * stack.blocks_of_layer() as f64;
+        let blocks = stack.num_blocks() as f64;
         self.num_operations += OPERATIONS_OF_BLOCK * blocks;
         if stack.bias_per_layer {
             self.num_operations += OPERATIONS_OF_BIAS * layers;

@@ -9,7 +9,6 @@ use crate::models::transformer::{ForwardWork, MatrixProducts, StackSpec, Transfo
 use crate::nn::{Dtype, RematPolicy};
 use crate::partition::Mesh;
 use crate::session::check::UnfitSpec;
-use crate::session::spec::TrainerClass;
 use crate::train::{Traffic, Train, step_estimate, traffic, training_shape};
 
 use super::cluster::{Cluster, RingPlace};
@@ -84,7 +83,7 @@ pub fn step_time(
     machine: &Cluster,
     zero: Zero,
 ) -> Result<StepTime, UnfitSpec> {
-    let TrainerClass::Trainer(trainer) = &train.trainer_cls.0;
+    let trainer = train.trainer_cls.0.trainer();
     let num_microbatches = trainer.num_microbatches();
     let batch = training_shape(train)?;
     let rows = batch.rows / (num_microbatches * mesh.data().size);
@@ -189,7 +188,7 @@ fn add_model_axis(
     if size == 1 {
         return;
     }
-    let blocks = |stack: &StackSpec| stack.num_layers * stack.blocks_of_layer();
+    let blocks = |stack: &StackSpec| stack.num_blocks();
     let blocks: usize = spec.stacks().map(blocks).sum();
     let is_remade = spec.decoder.dims.remat_policy != RematPolicy::None;
     let sums = num_microbatches * blocks as f64 * if is_remade { 3.0 } else { 2.0 };
