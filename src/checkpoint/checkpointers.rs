@@ -84,6 +84,15 @@ pub struct OrbaxCheckpointManager {
     pub force_keep_period: Option<u64>,
 }
 
+/// Restores a checkpoint without experts to a model with experts, each of which begins as the dense block from which
+/// `assignment_map` takes it. It keeps the newest checkpoints. Source: T5X `contrib/moe/checkpoints.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "t5x.contrib.moe.checkpoints.UpcycleCheckpointer")]
+pub struct UpcycleCheckpointer {
+    /// Number of experts of the model.
+    pub num_experts: usize,
+}
+
 /// The classes that `checkpointer_cls` may name.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 pub enum CheckpointerClass {
@@ -91,6 +100,8 @@ pub enum CheckpointerClass {
     Checkpointer(Checkpointer),
     /// Keeps the best.
     SaveBest(SaveBestCheckpointer),
+    /// Restores experts.
+    Upcycle(UpcycleCheckpointer),
 }
 
 /// The classes that `checkpoint_manager_cls` may name.
@@ -140,10 +151,18 @@ impl Default for CheckpointManagerClass {
 }
 
 impl CheckpointerClass {
+    /// The number of experts for which a dense block is repeated, if any.
+    pub fn num_experts(&self) -> Option<usize> {
+        match self {
+            Self::Upcycle(class) => Some(class.num_experts),
+            Self::Checkpointer(_) | Self::SaveBest(_) => None,
+        }
+    }
+
     /// The metric by which it keeps checkpoints; `None` keeps the newest.
     pub fn keep_best(&self) -> Option<KeepBest> {
         match self {
-            Self::Checkpointer(_) => None,
+            Self::Checkpointer(_) | Self::Upcycle(_) => None,
             Self::SaveBest(class) => Some(KeepBest {
                 metric: class.metric_name_to_monitor.clone(),
                 mode: class.metric_mode,

@@ -52,6 +52,7 @@ mod stored;
 mod transformations;
 mod transpose;
 mod unfinished;
+mod upcycled;
 mod zarr;
 
 pub use array::{Array, ArrayInfo, ArrayView, DType, Shapes};
@@ -60,7 +61,7 @@ pub use best::Best;
 pub use blocks::Region;
 pub use checkpointers::{
     CheckpointManagerClass, Checkpointer, CheckpointerClass, KeepBest, MetricMode,
-    OrbaxCheckpointManager, SaveBestCheckpointer,
+    OrbaxCheckpointManager, SaveBestCheckpointer, UpcycleCheckpointer,
 };
 pub use error::CheckpointError;
 pub use export::{
@@ -90,4 +91,5 @@ pub use steps::list_steps;
 pub use stored::{RUN_FILE, Stored, for_each_block};
 pub use transformations::{ApplyAssignmentMap, StateTransformation};
 pub use unfinished::is_unfinished;
+pub use upcycled::upcycled;
 pub use zarr::Compression;

@@ -17,6 +17,13 @@ use super::spec::{Save, WarmupExample};
 pub fn check(spec: &Save) -> Result<(), UnfitSpec> {
     check_path("MODEL_OUTPUT_DIR", &spec.output_dir.0)?;
     spec.model.check().map_err(UnfitSpec)?;
+    if spec.model.transformer().stacks().any(|stack| stack.sparse.is_some()) {
+        return unfit(
+            "export_lib.save.model has layers of experts, and transformers has no such T5: generate and infer with \
+             Gimlet"
+                .to_string(),
+        );
+    }
     check_restore(&spec.restore_checkpoint_cfg, Some(0), "export")?;
     if spec.restore_checkpoint_cfg.rules().is_some() {
         return unfit(

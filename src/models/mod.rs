@@ -13,6 +13,7 @@ pub mod transformer;
 
 mod base_model;
 mod encoder_decoder;
+mod moe;
 mod spec;
 mod vocabularies;
 
@@ -26,6 +27,7 @@ mod row_facts;
 pub use base_model::BaseModel;
 pub use decoder_only::DecoderOnlyModel;
 pub use encoder_decoder::{DecoderParams, EncoderDecoderModel, PredictBatchWithAux};
+pub use moe::MoeEncoderDecoderModel;
 pub use spec::{Model, Module};
 pub use vocabularies::{GetInputVocabulary, GetOutputVocabulary};
 

@@ -79,12 +79,10 @@ impl Model {
     /// The network, with projections in fp8 if `fp8` is given.
     pub fn network(&self, fp8: Option<&TransformerEngineConfig>) -> Box<dyn Network> {
         match self {
-            Self::EncoderDecoderModel(model) => {
-                let spec = model.module.transformer();
-                Box::new(T5::new(TransformerSpec {
-                    fp8: fp8.cloned().or(spec.fp8.clone()),
-                    ..spec
-                }))
+            Self::EncoderDecoderModel(_) | Self::MoeEncoderDecoderModel(_) => {
+                let spec = self.transformer();
+                let fp8 = fp8.cloned().or(spec.fp8.clone());
+                Box::new(T5::new(TransformerSpec { fp8, ..spec }))
             }
             Self::DecoderOnlyModel(model) => {
                 let bidirectional = model.inputs_bidirectional_attention;

@@ -5,6 +5,7 @@ use std::ops::Deref;
 use super::base_model::BaseModel;
 use super::decoder_only::DecoderOnlyModel;
 use super::encoder_decoder::EncoderDecoderModel;
+use super::moe::MoeEncoderDecoderModel;
 use super::t5::flaxformer::EncoderDecoder;
 use super::t5::{ScalableTransformer, Transformer};
 use super::transformer::{DimensionNames, TransformerSpec};
@@ -16,6 +17,7 @@ crate::gin::slot! {
     pub enum Model: BaseModel {
         DecoderOnlyModel,
         EncoderDecoderModel,
+        MoeEncoderDecoderModel,
     }
 }
 
@@ -33,13 +35,12 @@ impl Model {
     pub fn with_remat_policy(&self, remat_policy: RematPolicy) -> Option<Self> {
         match self.clone() {
             Self::EncoderDecoderModel(mut model) => {
-                match &mut model.module {
-                    Module::Transformer(network) => network.config.remat_policy = remat_policy,
-                    Module::Scalable(network) => network.config.remat_policy = remat_policy,
-                    // The modules of both stacks have it, each by itself.
-                    Module::Flaxformer(_) => return None,
-                }
+                model.module.set_remat_policy(remat_policy)?;
                 Some(Self::EncoderDecoderModel(model))
+            }
+            Self::MoeEncoderDecoderModel(mut model) => {
+                model.module.set_remat_policy(remat_policy)?;
+                Some(Self::MoeEncoderDecoderModel(model))
             }
             Self::DecoderOnlyModel(_) => None,
         }
@@ -58,6 +59,17 @@ pub enum Module {
 }
 
 impl Module {
+    /// Lets layers keep other tensors for the backward pass; `None` if the network has no such choice.
+    fn set_remat_policy(&mut self, remat_policy: RematPolicy) -> Option<()> {
+        match self {
+            Self::Transformer(network) => network.config.remat_policy = remat_policy,
+            Self::Scalable(network) => network.config.remat_policy = remat_policy,
+            // The modules of both stacks have it, each by itself.
+            Self::Flaxformer(_) => return None,
+        }
+        Some(())
+    }
+
     /// The network.
     pub fn transformer(&self) -> TransformerSpec {
         match self {

@@ -28,6 +28,8 @@ struct Pending {
     held: Option<Vec<Completed>>,
     /// `None` for one process alone.
     exchange: Option<GradientExchange>,
+    /// The factors of some gradients.
+    factors: BTreeMap<String, f64>,
     /// Parameters whose gradients were taken.
     taken: BTreeSet<String>,
     lost: Option<C10dError>,
@@ -50,7 +52,10 @@ impl Pending {
         }
         let grad = take_gradient(param);
         tch::no_grad(|| {
-            let grad = scratch(&Gradient { name, param, grad: &grad });
+            let mut grad = scratch(&Gradient { name, param, grad: &grad });
+            if let Some(factor) = self.factors.get(name) {
+                let _ = grad.g_mul_scalar_(*factor);
+            }
             let own = Completed { name: name.to_string(), param: param.shallow_clone(), grad };
             let part = &self.states[name].part;
             let summed = match (&mut self.exchange, part.portion(&own.grad)) {
@@ -139,6 +144,7 @@ impl Optimizer {
                 buckets: Buckets::new(reduction),
                 spreading: Spreading::new(&reduction.axis),
             }),
+            factors: self.factors.clone(),
             taken: BTreeSet::new(),
             lost: None,
         }));

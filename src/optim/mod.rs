@@ -35,7 +35,8 @@ mod update;
 mod watch;
 
 pub use adafactor::{
-    Adafactor, FactorDim, FactorRules, HParamMap, StandardLogicalFactorRules, TransformersAdafactor,
+    Adafactor, FactorDim, FactorRules, HParamMap, MoeLogicalFactorRules, NamedRules,
+    StandardLogicalFactorRules, TransformersAdafactor,
 };
 pub use chain::{Chain, Clip, ClipByGlobalNorm, Transformation};
 pub use error::OptimError;

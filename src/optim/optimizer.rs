@@ -32,6 +32,8 @@ pub struct Optimizer {
     places: BTreeMap<String, (String, usize)>,
     /// Number of updates, which optax counts separately from the step.
     count: i64,
+    /// The factors of the gradients of some parameters.
+    pub(super) factors: BTreeMap<String, f64>,
 }
 
 impl Optimizer {
@@ -71,7 +73,13 @@ impl Optimizer {
             let arrays = layout.slots.iter().map(array).collect();
             states.insert(param.name.to_string(), ParamState { layout, arrays, part });
         }
-        Ok(Self { def: def.clone(), states, places, count: 0 })
+        Ok(Self { def: def.clone(), states, places, count: 0, factors: BTreeMap::new() })
+    }
+
+    /// Lets [`Optimizer::update`] multiply the gradients of parameters with such names, before anything else.
+    pub fn multiply_gradients(&mut self, factor: f64, has_factor: &dyn Fn(&str) -> bool) {
+        let names = self.states.keys().filter(|name| has_factor(name));
+        self.factors = names.map(|name| (name.clone(), factor)).collect();
     }
 
     /// Makes update number `step` (the first is 0). The gradients are meaningless afterwards.

@@ -1,10 +1,10 @@
 //! Rules that a user lists, as T5X's page about partitioning shows them, in place of the standard ones:
 //! `PjitPartitioner.logical_axis_rules = [('batch', 'data'), ('embed', 'data'), ('mlp', None), ...]`.
 
-use crate::gin::{Evaluator, FromGin, Registry, Reported, Value, ValueKind};
+use crate::gin::{Configurable, Evaluator, FromGin, Registry, Reported, Value, ValueKind};
 
 use super::rules::Rules;
-use super::spec::{LogicalAxisRules, StandardLogicalAxisRules};
+use super::spec::{LogicalAxisRules, StandardLogicalAxisRules, StandardMoeAxisRules};
 
 /// Logical axes that networks divide over the model axis, all or none of them.
 const TOGETHER: [&str; 3] = ["heads", "mlp", "vocab"];
@@ -18,6 +18,22 @@ pub struct ListedRules {
     pub divides_model: bool,
 }
 
+/// Rules that have a name.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+enum NamedRules {
+    Standard(StandardLogicalAxisRules),
+    Moe(StandardMoeAxisRules),
+}
+
+impl From<NamedRules> for LogicalAxisRules {
+    fn from(named: NamedRules) -> Self {
+        match named {
+            NamedRules::Standard(rules) => Self::Standard(rules),
+            NamedRules::Moe(rules) => Self::Moe(rules),
+        }
+    }
+}
+
 impl FromGin for LogicalAxisRules {
     fn expected() -> String {
         "@standard_logical_axis_rules() or a list of pairs of a logical axis and 'data', 'model' or None".to_string()
@@ -25,7 +41,7 @@ impl FromGin for LogicalAxisRules {
 
     fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
         match &value.kind {
-            ValueKind::Reference(_) => cx.read(value).map(Self::Standard),
+            ValueKind::Reference(_) => cx.read::<NamedRules>(value).map(Self::from),
             ValueKind::List(_) | ValueKind::Tuple(_) => {
                 let rules: Rules = cx.read(value)?;
                 let listed = ListedRules::meaning(&rules).map(Self::Listed);
@@ -36,7 +52,7 @@ impl FromGin for LogicalAxisRules {
     }
 
     fn register(registry: &mut Registry) {
-        StandardLogicalAxisRules::register(registry);
+        NamedRules::register(registry);
     }
 }
 

@@ -52,6 +52,8 @@ pub struct Mesh {
     /// The rules that divide the optimizer's state.
     state_rules: Rules,
     splits_length: bool,
+    /// Whether the data axis divides experts.
+    divides_experts: bool,
     device: LocalDevice,
 }
 
@@ -65,14 +67,15 @@ impl Mesh {
         process: Process,
         device: LocalDevice,
     ) -> Result<Self, Misfit> {
-        let Partitioner::Pjit(pjit) = partitioner;
+        let pjit = partitioner.pjit();
         let (asked, count) = (pjit.requested_partitions().unwrap_or(1), process.count);
         let size = if count == 1 { 1 } else { asked };
         if size == 0 || !count.is_multiple_of(size) {
             let divisors = (1..=count).filter(|size| count.is_multiple_of(*size));
             return Err(Misfit(format!(
-                "num_partitions = {asked} does not divide {count} processes: set PjitPartitioner.num_partitions to \
-                 one of {}, or start a multiple of {asked}",
+                "num_partitions = {asked} does not divide {count} processes: set {}.num_partitions to one of {}, or \
+                 start a multiple of {asked}",
+                partitioner.name(),
                 divisors.map(|size| size.to_string()).collect::<Vec<_>>().join(", ")
             )));
         }
@@ -84,13 +87,16 @@ impl Mesh {
             rules: pjit.rules(),
             state_rules: pjit.state_rules(),
             splits_length: pjit.splits_activations() && size > 1,
+            divides_experts: partitioner
+                .num_expert_partitions()
+                .is_some_and(|parts| parts >= count / size),
             device,
         })
     }
 
     /// The mesh on which each process holds the whole model, and batches are divided among all.
     pub fn of_replicas(partitioner: &Partitioner, process: Process, device: LocalDevice) -> Self {
-        let Partitioner::Pjit(pjit) = partitioner;
+        let pjit = partitioner.pjit();
         Self {
             process,
             data: MeshAxis { size: process.count, index: process.rank },
@@ -99,6 +105,7 @@ impl Mesh {
             rules: Rules::new(),
             state_rules: Rules::new(),
             splits_length: false,
+            divides_experts: false,
             device,
         }
     }
@@ -162,6 +169,7 @@ impl Mesh {
                 // Rules that divide `embed` over the model axis are about activations.
                 Some("model") if axes[dim] != "embed" => (MeshDim::Model, self.model),
                 Some("data") => (MeshDim::Data, self.data),
+                Some("expert") if self.divides_experts => (MeshDim::Data, self.data),
                 _ => continue,
             };
             if axis.size > 1 {

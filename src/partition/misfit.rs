@@ -9,7 +9,8 @@ use crate::nn::{MeshDim, ParamSpec, Shard, part_of};
 pub struct Misfit(pub String);
 
 /// The logical axes that every process must have the same share of, in the words of a T5Config.
-const EVEN: [(&str, &str); 2] = [("heads", "num_heads"), ("mlp", "mlp_dim")];
+const EVEN: [(&str, &str); 3] =
+    [("heads", "num_heads"), ("mlp", "mlp_dim"), ("expert_mlp", "EXPERT_MLP_DIM")];
 
 impl Mesh {
     /// Ensures that each process has a share of every parameter that the mesh divides.

@@ -24,7 +24,10 @@ pub use listed::ListedRules;
 pub use mesh::{LocalDevice, Mesh, MeshAxis, Process};
 pub use misfit::Misfit;
 pub use rules::{Rules, mesh_axes};
-pub use spec::{LogicalAxisRules, Partitioner, PjitPartitioner, StandardLogicalAxisRules};
+pub use spec::{
+    ComputeNumModelPartitions, LogicalAxisRules, MoePjitPartitioner, Partitioner, PjitPartitioner,
+    StandardLogicalAxisRules, StandardMoeAxisRules,
+};
 
 #[cfg(feature = "torch")]
 pub use joining::Endpoint;

@@ -33,6 +33,35 @@ impl StandardLogicalAxisRules {
     }
 }
 
+impl LogicalAxisRules {
+    /// Returns the parameters that all rules have.
+    pub fn standard(&self) -> StandardLogicalAxisRules {
+        match self {
+            Self::Standard(standard) => standard.clone(),
+            Self::Listed(listed) => listed.standard.clone(),
+            Self::Moe(moe) => {
+                let of_experts = [
+                    ("expert", Some("expert")),
+                    ("expert_mlp", Some("model")),
+                    ("expert_replicas", Some("data")),
+                    ("unmodeled", None),
+                ];
+                let own = |(axis, mesh): (&str, Option<&str>)| {
+                    (axis.to_string(), mesh.map(str::to_string))
+                };
+                let additional = moe.additional_rules.iter().flatten().cloned();
+                StandardLogicalAxisRules {
+                    activation_partitioning_dims: moe.activation_partitioning_dims,
+                    parameter_partitioning_dims: moe.parameter_partitioning_dims,
+                    additional_rules: Some(
+                        of_experts.map(own).into_iter().chain(additional).collect(),
+                    ),
+                }
+            }
+        }
+    }
+}
+
 impl PjitPartitioner {
     /// Returns the effective rules.
     pub fn rules(&self) -> Rules {
@@ -54,12 +83,9 @@ impl PjitPartitioner {
     }
 
     /// Returns the standard rules that divide the model as the bound rules do.
-    pub fn standard(&self) -> StandardLogicalAxisRules {
-        match &self.logical_axis_rules {
-            Some(LogicalAxisRules::Standard(standard)) => standard.clone(),
-            Some(LogicalAxisRules::Listed(listed)) => listed.standard.clone(),
-            None => StandardLogicalAxisRules::default(),
-        }
+    fn standard(&self) -> StandardLogicalAxisRules {
+        let rules = self.logical_axis_rules.as_ref();
+        rules.map_or_else(StandardLogicalAxisRules::default, LogicalAxisRules::standard)
     }
 }
 

@@ -6,7 +6,7 @@ use crate::data::{Mixture, Task, TaskFamily, set_tfds_data_dir};
 use crate::dialects::mesh_tf;
 use crate::gin::{
     Bound, Config, Configurable, Diagnostic, Diagnostics, Evaluator, Loaded, Modules, Registry,
-    Running, Schema, Severity, Source, load_anyway,
+    Running, Schema, Severity, Source, ValueKind, load_anyway,
 };
 use crate::storage::{Path, parse_path_map, set_path_map};
 
@@ -44,19 +44,26 @@ pub struct Configured<T> {
 /// T5X's entry points, and the packages that its files import for other reasons than a name.
 pub const MODULES: Modules = Modules {
     entry_points: &["t5x.train", "t5x.eval", "t5x.infer", "t5x.precompile", "t5x.export"],
-    packages: &["t5x", "t5", "t5.data", "seqio", "jax", "jax.numpy"],
+    packages: &["t5x", "t5", "t5.data", "seqio", "jax", "jax.numpy", LAYOUTS_MODULE],
     yielding: &["t5x.examples.scalable_t5"],
     absent: absent::T5X,
 };
 
+/// The module of places of layers with experts.
+const LAYOUTS_MODULE: &str = "flaxformer.architectures.moe.moe_enums";
+
+/// The members of its enumeration `LayerLayout`, which files name as constants.
+const LAYOUTS: [&str; 4] = ["bottom", "middle", "mixed", "top"];
+
 /// Returns every configurable that a gin file may name, over all commands.
 pub fn registry() -> Registry {
-    with_functions(
-        with_roots(Registry::default().with_modules(MODULES))
-            .with::<Task>()
-            .with::<TaskFamily>()
-            .with::<Mixture>(),
-    )
+    let mut registry = Registry::default().with_modules(MODULES);
+    for layout in LAYOUTS {
+        let name = format!("{LAYOUTS_MODULE}.LayerLayout.{}", layout.to_uppercase());
+        registry.add_constant(name, Some(ValueKind::Str(layout.to_string())));
+    }
+    let registry = with_roots(registry).with::<Task>().with::<TaskFamily>().with::<Mixture>();
+    with_functions(registry)
 }
 
 /// Returns every configurable that a gin file of Mesh TensorFlow may name: those of its dialect, and of tasks.

@@ -12,6 +12,7 @@ use crate::data::{
 use crate::gin::{Configurable, Expression, Function, Operator, Registry, Value, ValueKind};
 use crate::models::t5::flaxformer::MultiQueryAttention;
 use crate::models::{GetInputVocabulary, GetOutputVocabulary};
+use crate::partition::ComputeNumModelPartitions;
 
 /// Adds all functions to the registry.
 pub fn with_functions(registry: Registry) -> Registry {
@@ -21,6 +22,7 @@ pub fn with_functions(registry: Registry) -> Registry {
         .with_function::<StringSplitFn>()
         .with_function::<GetInputVocabulary>()
         .with_function::<GetOutputVocabulary>()
+        .with_function::<ComputeNumModelPartitions>()
         .with::<MultiQueryAttention>()
 }
 

@@ -33,13 +33,16 @@ pub fn check_path(binding: &str, path: &str) -> Result<(), UnfitSpec> {
 /// # Errors
 /// A size is 0.
 pub fn check_partitions(partitioner: &Partitioner) -> Result<(), UnfitSpec> {
-    let Partitioner::Pjit(pjit) = partitioner;
-    let name = match &pjit.model_parallel_submesh {
-        Some(_) => "product of partitioning.PjitPartitioner.model_parallel_submesh",
-        None => "size of the model axis, partitioning.PjitPartitioner.num_partitions,",
+    let (pjit, name) = (partitioner.pjit(), format!("partitioning.{}", partitioner.name()));
+    if partitioner.num_expert_partitions() == Some(0) {
+        return unfit(format!("{name}.num_expert_partitions is 0, expected at least 1"));
+    }
+    let size = match &pjit.model_parallel_submesh {
+        Some(_) => format!("product of {name}.model_parallel_submesh"),
+        None => format!("size of the model axis, {name}.num_partitions,"),
     };
     match pjit.requested_partitions() {
-        Some(0) => unfit(format!("the {name} is 0, expected at least 1")),
+        Some(0) => unfit(format!("the {size} is 0, expected at least 1")),
         _ => Ok(()),
     }
 }

@@ -54,7 +54,7 @@ pub fn describe_model(model: &Model, state: &[Variable], partitioner: &Partition
         .into_iter()
         .map(|param| Variable { name: param.name, shape: param.shape, axes: param.axes })
         .collect();
-    let Partitioner::Pjit(partitioner) = partitioner;
+    let partitioner = partitioner.pjit();
     model_info(&parameters, state, &partitioner.rules())
 }
 

@@ -1,6 +1,8 @@
 //! The configurables that several commands take: the trainer, and the way to write the configuration
 //! down.
 
+use fancy_regex::Regex;
+
 use crate::gin::{Configurable, Suppliable};
 use crate::schedule::Schedule;
 
@@ -9,6 +11,8 @@ use crate::schedule::Schedule;
 pub enum TrainerClass {
     /// T5X's own.
     Trainer(Trainer),
+    /// The one for models with experts.
+    Moe(MoeTrainer),
 }
 
 /// One update: learning rate and gradient accumulation. Source: T5X `trainer.py`.
@@ -44,6 +48,66 @@ pub struct Trainer {
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5x.trainer.WeightMetricsComputer")]
 pub struct WeightMetricsComputer {}
+
+/// One update of a model with experts: as `trainer.Trainer`, and the gradients of experts are multiplied by
+/// `num_expert_partitions`, which has no effect on Adafactor. T5X does this against a mean over devices, whatever their
+/// number. Source: T5X `contrib/moe/trainer.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "t5x.contrib.moe.trainer.MoeTrainer")]
+pub struct MoeTrainer {
+    /// Number of parts into which a batch is split, gradients summed; None, 0 and 1 mean the whole
+    /// batch.
+    pub num_microbatches: Option<usize>,
+    /// Learning rate by step.
+    pub learning_rate_fn: Suppliable<Schedule>,
+    /// The factor of gradients of experts.
+    pub num_expert_partitions: usize,
+    /// The parameters with that factor: those of experts by default; None for none.
+    #[gin(default = Some(MatchFn { prefix: Some(".*expert.*".to_string()) }))]
+    pub sharded_match_fn: Option<MatchFn>,
+    /// Measures each parameter at every step; with None only `weight_gradient_norm`, that of all
+    /// gradients, is logged.
+    #[gin(default = None)]
+    pub weight_metrics_computer: Option<WeightMetricsComputer>,
+}
+
+/// Parameters whose path begins with a pattern. Source: T5X `contrib/moe/training_utils.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "t5x.contrib.moe.training_utils.match_fn")]
+pub struct MatchFn {
+    /// The pattern, as Python's `re` has it, for `encoder/layers_1/mlp/expert/wo/kernel`; None or '' for none.
+    pub prefix: Option<String>,
+}
+
+impl TrainerClass {
+    /// The parameters that every trainer has.
+    pub fn trainer(&self) -> Trainer {
+        match self {
+            Self::Trainer(trainer) => trainer.clone(),
+            Self::Moe(trainer) => Trainer {
+                num_microbatches: trainer.num_microbatches,
+                learning_rate_fn: trainer.learning_rate_fn.clone(),
+                weight_metrics_computer: trainer.weight_metrics_computer.clone(),
+            },
+        }
+    }
+
+    /// The pattern of parameters whose gradients are multiplied, and the factor.
+    ///
+    /// # Errors
+    /// The pattern is not valid.
+    pub fn gradient_factor(&self) -> Result<Option<(Regex, f64)>, String> {
+        let Self::Moe(MoeTrainer { sharded_match_fn, num_expert_partitions, .. }) = self else {
+            return Ok(None);
+        };
+        let pattern = sharded_match_fn.as_ref().and_then(|of| of.prefix.as_ref());
+        let Some(pattern) = pattern.filter(|pattern| !pattern.is_empty()) else { return Ok(None) };
+        let compiled = Regex::new(&format!(r"\A(?:{pattern})")).map_err(|error| {
+            format!("training_utils.match_fn.prefix, '{pattern}', is not a pattern: {error}")
+        })?;
+        Ok(Some((compiled, *num_expert_partitions as f64)))
+    }
+}
 
 impl Trainer {
     /// Returns the number of parts into which a batch is split, at least 1.

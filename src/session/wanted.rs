@@ -3,6 +3,7 @@
 
 use crate::checkpoint::{
     CheckpointError, Mismatch, Plan, RestoreCheckpointConfig, Shapes, Stored, arranged, open,
+    upcycled,
 };
 use crate::models::Model;
 use crate::storage::Path;
@@ -61,7 +62,7 @@ impl Wanted {
     /// # Errors
     /// The checkpoint does not exist.
     pub fn open(&self, path: &Path) -> Result<Box<dyn Stored>, CheckpointError> {
-        Ok(arranged(open(path)?, &self.needs))
+        Ok(upcycled(arranged(open(path)?, &self.needs), &self.config, &self.needs))
     }
 }
 

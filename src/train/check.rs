@@ -3,7 +3,6 @@
 use crate::checkpoint::{RestoreCheckpointConfig, RestoreMode, SaveCheckpointConfig};
 use crate::data::DatasetConfig;
 use crate::session::check::{UnfitSpec, check_partitions, check_path, unfit};
-use crate::session::spec::TrainerClass;
 use crate::telemetry::MlflowError;
 
 use super::periods::Periods;
@@ -48,7 +47,8 @@ fn check_batches(train: &Train) -> Result<(), UnfitSpec> {
             "{scope}/utils.DatasetConfig.batch_size is 0, expected at least 1: set BATCH_SIZE"
         ));
     }
-    let TrainerClass::Trainer(trainer) = &train.trainer_cls.0;
+    let trainer = train.trainer_cls.0.trainer();
+    train.trainer_cls.0.gradient_factor().map_err(UnfitSpec)?;
     trainer.learning_rate_fn.build().map_err(|error| UnfitSpec(error.to_string()))?;
     let (batch_size, parts) = (train.train_dataset_cfg.batch_size, trainer.num_microbatches());
     match batch_size % parts {

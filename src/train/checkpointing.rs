@@ -10,7 +10,7 @@ use tch::Tensor;
 use crate::checkpoint::{
     Best, CheckpointConfig, CheckpointError, DType, Procedure, RUN_FILE, Retention,
     SaveCheckpointConfig, Saver, Saving, Shapes, Share, Stored, arranged, plan_resume,
-    remove_stale, restore_newest, resumable_steps,
+    remove_stale, restore_newest, resumable_steps, upcycled,
 };
 use crate::data::DatasetState;
 use crate::partition::{Mesh, ProcessError, Processes};
@@ -123,7 +123,7 @@ impl<'a> Checkpoints<'a> {
         }
         let Some(config) = &self.config.restore else { return Ok(None) };
         let Some(stored) = initial(config)? else { return Ok(None) };
-        let stored = arranged(stored, &shapes(state));
+        let stored = upcycled(arranged(stored, &shapes(state)), config, &shapes(state));
         let needs = needed(state, stored.as_ref(), reset_state_after);
         let plan = config.plan(stored.as_ref(), &needs)?;
         fill(state, stored.as_ref(), &plan, config.dtype.map(DType::from))?;

@@ -6,7 +6,6 @@ use crate::models::memory::Estimate;
 use crate::partition::Mesh;
 use crate::session::check::UnfitSpec;
 use crate::session::memory::gib;
-use crate::session::spec::TrainerClass;
 use crate::session::step_memory;
 
 use super::inputs::training_shape;
@@ -17,7 +16,7 @@ use super::spec::Train;
 /// # Errors
 /// A length is not bound, or the optimizer's rules do not cover a parameter.
 pub fn step_estimate(train: &Train, mesh: &Mesh) -> Result<Estimate, UnfitSpec> {
-    let TrainerClass::Trainer(trainer) = &train.trainer_cls.0;
+    let trainer = train.trainer_cls.0.trainer();
     step_memory::step_estimate(
         &train.model,
         training_shape(train)?,

@@ -3,7 +3,6 @@
 use crate::models::memory::StepShape;
 use crate::partition::{LocalDevice, Mesh, Process};
 use crate::session::check::UnfitSpec;
-use crate::session::spec::TrainerClass;
 
 use super::inputs::training_shape;
 use super::spec::Train;
@@ -29,7 +28,7 @@ fn check_divides(spec: &Train, mesh: &Mesh) -> Result<(), UnfitSpec> {
     let fits = mesh.check(&spec.model.param_tree());
     fits.and_then(|()| mesh.check_lengths(&[inputs_length, targets_length]))
         .map_err(|misfit| UnfitSpec(misfit.to_string()))?;
-    let TrainerClass::Trainer(trainer) = &spec.trainer_cls.0;
+    let trainer = spec.trainer_cls.0.trainer();
     let (rows, parts) = (spec.train_dataset_cfg.batch_size, trainer.num_microbatches());
     let count = mesh.data().size;
     if rows.is_multiple_of(parts * count) {

@@ -23,6 +23,7 @@ use crate::session::spec::{SummarizeConfig, TrainerClass};
         verify_matching_vocabs_fn = "vocabularies of task and model are always compared",
         use_orbax = "checkpoints are written in T5X's native layout",
         gc_period = "there is no garbage collector",
+        use_jax_array = "arrays are libtorch's",
         concurrent_metrics = "metrics are computed between steps"
     )
 )]

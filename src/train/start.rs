@@ -21,7 +21,6 @@ use crate::session::held_out::HeldOut;
 use crate::session::inference_evaluation::{INFERENCE_EVAL, InferenceEvaluation};
 use crate::session::memory::{available_on_host, total_on_host};
 use crate::session::occupied::Occupied;
-use crate::session::spec::TrainerClass;
 use crate::session::state::TrainState;
 use crate::session::training_evaluation::{TRAINING_EVAL, TrainingEvaluation};
 use crate::storage::{Path, StorageError, Takeover};
@@ -113,7 +112,7 @@ pub fn restore_or_init(
 
 /// Reports the optimizer's own learning rate, if it is another than the Trainer's, which is then only logged.
 pub fn tell_learning_rate(spec: &Train) {
-    let TrainerClass::Trainer(trainer) = &spec.trainer_cls.0;
+    let trainer = spec.trainer_cls.0.trainer();
     let schedule: &Schedule = &trainer.learning_rate_fn;
     let Some(OwnRate { param, rate }) = spec.model.optimizer_def().own_learning_rate() else {
         return;
@@ -231,7 +230,14 @@ pub fn initialize(
         TorchFailure::OutOfMemory(detail) => SessionError::ModelTooLarge { detail },
         TorchFailure::Other(detail) => SessionError::Torch { step: 0, detail },
     })?;
-    state.map_err(|error| SessionError::Unfit(error.to_string()))
+    let mut state = state.map_err(|error| SessionError::Unfit(error.to_string()))?;
+    if let Some((pattern, factor)) =
+        spec.trainer_cls.0.gradient_factor().map_err(SessionError::Unfit)?
+    {
+        let has_factor = |name: &str| pattern.is_match(name).unwrap_or(false);
+        state.optimizer.multiply_gradients(factor, &has_factor);
+    }
+    Ok(state)
 }
 
 /// Refuses batches that the host cannot hold: allocating them would abort the process.
@@ -259,7 +265,7 @@ pub fn foresee_shortage(spec: &Train, mesh: &Mesh) -> Result<(), SessionError> {
         }
         LocalDevice::Cpu => (beside_saving(available_on_host()), beside_saving(total_on_host())),
     };
-    let TrainerClass::Trainer(trainer) = &spec.trainer_cls.0;
+    let trainer = spec.trainer_cls.0.trainer();
     let (parts, dimensions) = (trainer.num_microbatches(), spec.model.dimensions().configurable);
     let short = |available| shortage(&estimate, available, parts, dimensions);
     match available.and_then(short) {

@@ -11,13 +11,13 @@ use crate::models::loss::{LossOutput, LossSpec, RoutingLosses, normalize};
 use crate::nn::Axes;
 use crate::nn::kind;
 use crate::optim::{OptimError, Reduction, Watch, Watched};
-use crate::partition::{Mesh, MeshAxis, Partitioner, ProcessError, Processes};
+use crate::partition::{Mesh, MeshAxis, ProcessError, Processes};
 use crate::schedule::LearningRateSchedule;
 use crate::session::error::SessionError;
 use crate::session::forward::Forward;
 use crate::session::guard::{TorchFailure, guarded};
 use crate::session::seeds::{Purpose, derive};
-use crate::session::spec::{TrainerClass, WeightMetricsComputer};
+use crate::session::spec::WeightMetricsComputer;
 use crate::session::state::TrainState;
 
 use super::spec::Train;

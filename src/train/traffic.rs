@@ -3,9 +3,8 @@
 
 use crate::models::memory::StepShape;
 use crate::nn::{Dtype, MeshDim, ParamSpec, Shard};
-use crate::partition::{Mesh, Partitioner};
+use crate::partition::Mesh;
 use crate::session::check::UnfitSpec;
-use crate::session::spec::TrainerClass;
 
 use super::inputs::training_shape;
 use super::spec::Train;
@@ -37,7 +36,7 @@ pub fn bytes_sent(train: &Train, mesh: &Mesh) -> Result<u64, UnfitSpec> {
 /// # Errors
 /// A length is not bound.
 pub fn traffic(train: &Train, mesh: &Mesh) -> Result<Traffic, UnfitSpec> {
-    let TrainerClass::Trainer(trainer) = &train.trainer_cls.0;
+    let trainer = train.trainer_cls.0.trainer();
     let parts = trainer.num_microbatches();
     let batch = training_shape(train)?;
     let shape = StepShape { rows: batch.rows / (parts * mesh.data().size), ..batch };
@@ -62,7 +61,7 @@ fn shard(mesh: &Mesh, param: &ParamSpec) -> Shard {
 
 /// Returns the bytes of a parameter and its gradient along the data axis.
 fn of_param(train: &Train, mesh: &Mesh, param: &ParamSpec, num_microbatches: f64) -> f64 {
-    let Partitioner::Pjit(pjit) = &train.partitioner;
+    let pjit = train.partitioner.pjit();
     let (held, updated) = (shard(mesh, param), mesh.state_shard(&param.axes, &param.shape));
     // Parts that are sent are as large as the first one.
     let sent = |part: &Shard| -> f64 {

@@ -26,6 +26,7 @@ mod machines;
 mod mesh_tf;
 mod meshes;
 mod microbatches;
+mod moe;
 mod my_optimizer;
 mod network;
 mod own_task;

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use gimlet::optim::{
-    Adafactor, FactorRules, Gradient, Optimizer, OptimizerDef, ParamShape,
+    Adafactor, FactorRules, Gradient, NamedRules, Optimizer, OptimizerDef, ParamShape,
     StandardLogicalFactorRules,
 };
 use serde_json::Value;
@@ -75,7 +75,8 @@ fn spec(case: &Value) -> Adafactor {
         }
     }
     if case["name"].as_str().unwrap().starts_with("stacked") {
-        spec.logical_factor_rules = Some(FactorRules::Standard(StandardLogicalFactorRules));
+        spec.logical_factor_rules =
+            Some(FactorRules::Named(NamedRules::Standard(StandardLogicalFactorRules)));
     }
     spec
 }

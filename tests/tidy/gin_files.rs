@@ -7,6 +7,7 @@ use gimlet::data::TaskProvider;
 use gimlet::eval::Evaluate;
 use gimlet::gin::{Diagnostics, Evaluator, Loaded, Request, format, load};
 use gimlet::infer::Infer;
+use gimlet::precompile::Precompile;
 use gimlet::run::{GinTasks, Library, Root, registry};
 use gimlet::train::Train;
 
@@ -187,6 +188,31 @@ fn every_file_of_the_recipes_for_gpus_resolves() {
             if file.contains("_adam") || file.contains("_pile_") { &GPU_SCRIPT[..] } else { &[] };
         failures.extend(resolve(vec![file], bindings, ".", task_of_train).err());
     }
+    assert_none("these do not resolve", failures);
+}
+
+#[test]
+fn every_file_of_models_with_experts_resolves() {
+    let mut failures = Vec::new();
+    let bindings = [&REQUIRED[..], &["NUM_MODEL_PARTITIONS = 1", "BATCH_SIZE = 64"]].concat();
+    let models = gin_files("gin/flaxformer/t5x/configs/moe/models");
+    assert_eq!(models.len(), 19);
+    let with = |model: &Path, run: &str| {
+        vec![model.display().to_string(), format!("t5x/contrib/moe/configs/runs/{run}.gin")]
+    };
+    for model in &models {
+        failures.extend(resolve(with(model, "pretrain"), &bindings, ".", task_of_train).err());
+    }
+    let model = &models[0];
+    for run in ["continue_pretrain", "sparse_upcycle", "finetune"] {
+        failures.extend(resolve(with(model, run), &bindings, ".", task_of_train).err());
+    }
+    failures.extend(resolve(with(model, "eval"), &bindings, ".", task_of_evaluate).err());
+    let task = |spec: &Infer| spec.dataset_cfg.mixture_or_task_name.clone();
+    let bindings = [&bindings[..], &["INFER_OUTPUT_DIR = '/nowhere'"]].concat();
+    failures.extend(resolve(with(model, "infer"), &bindings, ".", task).err());
+    let task = |spec: &Precompile| spec.train_dataset_cfg.mixture_or_task_name.clone();
+    failures.extend(resolve(with(model, "precompile"), &bindings, ".", task).err());
     assert_none("these do not resolve", failures);
 }
 

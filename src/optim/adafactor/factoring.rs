@@ -52,10 +52,19 @@ const NAMES: [&str; 6] = ["row", "col", "column", "batch", "none", "unfactorized
 /// A rule for each logical axis.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FactorRules {
-    /// T5X's own.
-    Standard(StandardLogicalFactorRules),
+    /// Those of a model's logical axes.
+    Named(NamedRules),
     /// A dict from the user.
     Custom(BTreeMap<String, FactorDim>),
+}
+
+/// Rules that T5X has.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+pub enum NamedRules {
+    /// Those of its models.
+    Standard(StandardLogicalFactorRules),
+    /// Those of models with experts.
+    Moe(MoeLogicalFactorRules),
 }
 
 /// The rules for the logical axes of T5X's models. Source: T5X `adafactor.py`.
@@ -63,19 +72,35 @@ pub enum FactorRules {
 #[gin(name = "t5x.adafactor.standard_logical_factor_rules")]
 pub struct StandardLogicalFactorRules;
 
+/// The same rules, and those of the axes of experts. Source: T5X `contrib/moe/adafactor_utils.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "t5x.contrib.moe.adafactor_utils.logical_factor_rules")]
+pub struct MoeLogicalFactorRules;
+
 impl FactorRules {
     fn of(&self, axis: &str) -> Option<FactorDim> {
         match self {
             FactorRules::Custom(rules) => rules.get(axis).copied(),
-            FactorRules::Standard(_) => match axis {
-                "embed" => Some(FactorDim::Row),
-                "vocab" | "mlp" | "heads" | "kv" | "joined_kv" | "q_wi_fused" | "o_wo_fused"
-                | "multiquery_heads" | "kv_fused" | "mlp_activations" => Some(FactorDim::Column),
-                "relpos_buckets" | "layer_norm_scale" => Some(FactorDim::Unfactored),
-                "layers" | "stack" => Some(FactorDim::Batch),
-                _ => None,
+            FactorRules::Named(NamedRules::Standard(_)) => standard(axis),
+            FactorRules::Named(NamedRules::Moe(_)) => match axis {
+                "expert" => Some(FactorDim::Batch),
+                "expert_mlp" => Some(FactorDim::Column),
+                "mlp_embed" => Some(FactorDim::Row),
+                "unmodeled" => Some(FactorDim::Unfactored),
+                other => standard(other),
             },
         }
+    }
+}
+
+fn standard(axis: &str) -> Option<FactorDim> {
+    match axis {
+        "embed" => Some(FactorDim::Row),
+        "vocab" | "mlp" | "heads" | "kv" | "joined_kv" | "q_wi_fused" | "o_wo_fused"
+        | "multiquery_heads" | "kv_fused" | "mlp_activations" => Some(FactorDim::Column),
+        "relpos_buckets" | "layer_norm_scale" => Some(FactorDim::Unfactored),
+        "layers" | "stack" => Some(FactorDim::Batch),
+        _ => None,
     }
 }
 
@@ -87,14 +112,14 @@ impl FromGin for FactorRules {
 
     fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
         match &value.kind {
-            ValueKind::Reference(_) => cx.read(value).map(FactorRules::Standard),
+            ValueKind::Reference(_) => cx.read(value).map(FactorRules::Named),
             ValueKind::Dict(_) => cx.read(value).map(FactorRules::Custom),
             _ => Err(cx.mismatch(value, &Self::expected())),
         }
     }
 
     fn register(registry: &mut Registry) {
-        StandardLogicalFactorRules::register(registry);
+        NamedRules::register(registry);
     }
 }
 
@@ -175,7 +200,7 @@ mod tests {
     use crate::optim::rule::Rule as _;
 
     fn standard() -> Adafactor {
-        let rules = FactorRules::Standard(StandardLogicalFactorRules);
+        let rules = FactorRules::Named(NamedRules::Standard(StandardLogicalFactorRules));
         Adafactor { logical_factor_rules: Some(rules), ..Adafactor::default() }
     }
 

@@ -8,6 +8,8 @@ mod transformers;
 #[cfg(feature = "torch")]
 mod update;
 
-pub use factoring::{FactorDim, FactorRules, StandardLogicalFactorRules};
+pub use factoring::{
+    FactorDim, FactorRules, MoeLogicalFactorRules, NamedRules, StandardLogicalFactorRules,
+};
 pub use spec::{Adafactor, HParamMap};
 pub use transformers::TransformersAdafactor;

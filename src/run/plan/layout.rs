@@ -52,8 +52,13 @@ impl MeshLayout {
         if train.model.transformer().decoder.dims.remat_policy != self.remat_policy {
             train.model = train.model.with_remat_policy(self.remat_policy)?;
         }
-        let Partitioner::Pjit(pjit) = &mut train.partitioner;
-        let standard = pjit.standard();
+        let (Partitioner::Pjit(pjit), TrainerClass::Trainer(trainer)) =
+            (&mut train.partitioner, &mut train.trainer_cls.0)
+        else {
+            return None;
+        };
+        let rules = pjit.logical_axis_rules.take();
+        let standard = rules.map_or_else(Default::default, |rules| rules.standard());
         *pjit = PjitPartitioner {
             num_partitions: Some(self.num_partitions),
             model_parallel_submesh: None,
@@ -65,7 +70,6 @@ impl MeshLayout {
             spread_optimizer_state: self.zero == Zero::State,
             ..pjit.clone()
         };
-        let TrainerClass::Trainer(trainer) = &mut train.trainer_cls.0;
         trainer.num_microbatches = Some(self.num_microbatches);
         Some(train)
     }
@@ -76,13 +80,13 @@ impl MeshLayout {
 
     /// Returns the flags that give a run this layout, those that say what it does already left out.
     pub fn flags(&self, train: &Train) -> Vec<String> {
-        let Partitioner::Pjit(pjit) = &train.partitioner;
-        let (standard, are_listed) = match &pjit.logical_axis_rules {
-            Some(LogicalAxisRules::Standard(standard)) => (standard.clone(), false),
+        let pjit = train.partitioner.pjit();
+        let rules = pjit.logical_axis_rules.as_ref();
+        let (standard, are_listed) = match rules {
             Some(LogicalAxisRules::Listed(_)) => (StandardLogicalAxisRules::default(), true),
-            None => (StandardLogicalAxisRules::default(), false),
+            rules => (rules.map_or_else(Default::default, LogicalAxisRules::standard), false),
         };
-        let TrainerClass::Trainer(trainer) = &train.trainer_cls.0;
+        let trainer = train.trainer_cls.0.trainer();
         let remat_policy = train.model.transformer().decoder.dims.remat_policy;
         let are_rules_changed = standard.activation_partitioning_dims != self.activation_dims
             || standard.parameter_partitioning_dims != self.parameter_dims();

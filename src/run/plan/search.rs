@@ -128,7 +128,9 @@ enum Predicted {
 
 fn predict(train: &Train, machine: &Cluster, layout: MeshLayout) -> Result<Predicted, UnfitSpec> {
     let Some(train) = layout.of(train) else {
-        return Ok(Predicted::Misfit("the network has no remat_policy".to_string()));
+        return Ok(Predicted::Misfit(
+            "the network has no remat_policy, or experts: plans are of dense models".to_string(),
+        ));
     };
     let process = Process { rank: 0, count: machine.count };
     let mesh = match train.mesh(process, machine.local_device()) {

@@ -53,6 +53,12 @@ impl StackParts<'_> {
                  @relative_position_biases.RelativePositionBiases in one of them"
             ));
         };
+        let sparse_bias = self.sparse.as_ref().map(|sparse| sparse.own_bias.is_some());
+        if sparse_bias.is_some_and(|has_bias| has_bias != self.own_bias.is_some()) {
+            return Err(format!(
+                "some layers of {name} have a bias of relative position of their own, expected all or none"
+            ));
+        }
         if self.shared_bias.is_some() && self.own_bias.is_some() {
             return Err(format!(
                 "{name} and its layers have a bias of relative position each, expected one of them: set the other to None"
@@ -68,11 +74,14 @@ impl StackParts<'_> {
                 "{first} and {other} differ: attentions of a layer have the same dimensions and initial values"
             ));
         }
-        let last = self.mlp.final_dropout_rate;
-        if last != 0.0 {
+        if let Some(mlp) = self.mlps().find(|mlp| mlp.final_dropout_rate != 0.0) {
             return Err(format!(
-                "dense.MlpBlock.final_dropout_rate is {last}, expected 0: dropout_factory drops a block's result"
+                "dense.MlpBlock.final_dropout_rate is {}, expected 0: dropout_factory drops a block's result",
+                mlp.final_dropout_rate
             ));
+        }
+        if let Some(sparse) = &self.sparse {
+            sparse.check(name, self.num_layers, self.mlp)?;
         }
         self.dropouts.iter().try_for_each(|dropout| self.check_axes(dropout, "(-2,)"))?;
         match self.last_dropout.broadcast_dims[..] {
@@ -94,15 +103,14 @@ impl StackParts<'_> {
     }
 
     fn dtypes(&self) -> Vec<Named<Dtype>> {
-        let own = [
-            (format!("{}.dtype", self.name), self.dtype),
-            ("dense.MlpBlock.dtype".to_string(), self.mlp.dtype),
-        ];
-        let norms = self.norms.map(|norm| ("layer_norm.T5LayerNorm.dtype".to_string(), norm.dtype));
+        let own = [(format!("{}.dtype", self.name), self.dtype)];
+        let mlps = self.mlps().map(|mlp| ("dense.MlpBlock.dtype".to_string(), mlp.dtype));
+        let norms =
+            self.norms.iter().map(|norm| ("layer_norm.T5LayerNorm.dtype".to_string(), norm.dtype));
         let attentions =
             self.attentions.iter().map(|(_, it)| (format!("{}.dtype", it.name), it.dtype));
         let bias = self.bias().map(|bias| (format!("{}.dtype", bias.name), bias.dtype));
-        own.into_iter().chain(norms).chain(attentions).chain(bias).collect()
+        own.into_iter().chain(mlps).chain(norms).chain(attentions).chain(bias).collect()
     }
 
     fn rates(&self) -> Vec<Named<f64>> {
@@ -113,11 +121,9 @@ impl StackParts<'_> {
             .attentions
             .iter()
             .map(|(_, it)| (format!("{}.dropout_rate", it.name), it.dropout_rate));
-        let mlp = (
-            "dense.MlpBlock.intermediate_dropout_rate".to_string(),
-            self.mlp.intermediate_dropout_rate,
-        );
-        dropouts.chain(attentions).chain([mlp]).collect()
+        let name = "dense.MlpBlock.intermediate_dropout_rate";
+        let mlps = self.mlps().map(|mlp| (name.to_string(), mlp.intermediate_dropout_rate));
+        dropouts.chain(attentions).chain(mlps).collect()
     }
 }
 

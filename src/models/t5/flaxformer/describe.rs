@@ -1,6 +1,6 @@
 //! The network that these modules describe.
 
-use super::parts::{NetworkParts, StackParts};
+use super::parts::{NetworkParts, SparseParts, StackParts};
 use super::stacks::EncoderDecoder;
 use crate::models::t5::spec::{DECODER, ENCODER};
 use crate::models::transformer::{
@@ -51,6 +51,7 @@ impl NetworkParts<'_> {
             bias_per_layer: parts.shared_bias.is_none(),
             shares_last_dropout: !parts.last_dropout.broadcast_dims.is_empty(),
             dims: parts.dims(emb_dim),
+            sparse: parts.sparse.as_ref().map(SparseParts::layers),
         };
         let encoder: &'static [AttentionSpec] = &ENCODER;
         let rows = |embed: &super::Embed| embed.embedding_init.initializer();

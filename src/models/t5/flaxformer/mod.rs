@@ -15,6 +15,7 @@ mod check;
 mod components;
 mod dense;
 mod describe;
+mod moe;
 mod parts;
 mod stacks;
 mod values;
@@ -22,4 +23,8 @@ mod values;
 pub use attention::{AttentionFn, MultiHeadAttention, MultiQueryAttention};
 pub use components::{Dropout, Embed, InitFn, RelativePositionBiases, T5LayerNorm};
 pub use dense::{DenseGeneral, MlpBlock};
-pub use stacks::{Decoder, DecoderLayer, Encoder, EncoderDecoder, EncoderLayer, LayerRemat};
+pub use moe::{MoeLayer, Router, SparseDecoder, SparseEncoder};
+pub use stacks::{
+    Decoder, DecoderFactory, DecoderLayer, Encoder, EncoderDecoder, EncoderFactory, EncoderLayer,
+    LayerRemat,
+};

@@ -3,7 +3,9 @@
 use super::attention::MultiHeadAttention;
 use super::components::{Dropout, Embed, InitFn, RelativePositionBiases, T5LayerNorm};
 use super::dense::{DenseGeneral, MlpBlock};
-use super::stacks::{Decoder, Encoder, EncoderDecoder, LayerRemat};
+use super::moe::{MoeLayer, SparseDecoder, SparseEncoder};
+use super::stacks::{Decoder, DecoderFactory, Encoder, EncoderDecoder, EncoderFactory, LayerRemat};
+use crate::models::transformer::LayerLayout;
 use crate::nn::Dtype;
 
 /// A network.
@@ -25,11 +27,23 @@ pub(super) struct StackParts<'a> {
     pub dropouts: Vec<&'a Dropout>,
     /// Dropout of the stack's result.
     pub last_dropout: &'a Dropout,
-    pub norms: [&'a T5LayerNorm; 2],
+    pub norms: Vec<&'a T5LayerNorm>,
     /// Attentions of a layer, with their parameters' names.
     pub attentions: Vec<(&'static str, AttentionParts<'a>)>,
     pub mlp: &'a MlpBlock,
     pub shared_bias: Option<BiasParts<'a>>,
+    pub own_bias: Option<BiasParts<'a>>,
+    pub sparse: Option<SparseParts<'a>>,
+}
+
+/// The layers of a stack with experts.
+pub(super) struct SparseParts<'a> {
+    /// The configurable of such a layer.
+    pub name: &'static str,
+    pub num_layers: usize,
+    pub layout: LayerLayout,
+    pub mlp: &'a MoeLayer,
+    pub extra_mlp: Option<&'a MlpBlock>,
     pub own_bias: Option<BiasParts<'a>>,
 }
 
@@ -66,7 +80,7 @@ impl EncoderDecoder {
             embed: self.shared_token_embedder_factory.as_deref(),
             encoder: self.encoder_factory.parts(),
             decoder: self.decoder_factory.parts(),
-            logits: self.decoder_factory.output_logits_factory.as_deref(),
+            logits: self.decoder_factory.logits(),
         }
     }
 }
@@ -81,11 +95,12 @@ impl Encoder {
             layer_remat: self.layer_remat,
             dropouts: vec![&self.input_dropout_factory, &layer.dropout_factory],
             last_dropout: &self.output_dropout_factory,
-            norms: [&self.layer_norm_factory, &layer.layer_norm_factory],
+            norms: vec![&self.layer_norm_factory, &layer.layer_norm_factory],
             attentions: vec![("EncoderLayer.attention", layer.attention.parts())],
             mlp: &layer.mlp,
             shared_bias: bias_of(self.shared_relative_position_bias_factory.as_deref()),
             own_bias: bias_of(layer.relative_position_bias_factory.as_deref()),
+            sparse: None,
         }
     }
 }
@@ -100,7 +115,7 @@ impl Decoder {
             layer_remat: self.layer_remat,
             dropouts: vec![&self.dropout_factory, &layer.dropout_factory],
             last_dropout: &self.dropout_factory,
-            norms: [&self.layer_norm_factory, &layer.layer_norm_factory],
+            norms: vec![&self.layer_norm_factory, &layer.layer_norm_factory],
             attentions: vec![
                 ("DecoderLayer.self_attention", layer.self_attention.parts()),
                 ("DecoderLayer.encoder_decoder_attention", layer.encoder_decoder_attention.parts()),
@@ -108,6 +123,109 @@ impl Decoder {
             mlp: &layer.mlp,
             shared_bias: bias_of(self.shared_relative_position_bias_factory.as_deref()),
             own_bias: bias_of(layer.relative_position_bias_factory.as_deref()),
+            sparse: None,
+        }
+    }
+}
+
+impl SparseEncoder {
+    fn parts(&self) -> StackParts<'_> {
+        let (layer, sparse) = (&self.layer_factory.0, &self.sparse_layer_factory.0);
+        StackParts {
+            name: "moe_architecture.SparseEncoder",
+            num_layers: self.num_layers,
+            dtype: self.dtype,
+            layer_remat: self.layer_remat,
+            dropouts: vec![
+                &self.input_dropout_factory,
+                &layer.dropout_factory,
+                &sparse.dropout_factory,
+            ],
+            last_dropout: &self.output_dropout_factory,
+            norms: vec![
+                &self.layer_norm_factory,
+                &layer.layer_norm_factory,
+                &sparse.layer_norm_factory,
+            ],
+            attentions: vec![
+                ("EncoderLayer.attention", layer.attention.parts()),
+                ("SparseEncoderLayer.attention", sparse.attention.parts()),
+            ],
+            mlp: &layer.mlp,
+            shared_bias: bias_of(self.shared_relative_position_bias_factory.as_deref()),
+            own_bias: bias_of(layer.relative_position_bias_factory.as_deref()),
+            sparse: Some(SparseParts {
+                name: "moe_architecture.SparseEncoderLayer",
+                num_layers: self.num_sparse_layers,
+                layout: self.sparse_layout,
+                mlp: &sparse.mlp,
+                extra_mlp: sparse.extra_mlp.as_ref(),
+                own_bias: bias_of(sparse.relative_position_bias_factory.as_deref()),
+            }),
+        }
+    }
+}
+
+impl SparseDecoder {
+    fn parts(&self) -> StackParts<'_> {
+        let (layer, sparse) = (&self.layer_factory.0, &self.sparse_layer_factory.0);
+        StackParts {
+            name: "moe_architecture.SparseDecoder",
+            num_layers: self.num_layers,
+            dtype: self.dtype,
+            layer_remat: self.layer_remat,
+            dropouts: vec![&self.dropout_factory, &layer.dropout_factory, &sparse.dropout_factory],
+            last_dropout: &self.dropout_factory,
+            norms: vec![
+                &self.layer_norm_factory,
+                &layer.layer_norm_factory,
+                &sparse.layer_norm_factory,
+            ],
+            attentions: vec![
+                ("DecoderLayer.self_attention", layer.self_attention.parts()),
+                ("DecoderLayer.encoder_decoder_attention", layer.encoder_decoder_attention.parts()),
+                ("SparseDecoderLayer.self_attention", sparse.self_attention.parts()),
+                (
+                    "SparseDecoderLayer.encoder_decoder_attention",
+                    sparse.encoder_decoder_attention.parts(),
+                ),
+            ],
+            mlp: &layer.mlp,
+            shared_bias: bias_of(self.shared_relative_position_bias_factory.as_deref()),
+            own_bias: bias_of(layer.relative_position_bias_factory.as_deref()),
+            sparse: Some(SparseParts {
+                name: "moe_architecture.SparseDecoderLayer",
+                num_layers: self.num_sparse_layers,
+                layout: self.sparse_layout,
+                mlp: &sparse.mlp,
+                extra_mlp: sparse.extra_mlp.as_ref(),
+                own_bias: bias_of(sparse.relative_position_bias_factory.as_deref()),
+            }),
+        }
+    }
+}
+
+impl EncoderFactory {
+    fn parts(&self) -> StackParts<'_> {
+        match self {
+            Self::Dense(encoder) => encoder.parts(),
+            Self::Sparse(encoder) => encoder.parts(),
+        }
+    }
+}
+
+impl DecoderFactory {
+    fn parts(&self) -> StackParts<'_> {
+        match self {
+            Self::Dense(decoder) => decoder.parts(),
+            Self::Sparse(decoder) => decoder.parts(),
+        }
+    }
+
+    fn logits(&self) -> Option<&DenseGeneral> {
+        match self {
+            Self::Dense(decoder) => decoder.output_logits_factory.as_deref(),
+            Self::Sparse(decoder) => decoder.output_logits_factory.as_deref(),
         }
     }
 }
@@ -149,6 +267,12 @@ impl<'a> StackParts<'a> {
     /// The attention, whose dimensions all of a layer share.
     pub fn attention(&self) -> &AttentionParts<'a> {
         &self.attentions[0].1
+    }
+
+    /// The feed-forward blocks without experts.
+    pub fn mlps(&self) -> impl Iterator<Item = &'a MlpBlock> {
+        let extra = self.sparse.as_ref().and_then(|sparse| sparse.extra_mlp);
+        [self.mlp].into_iter().chain(extra)
     }
 
     /// The bias of relative position, of all layers or of each.

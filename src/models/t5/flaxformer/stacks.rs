@@ -3,6 +3,7 @@
 use super::attention::MultiHeadAttention;
 use super::components::{Dropout, Embed, RelativePositionBiases, T5LayerNorm};
 use super::dense::{DenseGeneral, MlpBlock};
+use super::moe::{SparseDecoder, SparseEncoder};
 use super::values::{NoOwnEmbedder, NoPositionEmbedder, NoScan, NotParallel};
 use crate::gin::{Configurable, Ref};
 use crate::nn::{Dtype, RematPolicy};
@@ -17,16 +18,34 @@ use crate::nn::{Dtype, RematPolicy};
 pub struct EncoderDecoder {
     /// The encoder.
     #[gin(call(supplies = ["shared_token_embedder", "spmd_annotations"]))]
-    pub encoder_factory: Ref<Encoder>,
+    pub encoder_factory: Ref<EncoderFactory>,
     /// The decoder.
     #[gin(call(supplies = ["shared_token_embedder", "spmd_annotations"]))]
-    pub decoder_factory: Ref<Decoder>,
+    pub decoder_factory: Ref<DecoderFactory>,
     /// Only False is supported.
     #[gin(default = NoScan)]
     pub scan_layers: NoScan,
     /// The embedding of inputs and targets; it must be given.
     #[gin(default = None)]
     pub shared_token_embedder_factory: Option<Ref<Embed>>,
+}
+
+/// Any encoder.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+pub enum EncoderFactory {
+    /// T5's.
+    Dense(Encoder),
+    /// One with layers of experts.
+    Sparse(SparseEncoder),
+}
+
+/// Any decoder.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+pub enum DecoderFactory {
+    /// T5's.
+    Dense(Decoder),
+    /// One with layers of experts.
+    Sparse(SparseDecoder),
 }
 
 /// The encoder. Source: flaxformer `architectures/t5/t5_architecture.py`.
