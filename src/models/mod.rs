@@ -27,7 +27,7 @@ mod row_facts;
 pub use base_model::BaseModel;
 pub use decoder_only::DecoderOnlyModel;
 pub use encoder_decoder::{DecoderParams, EncoderDecoderModel, PredictBatchWithAux};
-pub use moe::MoeEncoderDecoderModel;
+pub use moe::{MoeDecoderOnlyModel, MoeEncoderDecoderModel};
 pub use spec::{Model, Module};
 pub use vocabularies::{GetInputVocabulary, GetOutputVocabulary};
 

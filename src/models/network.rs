@@ -85,9 +85,20 @@ impl Model {
                 Box::new(T5::new(TransformerSpec { fp8, ..spec }))
             }
             Self::DecoderOnlyModel(model) => {
-                let bidirectional = model.inputs_bidirectional_attention;
-                Box::new(DecoderOnly::new(model.config(), bidirectional, fp8.cloned()))
+                self.decoder(model.inputs_bidirectional_attention, fp8)
+            }
+            Self::MoeDecoderOnlyModel(model) => {
+                self.decoder(model.inputs_bidirectional_attention, fp8)
             }
         }
+    }
+
+    fn decoder(
+        &self,
+        inputs_bidirectional_attention: bool,
+        fp8: Option<&TransformerEngineConfig>,
+    ) -> Box<dyn Network> {
+        let spec = TransformerSpec { fp8: fp8.cloned(), ..self.transformer() };
+        Box::new(DecoderOnly::of(spec, inputs_bidirectional_attention))
     }
 }

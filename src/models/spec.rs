@@ -5,7 +5,7 @@ use std::ops::Deref;
 use super::base_model::BaseModel;
 use super::decoder_only::DecoderOnlyModel;
 use super::encoder_decoder::EncoderDecoderModel;
-use super::moe::MoeEncoderDecoderModel;
+use super::moe::{MoeDecoderOnlyModel, MoeEncoderDecoderModel};
 use super::t5::flaxformer::EncoderDecoder;
 use super::t5::{ScalableTransformer, Transformer};
 use super::transformer::{DimensionNames, TransformerSpec};
@@ -17,6 +17,7 @@ crate::gin::slot! {
     pub enum Model: BaseModel {
         DecoderOnlyModel,
         EncoderDecoderModel,
+        MoeDecoderOnlyModel,
         MoeEncoderDecoderModel,
     }
 }
@@ -42,7 +43,7 @@ impl Model {
                 model.module.set_remat_policy(remat_policy)?;
                 Some(Self::MoeEncoderDecoderModel(model))
             }
-            Self::DecoderOnlyModel(_) => None,
+            Self::DecoderOnlyModel(_) | Self::MoeDecoderOnlyModel(_) => None,
         }
     }
 }

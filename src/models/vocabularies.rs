@@ -2,6 +2,7 @@
 
 use super::decoder_only::DecoderOnlyModel;
 use super::encoder_decoder::EncoderDecoderModel;
+use super::moe::MoeDecoderOnlyModel;
 use super::spec::Model;
 use crate::gin::{
     Configurable, Evaluator, FromGin, Function, Reference, Registry, Reported, Schema, Slot, Value,
@@ -54,7 +55,8 @@ impl Slot for ModelVocabularies {
 
     fn evaluate_as(schema: &'static Schema, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
         let mut vocabulary = |name| cx.param::<InScope>(schema, name, None).map(|found| found.0);
-        if schema.name == DecoderOnlyModel::schema().name {
+        let decoders = [DecoderOnlyModel::schema().name, MoeDecoderOnlyModel::schema().name];
+        if decoders.contains(&schema.name) {
             let both = vocabulary("vocabulary")?;
             return Ok(Self { input: both.clone(), output: both });
         }

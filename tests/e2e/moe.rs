@@ -61,6 +61,19 @@ fn experts_train_are_restored_and_decode() {
 }
 
 #[test]
+fn a_decoder_alone_has_experts_too() {
+    let folder = Folder::new();
+    folder.train("moe_decoder.gin").bind("TRAIN_STEPS", 2).succeeds();
+    let scalars = read_scalars(&folder.path("model/train"));
+    assert!(METRICS.iter().all(|tag| scalars[*tag][&2].is_finite()));
+    let shapes = arrays::open(&folder.path("model"), 2).shapes();
+    let of_decoder = |name: &str| shapes.contains_key(&format!("target/decoder/{name}"));
+    assert!(of_decoder("token_embedder/embedding") && of_decoder("layers_1/extra_mlp/wo/kernel"));
+    assert!(of_decoder("layers_1/mlp/expert/wi_0/kernel"));
+    assert!(!shapes.keys().any(|name| name.contains("encoder")));
+}
+
+#[test]
 fn two_processes_divide_the_experts_and_make_the_run_of_one() {
     let folder = Folder::new();
     // Parts of the batch, and of these parts for gradients.

@@ -10,7 +10,9 @@ mod network;
 #[cfg(feature = "torch")]
 mod predict;
 
-pub use model::DecoderOnlyModel;
+pub use model::{
+    DecoderConverter, DecoderModule, DecoderOnlyModel, PredictWithPrefix, ScoreTargets,
+};
 pub use spec::{DecoderWrapper, TransformerConfig};
 
 #[cfg(feature = "torch")]

@@ -1,6 +1,6 @@
 //! Models that predict the tokens after those before them.
 
-use super::spec::{DecoderWrapper, TransformerConfig};
+use super::spec::DecoderWrapper;
 use crate::data::{
     ConverterClass, DataError, DecoderFeatureConverter, LMFeatureConverter, Lengths,
     PrePackedLMFeatureConverter, PrePackedPrefixLMFeatureConverter, PrefixLMFeatureConverter,
@@ -11,6 +11,7 @@ use crate::models::BaseModel;
 use crate::models::decoding::{DecodeFn, Prediction, TemperatureSample};
 use crate::models::loss::{LossNormalizingFactor, LossSpec};
 use crate::models::memory::StepShape;
+use crate::models::t5::flaxformer;
 use crate::models::transformer::{DimensionNames, TransformerSpec};
 use crate::nn::{Dtype, ParamSpec};
 use crate::optim::OptimizerDef;
@@ -54,6 +55,37 @@ impl From<DecoderConverter> for ConverterClass {
 pub enum DecoderModule {
     /// T5X's decoder.
     DecoderWrapper(DecoderWrapper),
+    /// A decoder as flaxformer puts it together.
+    Flaxformer(Box<flaxformer::DecoderOnly>),
+}
+
+impl DecoderModule {
+    /// The network.
+    pub fn transformer(&self) -> TransformerSpec {
+        match self {
+            Self::DecoderWrapper(wrapper) => wrapper.config.transformer(),
+            Self::Flaxformer(network) => network.transformer(),
+        }
+    }
+
+    /// The parameters that set its dimensions.
+    pub fn dimensions(&self) -> DimensionNames {
+        match self {
+            Self::DecoderWrapper(_) => CONFIG,
+            Self::Flaxformer(_) => flaxformer::DecoderOnly::DIMENSIONS,
+        }
+    }
+
+    /// Finds values that contradict each other or are not supported.
+    ///
+    /// # Errors
+    /// The first such value, with the expected ones.
+    pub fn check(&self) -> Result<(), String> {
+        match self {
+            Self::DecoderWrapper(_) => Ok(()),
+            Self::Flaxformer(network) => network.check(),
+        }
+    }
 }
 
 /// A decoder and everything that training and decoding need besides. It reads 'targets', or 'inputs'
@@ -127,22 +159,15 @@ pub struct ScoreTargets {
     pub return_intermediates: bool,
 }
 
-impl DecoderOnlyModel {
-    /// The network's dimensions.
-    pub fn config(&self) -> &TransformerConfig {
-        let DecoderModule::DecoderWrapper(wrapper) = &self.module;
-        &wrapper.config
-    }
-}
-
 impl BaseModel for DecoderOnlyModel {
     fn check(&self) -> Result<(), String> {
-        self.transformer().check(CONFIG)
+        self.module.check()?;
+        self.transformer().check(self.dimensions())
     }
 
     fn check_training(&self) -> Result<(), String> {
         self.loss_spec().check("models.DecoderOnlyModel")?;
-        self.transformer().check_dropout(CONFIG)?;
+        self.transformer().check_dropout(self.dimensions())?;
         let tree = self.param_tree();
         let names = tree.iter().map(|param| &param.name[..]);
         let checked =
@@ -151,19 +176,19 @@ impl BaseModel for DecoderOnlyModel {
     }
 
     fn dimensions(&self) -> DimensionNames {
-        CONFIG
+        self.module.dimensions()
     }
 
     fn param_tree(&self) -> Vec<ParamSpec> {
-        self.config().transformer().param_tree()
+        self.transformer().param_tree()
     }
 
     fn dtype(&self) -> Dtype {
-        self.config().dtype
+        self.transformer().decoder.dims.dtype
     }
 
     fn num_ids(&self) -> usize {
-        self.config().vocab_size
+        self.transformer().vocab_size
     }
 
     fn vocabularies(&self) -> Vec<(&'static str, &VocabularySpec)> {
@@ -228,6 +253,6 @@ impl BaseModel for DecoderOnlyModel {
     }
 
     fn transformer(&self) -> TransformerSpec {
-        self.config().transformer()
+        self.module.transformer()
     }
 }

@@ -21,6 +21,11 @@ pub struct DecoderOnly {
 }
 
 impl DecoderOnly {
+    /// The decoder of that description.
+    pub fn of(spec: TransformerSpec, inputs_bidirectional_attention: bool) -> Self {
+        Self { spec, inputs_bidirectional_attention }
+    }
+
     /// A decoder of these dimensions, with projections in fp8 if `fp8` is given.
     pub fn new(
         config: &TransformerConfig,
@@ -28,7 +33,7 @@ impl DecoderOnly {
         fp8: Option<TransformerEngineConfig>,
     ) -> Self {
         let spec = TransformerSpec { fp8, ..config.transformer() };
-        Self { spec, inputs_bidirectional_attention }
+        Self::of(spec, inputs_bidirectional_attention)
     }
 
     /// Pairs that may attend: bool `[batch, 1, length, length]`, of one row if all rows are alike.

@@ -2,8 +2,10 @@
 //!
 //! Source: T5X `contrib/moe/models.py`.
 
+mod decoder_only;
 mod encoder_decoder;
 
+pub use decoder_only::MoeDecoderOnlyModel;
 pub use encoder_decoder::MoeEncoderDecoderModel;
 
 use crate::models::loss::RoutingLosses;

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use super::components::Dropout;
+use super::components::{Dropout, Embed};
 use super::parts::{NetworkParts, StackParts};
 use crate::nn::Dtype;
 
@@ -14,18 +14,14 @@ type Named<T> = (String, T);
 
 impl NetworkParts<'_> {
     pub(super) fn check(&self) -> Result<(), String> {
-        let Some(embed) = self.embed else {
-            return Err("EncoderDecoder.shared_token_embedder_factory is None, expected @embedding.Embed: both \
-                        stacks read one embedding"
-                .to_string());
-        };
-        self.stacks().into_iter().try_for_each(StackParts::check)?;
+        let embed = self.check_embedding()?;
+        self.stacks().try_for_each(StackParts::check)?;
         let one = |name: &str, dtype| (name.to_string(), dtype);
-        let dtypes = self.stacks().into_iter().flat_map(StackParts::dtypes);
+        let dtypes = self.stacks().flat_map(StackParts::dtypes);
         let dtypes = [one("embedding.Embed.dtype", embed.dtype)].into_iter().chain(dtypes);
         agree(dtypes, "activations have one format")?;
-        agree(self.stacks().into_iter().flat_map(StackParts::rates), "a network has one dropout")?;
-        let splits = self.stacks().into_iter().flat_map(|stack| &stack.attentions);
+        agree(self.stacks().flat_map(StackParts::rates), "a network has one dropout")?;
+        let splits = self.stacks().flat_map(|stack| &stack.attentions);
         let splits =
             splits.map(|(_, it)| (format!("{}.split_head_kernel", it.name), it.split_head_kernel));
         agree(splits, "kernels of all attentions have the same axes")?;
@@ -40,6 +36,35 @@ impl NetworkParts<'_> {
                 let logits = ("dense.DenseGeneral.features".to_string(), logits.features);
                 agree([rows, logits].into_iter(), "each row of the embedding has a logit")
             }
+        }
+    }
+}
+
+impl NetworkParts<'_> {
+    /// Finds an embedding, or attentions to an encoding, that are there without a reader or the reverse.
+    fn check_embedding(&self) -> Result<&Embed, String> {
+        let (decoder, has_encoder) = (&self.decoder, self.encoder.is_some());
+        let wrong = |name: &str, found: &str, expected: &str| {
+            Err(format!("{name} is {found}, expected {expected}"))
+        };
+        let own = format!("{}.token_embedder_factory", decoder.name);
+        let attention = format!("encoder_decoder_attention of {}", decoder.name);
+        match (self.embed, has_encoder) {
+            (None, true) => {
+                let name = "EncoderDecoder.shared_token_embedder_factory";
+                wrong(name, "None", "@embedding.Embed: both stacks read one embedding")
+            }
+            (None, false) => wrong(&own, "None", "@embedding.Embed: the decoder has its own"),
+            (Some(_), true) if decoder.own_embed.is_some() => {
+                wrong(&own, "set", "None: both stacks read one embedding")
+            }
+            (Some(_), true) if !decoder.reads_encoding => {
+                wrong(&attention, "None", "an attention to the encoder's result")
+            }
+            (Some(_), false) if decoder.reads_encoding => {
+                wrong(&attention, "set", "None: there is no encoder")
+            }
+            (Some(embed), _) => Ok(embed),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The network that these modules describe.
 
 use super::parts::{NetworkParts, SparseParts, StackParts};
-use super::stacks::EncoderDecoder;
+use super::stacks::{DecoderOnly, EncoderDecoder};
 use crate::models::t5::spec::{DECODER, ENCODER};
 use crate::models::transformer::{
     AttentionSpec, DimensionNames, EMBEDDING_INIT, LayerArrays, LayerDims, LayerInitializers,
@@ -40,6 +40,27 @@ impl EncoderDecoder {
     }
 }
 
+impl DecoderOnly {
+    /// The parameters that set its dimensions.
+    pub const DIMENSIONS: DimensionNames = DimensionNames {
+        configurable: "t5_architecture.DecoderOnly",
+        elsewhere: EncoderDecoder::DIMENSIONS.elsewhere,
+    };
+
+    /// The network.
+    pub fn transformer(&self) -> TransformerSpec {
+        self.parts().transformer()
+    }
+
+    /// Finds values that contradict each other or are not supported.
+    ///
+    /// # Errors
+    /// The first such value, with the expected ones.
+    pub fn check(&self) -> Result<(), String> {
+        self.parts().check()
+    }
+}
+
 impl NetworkParts<'_> {
     fn transformer(&self) -> TransformerSpec {
         let emb_dim = self.embed.map_or(0, |embed| embed.features);
@@ -55,17 +76,20 @@ impl NetworkParts<'_> {
         };
         let encoder: &'static [AttentionSpec] = &ENCODER;
         let rows = |embed: &super::Embed| embed.embedding_init.initializer();
+        let direction = RelativePosition::Causal;
+        let (embedding, attentions): (_, &'static [AttentionSpec]) = match self.encoder {
+            Some(_) => ("token_embedder", &DECODER),
+            None => ("decoder/token_embedder", &DECODER[..1]),
+        };
         TransformerSpec {
-            embedding: "token_embedder",
+            embedding,
             vocab_size: self.embed.map_or(0, |embed| embed.num_embeddings),
             logits_via_embedding: self.logits.is_none(),
-            encoder: Some(stack(
-                &self.encoder,
-                "encoder",
-                encoder,
-                RelativePosition::Bidirectional,
-            )),
-            decoder: stack(&self.decoder, "decoder", &DECODER, RelativePosition::Causal),
+            encoder: self
+                .encoder
+                .as_ref()
+                .map(|parts| stack(parts, "encoder", encoder, RelativePosition::Bidirectional)),
+            decoder: stack(&self.decoder, "decoder", attentions, direction),
             embedding_init: self.embed.map_or(EMBEDDING_INIT, rows),
             logits_init: self
                 .logits

@@ -25,6 +25,6 @@ pub use components::{Dropout, Embed, InitFn, RelativePositionBiases, T5LayerNorm
 pub use dense::{DenseGeneral, MlpBlock};
 pub use moe::{MoeLayer, Router, SparseDecoder, SparseEncoder};
 pub use stacks::{
-    Decoder, DecoderFactory, DecoderLayer, Encoder, EncoderDecoder, EncoderFactory, EncoderLayer,
-    LayerRemat,
+    Decoder, DecoderFactory, DecoderLayer, DecoderOnly, Encoder, EncoderDecoder, EncoderFactory,
+    EncoderLayer, LayerRemat,
 };

@@ -4,14 +4,18 @@ use super::attention::MultiHeadAttention;
 use super::components::{Dropout, Embed, InitFn, RelativePositionBiases, T5LayerNorm};
 use super::dense::{DenseGeneral, MlpBlock};
 use super::moe::{MoeLayer, SparseDecoder, SparseEncoder};
-use super::stacks::{Decoder, DecoderFactory, Encoder, EncoderDecoder, EncoderFactory, LayerRemat};
+use super::stacks::{
+    Decoder, DecoderFactory, DecoderLayer, DecoderOnly, Encoder, EncoderDecoder, EncoderFactory,
+    LayerRemat,
+};
 use crate::models::transformer::LayerLayout;
 use crate::nn::Dtype;
 
 /// A network.
 pub(super) struct NetworkParts<'a> {
     pub embed: Option<&'a Embed>,
-    pub encoder: StackParts<'a>,
+    /// `None` for a decoder alone.
+    pub encoder: Option<StackParts<'a>>,
     pub decoder: StackParts<'a>,
     pub logits: Option<&'a DenseGeneral>,
 }
@@ -34,6 +38,9 @@ pub(super) struct StackParts<'a> {
     pub shared_bias: Option<BiasParts<'a>>,
     pub own_bias: Option<BiasParts<'a>>,
     pub sparse: Option<SparseParts<'a>>,
+    pub own_embed: Option<&'a Embed>,
+    /// Whether its layers read an encoding.
+    pub reads_encoding: bool,
 }
 
 /// The layers of a stack with experts.
@@ -78,10 +85,18 @@ impl EncoderDecoder {
     pub(super) fn parts(&self) -> NetworkParts<'_> {
         NetworkParts {
             embed: self.shared_token_embedder_factory.as_deref(),
-            encoder: self.encoder_factory.parts(),
+            encoder: Some(self.encoder_factory.parts()),
             decoder: self.decoder_factory.parts(),
             logits: self.decoder_factory.logits(),
         }
+    }
+}
+
+impl DecoderOnly {
+    pub(super) fn parts(&self) -> NetworkParts<'_> {
+        let decoder = self.decoder_factory.parts();
+        let logits = self.decoder_factory.logits();
+        NetworkParts { embed: decoder.own_embed, encoder: None, decoder, logits }
     }
 }
 
@@ -97,6 +112,8 @@ impl Encoder {
             last_dropout: &self.output_dropout_factory,
             norms: vec![&self.layer_norm_factory, &layer.layer_norm_factory],
             attentions: vec![("EncoderLayer.attention", layer.attention.parts())],
+            own_embed: None,
+            reads_encoding: false,
             mlp: &layer.mlp,
             shared_bias: bias_of(self.shared_relative_position_bias_factory.as_deref()),
             own_bias: bias_of(layer.relative_position_bias_factory.as_deref()),
@@ -116,10 +133,9 @@ impl Decoder {
             dropouts: vec![&self.dropout_factory, &layer.dropout_factory],
             last_dropout: &self.dropout_factory,
             norms: vec![&self.layer_norm_factory, &layer.layer_norm_factory],
-            attentions: vec![
-                ("DecoderLayer.self_attention", layer.self_attention.parts()),
-                ("DecoderLayer.encoder_decoder_attention", layer.encoder_decoder_attention.parts()),
-            ],
+            attentions: attentions_of(layer),
+            own_embed: self.token_embedder_factory.as_deref(),
+            reads_encoding: layer.encoder_decoder_attention.is_some(),
             mlp: &layer.mlp,
             shared_bias: bias_of(self.shared_relative_position_bias_factory.as_deref()),
             own_bias: bias_of(layer.relative_position_bias_factory.as_deref()),
@@ -151,6 +167,8 @@ impl SparseEncoder {
                 ("EncoderLayer.attention", layer.attention.parts()),
                 ("SparseEncoderLayer.attention", sparse.attention.parts()),
             ],
+            own_embed: None,
+            reads_encoding: false,
             mlp: &layer.mlp,
             shared_bias: bias_of(self.shared_relative_position_bias_factory.as_deref()),
             own_bias: bias_of(layer.relative_position_bias_factory.as_deref()),
@@ -181,15 +199,17 @@ impl SparseDecoder {
                 &layer.layer_norm_factory,
                 &sparse.layer_norm_factory,
             ],
-            attentions: vec![
-                ("DecoderLayer.self_attention", layer.self_attention.parts()),
-                ("DecoderLayer.encoder_decoder_attention", layer.encoder_decoder_attention.parts()),
-                ("SparseDecoderLayer.self_attention", sparse.self_attention.parts()),
-                (
-                    "SparseDecoderLayer.encoder_decoder_attention",
-                    sparse.encoder_decoder_attention.parts(),
-                ),
-            ],
+            attentions: {
+                let own = [("SparseDecoderLayer.self_attention", sparse.self_attention.parts())];
+                let cross = sparse.encoder_decoder_attention.as_ref().map(|attention| {
+                    ("SparseDecoderLayer.encoder_decoder_attention", attention.parts())
+                });
+                attentions_of(layer).into_iter().chain(own).chain(cross).collect()
+            },
+            own_embed: self.token_embedder_factory.as_deref(),
+            reads_encoding: [&layer.encoder_decoder_attention, &sparse.encoder_decoder_attention]
+                .iter()
+                .any(|attention| attention.is_some()),
             mlp: &layer.mlp,
             shared_bias: bias_of(self.shared_relative_position_bias_factory.as_deref()),
             own_bias: bias_of(layer.relative_position_bias_factory.as_deref()),
@@ -203,6 +223,15 @@ impl SparseDecoder {
             }),
         }
     }
+}
+
+/// The attentions of a layer of a decoder.
+fn attentions_of(layer: &DecoderLayer) -> Vec<(&'static str, AttentionParts<'_>)> {
+    let own = [("DecoderLayer.self_attention", layer.self_attention.parts())];
+    let cross = layer.encoder_decoder_attention.as_ref();
+    let cross =
+        cross.map(|attention| ("DecoderLayer.encoder_decoder_attention", attention.parts()));
+    own.into_iter().chain(cross).collect()
 }
 
 impl EncoderFactory {
@@ -258,8 +287,8 @@ fn bias_of(biases: Option<&RelativePositionBiases>) -> Option<BiasParts<'_>> {
 }
 
 impl<'a> NetworkParts<'a> {
-    pub fn stacks(&self) -> [&StackParts<'a>; 2] {
-        [&self.encoder, &self.decoder]
+    pub fn stacks(&self) -> impl Iterator<Item = &StackParts<'a>> {
+        self.encoder.iter().chain([&self.decoder])
     }
 }
 

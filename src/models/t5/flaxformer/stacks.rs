@@ -30,6 +30,21 @@ pub struct EncoderDecoder {
     pub shared_token_embedder_factory: Option<Ref<Embed>>,
 }
 
+/// A decoder alone. Source: flaxformer `architectures/t5/t5_architecture.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(
+    name = "flaxformer.architectures.t5.t5_architecture.DecoderOnly",
+    ignored(dtype = "it is the format of masks; those of activations are the components'")
+)]
+pub struct DecoderOnly {
+    /// The decoder, whose layers have no attention to an encoding, and which has an embedding of its own.
+    #[gin(call(supplies = ["shared_token_embedder"]))]
+    pub decoder_factory: Ref<DecoderFactory>,
+    /// Only False is supported.
+    #[gin(default = NoScan)]
+    pub scan_layers: NoScan,
+}
+
 /// Any encoder.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 pub enum EncoderFactory {
@@ -151,9 +166,9 @@ pub struct Decoder {
     /// The projection to logits (T5 1.1); None takes the embedding (T5 1.0).
     #[gin(default = None)]
     pub output_logits_factory: Option<Ref<DenseGeneral>>,
-    /// Only None is supported.
-    #[gin(default = NoOwnEmbedder)]
-    pub token_embedder_factory: NoOwnEmbedder,
+    /// The embedding of a decoder alone; None in `EncoderDecoder`, which has one for both stacks.
+    #[gin(default = None)]
+    pub token_embedder_factory: Option<Ref<Embed>>,
     /// Only None is supported.
     #[gin(default = NoPositionEmbedder)]
     pub position_embedder_factory: NoPositionEmbedder,
@@ -171,8 +186,8 @@ pub struct Decoder {
 pub struct DecoderLayer {
     /// The attention to targets.
     pub self_attention: MultiHeadAttention,
-    /// The attention to the encoding; it has the dimensions of the other one.
-    pub encoder_decoder_attention: MultiHeadAttention,
+    /// The attention to the encoding, with the dimensions of the other one; None in a decoder alone.
+    pub encoder_decoder_attention: Option<MultiHeadAttention>,
     /// The feed-forward block after them.
     pub mlp: MlpBlock,
     /// Dropout of the result of each.

@@ -3,7 +3,9 @@
 use super::experts::MoeLayer;
 use crate::gin::{Configurable, Ref};
 use crate::models::t5::flaxformer::attention::MultiHeadAttention;
-use crate::models::t5::flaxformer::components::{Dropout, RelativePositionBiases, T5LayerNorm};
+use crate::models::t5::flaxformer::components::{
+    Dropout, Embed, RelativePositionBiases, T5LayerNorm,
+};
 use crate::models::t5::flaxformer::dense::{DenseGeneral, MlpBlock};
 use crate::models::t5::flaxformer::stacks::{DecoderLayer, EncoderLayer, LayerRemat};
 use crate::models::t5::flaxformer::values::{
@@ -135,9 +137,9 @@ pub struct SparseDecoder {
     /// The projection to logits (T5 1.1); None takes the embedding (T5 1.0).
     #[gin(default = None)]
     pub output_logits_factory: Option<Ref<DenseGeneral>>,
-    /// Only None is supported.
-    #[gin(default = NoOwnEmbedder)]
-    pub token_embedder_factory: NoOwnEmbedder,
+    /// The embedding of a decoder alone; None in `EncoderDecoder`, which has one for both stacks.
+    #[gin(default = None)]
+    pub token_embedder_factory: Option<Ref<Embed>>,
     /// Only None is supported.
     #[gin(default = NoPositionEmbedder)]
     pub position_embedder_factory: NoPositionEmbedder,
@@ -156,8 +158,8 @@ pub struct SparseDecoder {
 pub struct SparseDecoderLayer {
     /// The attention to targets.
     pub self_attention: MultiHeadAttention,
-    /// The attention to the encoding; it has the dimensions of the other one.
-    pub encoder_decoder_attention: MultiHeadAttention,
+    /// The attention to the encoding, with the dimensions of the other one; None in a decoder alone.
+    pub encoder_decoder_attention: Option<MultiHeadAttention>,
     /// The block of experts after them.
     pub mlp: MoeLayer,
     /// A block without experts after that (ST-MoE; Zoph et al. 2022, arXiv:2202.08906).
