@@ -1,6 +1,6 @@
 //! Models with experts that predict the tokens after those before them.
 
-use super::{check_experts, routing_losses};
+use super::experts::{check_experts, routing_losses};
 use crate::data::{ConverterClass, DataError, Lengths};
 use crate::gin::{Configurable, Ref};
 use crate::models::decoder_only::{
