@@ -6,7 +6,7 @@ use std::path::Path;
 use gimlet::checkpoint::Stored;
 use gimlet::models::decoding::{BeamSearch, DecodeFn, Prediction};
 use gimlet::models::t5::{T5, T5Config};
-use gimlet::models::transformer::LayerArrays;
+use gimlet::models::transformer::{LayerArrays, TransformerSpec};
 use gimlet::models::{Batch, Network, feature};
 use gimlet::nn::Params;
 use serde_json::Value;
@@ -20,10 +20,11 @@ pub(super) const ROWS: usize = 4;
 
 #[test]
 fn scores_and_beams_are_those_of_t5x() {
-    check("unpacked", T5::new(config()));
-    let of_scalable = T5Config { relpos_bias_per_layer: true, ..config() };
-    check("scanned", T5::arranged(of_scalable, LayerArrays::Stacked));
-    check("gpu", T5::new(T5Config { scale_attn_logits: true, ..config() }));
+    check("unpacked", T5::new(config().transformer()));
+    let of_scalable = T5Config { relpos_bias_per_layer: true, ..config() }.transformer();
+    let stacked = TransformerSpec { layer_arrays: LayerArrays::Stacked, ..of_scalable };
+    check("scanned", T5::new(stacked));
+    check("gpu", T5::new(T5Config { scale_attn_logits: true, ..config() }.transformer()));
 }
 
 fn check(name: &str, model: T5) {

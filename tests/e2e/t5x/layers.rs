@@ -37,7 +37,7 @@ fn layers_are_taken_apart_and_put_together() {
     let batch = first_batch(NAME);
     for layer_arrays in [LayerArrays::Joined, LayerArrays::ByHead] {
         let apart = arranged(stored(), &needs(layer_arrays));
-        let model = T5::arranged(of_scalable(), layer_arrays);
+        let model = T5::new(TransformerSpec { layer_arrays, ..of_scalable().transformer() });
         let scores = model.score_batch(&read_params(&*apart), &batch);
         assert_scores(&scores, &read_log(NAME)["decode"]["score_batch"]);
         assert!(!apart.leaves().iter().any(|leaf| leaf.name.starts_with("state/param_states")));
