@@ -45,7 +45,7 @@ pub struct Configured<T> {
 pub const MODULES: Modules = Modules {
     entry_points: &["t5x.train", "t5x.eval", "t5x.infer", "t5x.precompile", "t5x.export"],
     packages: &["t5x", "t5", "t5.data", "seqio", "jax", "jax.numpy", LAYOUTS_MODULE],
-    yielding: &["t5x.examples.scalable_t5"],
+    yielding: &["t5x.examples.scalable_t5", "t5x.contrib.moe"],
     absent: absent::T5X,
 };
 
