@@ -91,7 +91,10 @@ fn values_of_other_networks_are_refused_with_place_and_remedy() {
     );
     check(
         &["dense.MlpBlock.dtype = 'float32'"],
-        &["dense.MlpBlock.dtype is Float32, and embedding.Embed.dtype is Bfloat16", "one format"],
+        &[
+            "dense.MlpBlock.dtype is 'float32', and embedding.Embed.dtype is 'bfloat16'",
+            "one format",
+        ],
     );
     check(
         &["dense.MlpBlock.intermediate_dropout_rate = 0.1"],

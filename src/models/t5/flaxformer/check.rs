@@ -1,9 +1,8 @@
 //! Values of modules that contradict each other, or that describe a network that does not exist here.
 
-use std::fmt::Debug;
-
 use super::components::{Dropout, Embed};
 use super::parts::{NetworkParts, StackParts};
+use crate::gin::FromGin;
 use crate::nn::Dtype;
 
 /// The axes of `[batch, length, embed]` that are the length.
@@ -153,14 +152,17 @@ impl StackParts<'_> {
 }
 
 /// Finds values that differ although `fact`.
-fn agree<T: PartialEq + Debug>(
+fn agree<T: PartialEq + FromGin>(
     mut values: impl Iterator<Item = Named<T>>,
     fact: &str,
 ) -> Result<(), String> {
     let Some((first, expected)) = values.next() else { return Ok(()) };
+    let shown = |value: &T| value.to_gin().map(|kind| kind.to_string()).unwrap_or_default();
     match values.find(|(_, found)| *found != expected) {
         Some((name, found)) => Err(format!(
-            "{name} is {found:?}, and {first} is {expected:?}, expected the same: {fact}"
+            "{name} is {}, and {first} is {}, expected the same: {fact}",
+            shown(&found),
+            shown(&expected)
         )),
         None => Ok(()),
     }

@@ -51,7 +51,7 @@ pub enum EncoderFactory {
     /// T5's.
     Dense(Encoder),
     /// One with layers of experts.
-    Sparse(SparseEncoder),
+    Sparse(Box<SparseEncoder>),
 }
 
 /// Any decoder.
@@ -60,7 +60,7 @@ pub enum DecoderFactory {
     /// T5's.
     Dense(Decoder),
     /// One with layers of experts.
-    Sparse(SparseDecoder),
+    Sparse(Box<SparseDecoder>),
 }
 
 /// The encoder. Source: flaxformer `architectures/t5/t5_architecture.py`.
