@@ -6,7 +6,7 @@ use super::base_model::BaseModel;
 use super::decoder_only::DecoderOnlyModel;
 use super::encoder_decoder::EncoderDecoderModel;
 use super::moe::{MoeDecoderOnlyModel, MoeEncoderDecoderModel};
-use super::t5::flaxformer::EncoderDecoder;
+use super::t5::flaxformer::{EncoderDecoder, LongEncoderDecoder};
 use super::t5::{ScalableTransformer, Transformer};
 use super::transformer::{DimensionNames, TransformerSpec};
 use crate::gin::Configurable;
@@ -57,6 +57,8 @@ pub enum Module {
     Scalable(ScalableTransformer),
     /// T5's as flaxformer puts it together.
     Flaxformer(Box<EncoderDecoder>),
+    /// LongT5's, whose encoder's positions attend to neighbours.
+    LongT5(Box<LongEncoderDecoder>),
 }
 
 impl Module {
@@ -66,7 +68,7 @@ impl Module {
             Self::Transformer(network) => network.config.remat_policy = remat_policy,
             Self::Scalable(network) => network.config.remat_policy = remat_policy,
             // The modules of both stacks have it, each by itself.
-            Self::Flaxformer(_) => return None,
+            Self::Flaxformer(_) | Self::LongT5(_) => return None,
         }
         Some(())
     }
@@ -77,6 +79,7 @@ impl Module {
             Self::Transformer(network) => network.config.transformer(),
             Self::Scalable(network) => network.config.transformer(),
             Self::Flaxformer(network) => network.transformer(),
+            Self::LongT5(network) => network.transformer(),
         }
     }
 
@@ -85,6 +88,7 @@ impl Module {
         match self {
             Self::Transformer(_) | Self::Scalable(_) => DimensionNames::of("network.T5Config"),
             Self::Flaxformer(_) => EncoderDecoder::DIMENSIONS,
+            Self::LongT5(_) => LongEncoderDecoder::DIMENSIONS,
         }
     }
 
@@ -97,6 +101,7 @@ impl Module {
             Self::Transformer(network) => network.config.check_tying(),
             Self::Scalable(network) => network.config.check_axis(),
             Self::Flaxformer(network) => network.check(),
+            Self::LongT5(network) => network.check(),
         }
     }
 }

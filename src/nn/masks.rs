@@ -9,7 +9,7 @@ use super::runs::Runs;
 
 /// The addend for the score of a forbidden pair. Large enough to vanish in the softmax, yet finite:
 /// a query without any key, which is padding, gets equal weights instead of NaN. T5X `layers.py`.
-const FORBIDDEN: f64 = -1e10;
+pub(super) const FORBIDDEN: f64 = -1e10;
 /// Numbers that kernels read at once, in the narrowest dtype.
 const ALIGNMENT: i64 = 8;
 

@@ -18,6 +18,10 @@ pub mod autograd;
 #[cfg(feature = "torch")]
 mod axis;
 #[cfg(feature = "torch")]
+mod block_attention;
+#[cfg(feature = "torch")]
+mod block_rows;
+#[cfg(feature = "torch")]
 pub mod bridge;
 #[cfg(feature = "torch")]
 pub mod c10d;
@@ -75,13 +79,17 @@ pub use experts::{ExpertsSpec, IgnoredPadding, RouterSpec, Routing, RoutingMode,
 pub use shard::{MeshDim, Shard, part_of};
 pub use spec::{
     Activation, Distribution, Dtype, FanMode, Fp8Format, Initializer, LayerParts, ParamSpec,
-    RelativePosition, RematPolicy, TransformerEngineConfig,
+    RelativePosition, RematPolicy, SCORES_AT_ONCE, TransformerEngineConfig,
 };
 
 #[cfg(feature = "torch")]
 pub use attention::{AttentionDims, Heads, attention};
 #[cfg(feature = "torch")]
 pub use axis::{Axes, Axis, Lost};
+#[cfg(feature = "torch")]
+pub use block_attention::{BlockBias, block_attention};
+#[cfg(feature = "torch")]
+pub use block_rows::BlockRows;
 #[cfg(feature = "torch")]
 pub use division::Division;
 #[cfg(feature = "torch")]

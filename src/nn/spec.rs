@@ -61,6 +61,10 @@ pub enum RelativePosition {
     Causal,
 }
 
+/// The greatest number of scores of an attention by blocks that are in memory at once, unless one block of queries has
+/// more.
+pub const SCORES_AT_ONCE: i64 = 1 << 23;
+
 /// An elementwise nonlinearity, by its flax name (`flax.linen`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]
 pub enum Activation {

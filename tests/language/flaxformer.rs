@@ -1,7 +1,7 @@
 //! Models of flaxformer's modules are T5X's networks, and other networks are refused.
 
 use gimlet::gin::{Evaluator, Request, load};
-use gimlet::models::transformer::TransformerSpec;
+use gimlet::models::transformer::{Reach, TransformerSpec};
 use gimlet::models::{BaseModel, EncoderDecoderModel};
 use gimlet::run::{Library, registry};
 
@@ -151,4 +151,52 @@ fn parameters_of_modules_describe_the_network() {
     let file = "flaxformer/t5x/configs/t5/architectures/flash_attention.gin";
     let flash = model(&[SMALL, file], &[]).expect("it loads");
     assert_eq!(flash.transformer(), network(SMALL));
+}
+
+const LONG: &str = "flaxformer/t5x/configs/longt5/models/longt5_1_1_transient_global_base.gin";
+
+#[test]
+fn longt5_is_t5_1_1_with_another_reach() {
+    let models = "flaxformer/t5x/configs/longt5/models/longt5_1_1";
+    for size in ["small", "base", "large", "xl", "xxl"] {
+        let mut expected = network(&format!("flaxformer/t5x/configs/t5/models/t5_1_1_{size}.gin"));
+        expected.decoder.dims.drops_mlp_twice = false;
+        let reaches = [
+            ("", Reach::Local { radius: 127 }),
+            ("_transient_global", Reach::TransientGlobal { radius: 127, tokens_per_block: 16 }),
+        ];
+        for (kind, reach) in reaches {
+            expected.encoder.as_mut().expect("a T5 has an encoder").reach = reach;
+            assert_eq!(network(&format!("{models}{kind}_{size}.gin")), expected, "{kind} {size}");
+        }
+    }
+    let spec = network(LONG);
+    // Those of T5 1.1 base, a norm in each layer, and a second table of relative positions.
+    assert_eq!(spec.num_params(), 247_577_856 + 12 * 768 + 12 * 32);
+    let tree = spec.param_tree();
+    let has = |name: &str| tree.iter().any(|param| param.name == name);
+    assert!(has("encoder/side_relpos_bias/rel_embedding"));
+    assert!(has("encoder/layers_11/attention/T5LayerNorm_0/scale"));
+    let dropped = model(&[LONG], &["DROPOUT_RATE = 0.1"]).expect("it loads").transformer();
+    assert!(dropped.decoder.dims.drops_mlp_twice && dropped.dropout_rate == 0.1);
+}
+
+#[test]
+fn other_longt5s_are_refused() {
+    let attention = "long_attention.EtcTransientGlobalSelfAttention";
+    for (binding, expected) in [
+        (format!("{attention}.causal = True"), "attend to both sides"),
+        (format!("{attention}.tokens_per_block = 1"), "tokens_per_block is 1, expected 2 or more"),
+        (
+            "longt5_architecture.LongEncoder.shared_side_relpos_bias_factory = None".to_string(),
+            "shared_side_relpos_bias_factory is None, expected",
+        ),
+        (
+            "dense.MlpBlock.final_dropout_rate = 0.3".to_string(),
+            "final_dropout_rate is 0.3, expected 0 or intermediate_dropout_rate, 0",
+        ),
+    ] {
+        let message = model(&[LONG], &[&binding]).expect_err("it is refused");
+        assert!(message.contains(expected), "`{expected}` is not in:\n{message}");
+    }
 }

@@ -1,10 +1,12 @@
 //! Tiny models with known weights, and batches for them.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gimlet::checkpoint::{RestoreCheckpointConfig, RestoreMode, open};
 use gimlet::models::t5::{T5, T5Config};
+use gimlet::models::transformer::{Reach, TransformerSpec};
 use gimlet::models::{Batch, feature};
 use gimlet::nn::{Activation, Params};
 use gimlet::storage::Path;
@@ -30,7 +32,7 @@ pub struct HuggingFace {
 /// Reads `data/{name}.json` and `data/{name}.bin`.
 pub fn hugging_face(name: &str) -> HuggingFace {
     let record: Value = serde_json::from_slice(&read(&format!("{name}.json"))).expect("json");
-    let t5 = T5::new(config(&record).transformer());
+    let t5 = T5::new(network(&record));
     let bytes = read(&format!("{name}.bin"));
     let floats: Vec<f32> =
         bytes.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().expect("4 bytes"))).collect();
@@ -146,6 +148,45 @@ fn config(record: &Value) -> T5Config {
         logits_via_embedding: tied,
         relpos_bias_per_layer: record["dims"]["relpos_bias_per_layer"] == true,
         ..T5Config::t5_1_1_small()
+    }
+}
+
+/// The network of a record: a T5, or a LongT5 if it says to which positions the encoder's attend.
+fn network(record: &Value) -> TransformerSpec {
+    let mut spec = config(record).transformer();
+    let number = |name: &str| record["span"][name].as_u64().map(|number| number as usize);
+    if let Some(radius) = number("local_radius") {
+        let encoder = spec.encoder.as_mut().expect("a T5 has an encoder");
+        encoder.reach = match number("tokens_per_block") {
+            Some(tokens_per_block) => Reach::TransientGlobal { radius, tokens_per_block },
+            None => Reach::Local { radius },
+        };
+    }
+    spec
+}
+
+/// Packed rows, and the results of real flaxformer for them, written by `data/make_flaxformer_longt5.py`.
+pub struct Packed {
+    /// The rows.
+    pub batch: Batch,
+    /// The loss, a mean over targets.
+    pub loss: f64,
+    /// The norm of each parameter's gradient.
+    pub norms: BTreeMap<String, f64>,
+}
+
+/// Reads `data/{name}.json`.
+pub fn packed(name: &str) -> Packed {
+    let record: Value = serde_json::from_slice(&read(&format!("{name}.json"))).expect("json");
+    let tokens = |name: &str| matrix(&rows(&record[name]));
+    let batch = batch(&rows(&record["inputs"]), &rows(&record["targets"]))
+        .with(feature::DECODER_INPUT_TOKENS, tokens("decoder_inputs"))
+        .with(feature::ENCODER_SEGMENT_IDS, tokens("input_segments"))
+        .with(feature::DECODER_SEGMENT_IDS, tokens("target_segments"));
+    Packed {
+        batch,
+        loss: record["loss"].as_f64().expect("a number"),
+        norms: serde_json::from_value(record["norms"].clone()).expect("norms by name"),
     }
 }
 

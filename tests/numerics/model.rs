@@ -44,6 +44,39 @@ fn a_bias_per_layer_has_loss_and_gradients_of_hugging_face() {
 }
 
 #[test]
+fn local_attention_has_loss_and_gradients_of_hugging_face() {
+    check_against_hugging_face("hf_longt5_local");
+}
+
+#[test]
+fn transient_global_attention_has_loss_and_gradients_of_hugging_face() {
+    check_against_hugging_face("hf_longt5_transient_global");
+}
+
+/// The loss and norms of gradients, float32, within 2e-5: flaxformer's are float32 too.
+#[test]
+fn packed_rows_of_longt5_have_loss_and_gradients_of_flaxformer() {
+    tch::set_num_threads(1);
+    for kind in ["longt5_local", "longt5_transient_global"] {
+        let model = fixture::hugging_face(&format!("hf_{kind}"));
+        let expected = fixture::packed(&format!("flaxformer_{kind}"));
+        let mean = Some(LossNormalizingFactor::NumRealTargetTokens);
+        let spec = LossSpec { loss_normalizing_factor: mean, ..LossSpec::default() };
+        let output = model.t5.loss(&model.params, &expected.batch, &spec, Dropout::off());
+        let loss = output.sums.read().get(sum::LOSS);
+        assert!((loss / expected.loss - 1.0).abs() < 2e-6, "{loss}, expected {}", expected.loss);
+        let found = model.params.gradients(&output.loss);
+        for ((name, _), found) in model.params.iter().zip(&found) {
+            let (found, wanted) = (found.norm().double_value(&[]), expected.norms[name]);
+            assert!(
+                (found / wanted - 1.0).abs() < 2e-5,
+                "{kind}, {name}: {found}, expected {wanted}"
+            );
+        }
+    }
+}
+
+#[test]
 fn a_model_that_transformers_saved_is_imported_with_its_loss() {
     let name = "hf_untied_gated_gelu";
     let expected = fixture::hugging_face(name);

@@ -5,7 +5,7 @@ use tch::Tensor;
 use super::predict::Predictor;
 use super::spec::TransformerConfig;
 use crate::models::loss::{Head, LossOutput, LossSpec, target_loss, target_scores};
-use crate::models::transformer::{Passed, Stack, StackInput, TransformerSpec};
+use crate::models::transformer::{Passed, Stack, StackInput, TransformerSpec, Visible};
 use crate::models::{Batch, Network, Predict, feature};
 use crate::nn::{
     Dropout, Params, RoutingReport, TransformerEngineConfig, causal_mask, decoder_positions, pairs,
@@ -61,7 +61,7 @@ impl DecoderOnly {
         let tokens = batch.tensor(feature::DECODER_INPUT_TOKENS);
         let input = StackInput {
             embedded: self.spec.embed(params, tokens),
-            mask: &self.mask(batch),
+            visible: &Visible::Pairs(self.mask(batch)),
             real: self.spec.decoder.sparse.is_some().then(|| decoder_positions(tokens)),
         };
         let Passed { hidden, routing } =

@@ -4,7 +4,7 @@ use tch::{Kind, Tensor};
 
 use super::network::{DecoderOnly, prefix_mask};
 use crate::models::decoding::{DecodeError, Decodes, Observer, Prediction, Prompt};
-use crate::models::transformer::{DecoderCache, Decoding, Stack, StackInput};
+use crate::models::transformer::{DecoderCache, Decoding, Stack, StackInput, Visible};
 use crate::models::{Batch, Predict, feature};
 use crate::nn::{Params, causal_mask, decoder_positions};
 
@@ -82,7 +82,8 @@ impl<'a> Predictor<'a> {
         let params = &spec.begin(params);
         let embedded = spec.embed(params, &tokens);
         let real = spec.decoder.sparse.is_some().then(|| decoder_positions(&tokens));
-        let input = StackInput { embedded, mask: &mask, real };
+        let visible = Visible::Pairs(mask);
+        let input = StackInput { embedded, visible: &visible, real };
         Stack::new(&spec.decoder, params).watched(input, &mut |layer, joined| {
             let [_, key, value] = &joined.parts()[..] else { unreachable!("query, key and value") };
             let both = Tensor::stack(&[key, value], 2); // [batch, length, 2, joined]

@@ -2,7 +2,7 @@
 
 use crate::gin::Configurable;
 use crate::models::transformer::{
-    AttentionSpec, EMBEDDING_INIT, LayerArrays, LayerDims, LayerInitializers, StackSpec,
+    AttentionSpec, EMBEDDING_INIT, LayerArrays, LayerDims, LayerInitializers, Reach, StackSpec,
     TransformerSpec, kernel_init,
 };
 use crate::nn::{Activation, Dtype, RelativePosition, RematPolicy};
@@ -85,6 +85,7 @@ impl TransformerConfig {
             adapter_dim: self.adapter_dim,
             float32_attention_logits: self.float32_attention_logits,
             scale_attn_logits: false,
+            drops_mlp_twice: false,
             remat_policy: RematPolicy::None,
             initializers: LayerInitializers::t5(self.head_dim, kernels),
         };
@@ -104,6 +105,7 @@ impl TransformerConfig {
                 direction,
                 bias_per_layer: false,
                 shares_last_dropout: true,
+                reach: Reach::All,
                 dims,
                 sparse: None,
             },

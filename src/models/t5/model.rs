@@ -5,7 +5,9 @@ use std::sync::Arc;
 use tch::{Kind, Tensor};
 
 use crate::models::loss::Head;
-use crate::models::transformer::{Encoding, Stack, StackInput, StackSpec, TransformerSpec};
+use crate::models::transformer::{
+    Encoding, Reach, Stack, StackInput, StackSpec, TransformerSpec, Visible,
+};
 use crate::models::{Batch, RowFacts, feature};
 use crate::nn::{
     Dropout, Lookahead, Params, RoutingReport, causal_mask, decoder_positions, pairs, same_segment,
@@ -40,7 +42,10 @@ impl T5 {
         let real = tokens.gt(0);
         let input = StackInput {
             embedded: self.spec.embed(params, tokens),
-            mask: &pairs(&real, &real),
+            visible: &match self.encoder().reach {
+                Reach::All => Visible::Pairs(pairs(&real, &real)),
+                _ => Visible::Examples(real.to_kind(Kind::Int64)),
+            },
             real: self.encoder().sparse.is_some().then(|| real.shallow_clone()),
         };
         Stack::new(self.encoder(), params).forward(input, None, dropout).hidden
@@ -64,15 +69,15 @@ impl T5 {
         // One lookup for both stacks, since its gradient is as large as the embedding.
         let embedded = self.spec.embed(params, &Tensor::cat(&[inputs, targets], 1));
         let lengths = [inputs, targets].map(|tokens| tokens.size()[1]);
-        let masks = Masks::new(batch);
+        let masks = Masks::new(batch, self.encoder().reach);
         let of_encoder = StackInput {
             embedded: embedded.narrow(1, 0, lengths[0]),
-            mask: &masks.encoder,
+            visible: &masks.encoder,
             real: self.encoder().sparse.is_some().then(|| inputs.gt(0)),
         };
         let of_decoder = StackInput {
             embedded: embedded.narrow(1, lengths[0], lengths[1]),
-            mask: &masks.decoder,
+            visible: &masks.decoder,
             real: self.spec.decoder.sparse.is_some().then(|| decoder_positions(targets)),
         };
         let layers = self.spec.stacks().flat_map(StackSpec::layers);
@@ -91,22 +96,26 @@ impl T5 {
     }
 }
 
-/// Masks of the pairs of positions that may attend, bool `[batch, 1, q_length, kv_length]`.
+/// Masks of the pairs of positions that may attend, bool `[batch, 1, q_length, kv_length]`; of an encoder whose positions attend
+/// to neighbours, the examples.
 struct Masks {
-    encoder: Tensor,
+    encoder: Visible,
     decoder: Tensor,
     cross: Tensor,
 }
 
 impl Masks {
-    fn new(batch: &Batch) -> Self {
+    fn new(batch: &Batch, reach: Reach) -> Self {
         let real_input = batch.tensor(feature::ENCODER_INPUT_TOKENS).gt(0);
         // Targets, not the decoder's inputs, because those begin with 0.
         let targets = batch.tensor(feature::DECODER_TARGET_TOKENS);
         let real_target = targets.gt(0);
         let causal = causal_mask(targets.size()[1], targets.device());
         let masks = Self {
-            encoder: pairs(&real_input, &real_input),
+            encoder: match reach {
+                Reach::All => Visible::Pairs(pairs(&real_input, &real_input)),
+                _ => Visible::Examples(real_input.to_kind(Kind::Int64)),
+            },
             decoder: pairs(&real_target, &real_target).logical_and(&causal),
             cross: pairs(&real_target, &real_input),
         }
@@ -122,7 +131,12 @@ impl Masks {
         let ids = [feature::ENCODER_SEGMENT_IDS, feature::DECODER_SEGMENT_IDS];
         let [Some(encoder), Some(decoder)] = ids.map(|name| batch.get(name)) else { return self };
         Self {
-            encoder: self.encoder.logical_and(&same_segment(encoder, encoder)),
+            encoder: match self.encoder {
+                Visible::Pairs(pairs) => {
+                    Visible::Pairs(pairs.logical_and(&same_segment(encoder, encoder)))
+                }
+                Visible::Examples(real) => Visible::Examples(real * encoder),
+            },
             decoder: self.decoder.logical_and(&same_segment(decoder, decoder)),
             cross: self.cross.logical_and(&same_segment(decoder, encoder)),
         }
@@ -133,7 +147,10 @@ impl Masks {
     fn of_one_row(self, facts: &RowFacts, causal: Tensor) -> Self {
         let all = Tensor::ones([1, 1, 1, 1], (Kind::Bool, causal.device()));
         Self {
-            encoder: if facts.full_inputs { all } else { self.encoder },
+            encoder: match self.encoder {
+                Visible::Pairs(_) if facts.full_inputs => Visible::Pairs(all),
+                encoder => encoder,
+            },
             decoder: if facts.full_targets { causal } else { self.decoder },
             cross: self.cross,
         }

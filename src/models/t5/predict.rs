@@ -4,7 +4,7 @@ use tch::Tensor;
 
 use super::model::T5;
 use crate::models::decoding::{DecodeError, Decodes, Observer, Prediction, Prompt};
-use crate::models::transformer::{Decoding, PackedStack};
+use crate::models::transformer::{Decoding, PackedStack, Reach};
 use crate::models::{Batch, Predict, feature};
 use crate::nn::team::Team;
 use crate::nn::{Dropout, PackedKernel, Params};
@@ -23,7 +23,9 @@ impl<'a> Predictor<'a> {
     pub fn new(t5: &'a T5, params: &'a Params, hypotheses: usize) -> Self {
         let decoding = Decoding::new(&t5.spec, params, hypotheses);
         let has_fp8 = t5.spec.fp8.as_ref().is_some_and(|fp8| fp8.enable_fp8);
-        let packed = !has_fp8 && PackedStack::suits_sequences(t5.encoder(), decoding.device());
+        let sees_all = t5.encoder().reach == Reach::All;
+        let packed =
+            sees_all && !has_fp8 && PackedStack::suits_sequences(t5.encoder(), decoding.device());
         let encoder = packed.then(|| {
             let params = t5.spec.of_layers(params);
             tch::no_grad(|| PackedStack::new(t5.encoder(), &params, PackedKernel::MANY_ROWS))

@@ -2,7 +2,7 @@
 
 use crate::gin::Configurable;
 use crate::models::transformer::{
-    AttentionSpec, EMBEDDING_INIT, LayerArrays, LayerDims, LayerInitializers, StackSpec,
+    AttentionSpec, EMBEDDING_INIT, LayerArrays, LayerDims, LayerInitializers, Reach, StackSpec,
     TransformerSpec, kernel_init,
 };
 use crate::nn::{
@@ -141,6 +141,7 @@ impl T5Config {
             adapter_dim: self.adapter_dim,
             float32_attention_logits: self.float32_attention_logits,
             scale_attn_logits: self.scale_attn_logits,
+            drops_mlp_twice: false,
             remat_policy: self.remat_policy,
             initializers: LayerInitializers::t5(self.head_dim, kernels),
         };
@@ -155,6 +156,7 @@ impl T5Config {
             direction: RelativePosition::Bidirectional,
             bias_per_layer: self.relpos_bias_per_layer,
             shares_last_dropout: self.broadcast_encoder_output_dropout,
+            reach: Reach::All,
             dims: dims.clone(),
             sparse: None,
         };
@@ -165,6 +167,7 @@ impl T5Config {
             direction: RelativePosition::Causal,
             bias_per_layer: self.relpos_bias_per_layer,
             shares_last_dropout: true,
+            reach: Reach::All,
             dims,
             sparse: None,
         };

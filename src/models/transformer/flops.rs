@@ -30,8 +30,11 @@ fn forward_flops(stack: &StackSpec, length: f64, encoding: f64) -> f64 {
     // Scores and averages of one query and one key.
     let pair = 4.0 * joined;
     let attentions = stack.attentions.iter().map(|attention| {
-        let keys = if attention.reads_encoding { encoding } else { length };
-        2.0 * projection * (length + keys) + length * keys * pair
+        let (projected, keys) = match attention.reads_encoding {
+            true => (encoding, encoding),
+            false => (length + stack.reach.num_beside(length), stack.reach.num_keys(length)),
+        };
+        2.0 * projection * (length + projected) + length * keys * pair
     });
     let feed_forward = |block: &FeedForwardSpec| {
         let numbers = (block.dim * (block.activations.len() + 1)) as f64;
@@ -49,6 +52,7 @@ fn forward_flops(stack: &StackSpec, length: f64, encoding: f64) -> f64 {
 mod tests {
     use super::*;
     use crate::models::t5::T5Config;
+    use crate::models::transformer::Reach;
     use crate::nn::{Activation, Dtype, RematPolicy};
 
     fn config(dims: [usize; 4]) -> T5Config {
@@ -82,6 +86,25 @@ mod tests {
         let decoder_layer = 17 * token + 17 * 17 * 60 + cross;
         let forward = 2 * encoder_layer + decoder_layer + 2 * 17 * 7 * 100;
         assert_eq!(config.transformer().train_step_flops(shape), f64::from(3 * 4 * forward));
+    }
+
+    /// Neighbours are as many at any length; tokens beside the row grow with it.
+    #[test]
+    fn keys_of_neighbours_and_blocks_are_counted() {
+        let flops = |reach, inputs_length| {
+            let mut spec = config([7, 11, 3, 1]).transformer();
+            spec.encoder.as_mut().expect("a T5 has an encoder").reach = reach;
+            let shape = StepShape { rows: 1, inputs_length, targets_length: 1 };
+            spec.train_step_flops(shape)
+        };
+        let all = |length: usize| flops(Reach::All, length);
+        let local = |length: usize| flops(Reach::Local { radius: 2 }, length);
+        let pairs = f64::from(3 * 4 * 3 * 64); // of one query and one key
+        assert_eq!(all(100) - local(100), 100.0 * (100.0 - 5.0) * pairs);
+        assert_eq!(local(3), all(3));
+        let global = flops(Reach::TransientGlobal { radius: 2, tokens_per_block: 10 }, 100);
+        let projected = f64::from(3 * 2 * 2 * 7 * 3 * 64); // key and value of a token beside the row
+        assert_eq!(global - local(100), 10.0 * projected + 100.0 * 10.0 * pairs);
     }
 
     /// GFLOP of a row of 512 inputs and 114 targets, computed independently of this code.

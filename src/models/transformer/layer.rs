@@ -8,7 +8,8 @@ use tch::Tensor;
 
 use super::spec::{FeedForwardSpec, KernelSpec, StackSpec};
 use crate::nn::{
-    Activation, Dropout, Experts, Joined, RoutingReport, activated, add_and_norm, rms_norm,
+    Activation, BlockRows, Dropout, Experts, Joined, RoutingReport, activated, add_and_norm,
+    rms_norm,
 };
 
 /// A layer whose kernels are laid out for one way of computing.
@@ -16,8 +17,10 @@ use crate::nn::{
 pub struct Layer<P> {
     /// The embedding of relative positions, if the layer has its own.
     pub rel_embedding: Option<Tensor>,
+    side_norm: Option<Tensor>, // the scale for tokens beside the sequence
     attentions: Vec<AttentionBlock<P>>,
     feed_forwards: Vec<FeedForward<P>>,
+    drops_mlp_twice: bool,
 }
 
 /// An attention with the norm before it.
@@ -50,6 +53,14 @@ pub trait Product {
     /// Multiplies the norm of the stream by the kernels: `[.., out]` of each.
     fn of_norm(&self, stream: &mut Stream, scale: &Tensor) -> Joined;
 
+    /// Does the same with the tokens that `beside` makes of the norm, after it: `[batch, length + beside, out]` of each.
+    fn of_norm_and(
+        &self,
+        stream: &mut Stream,
+        scale: &Tensor,
+        beside: &dyn Fn(&Tensor) -> Tensor,
+    ) -> Joined;
+
     /// Multiplies `inputs` by the one kernel, and adds the result to the stream.
     fn add(&self, inputs: &Tensor, stream: &mut Stream);
 }
@@ -61,6 +72,9 @@ pub trait Load {
 
     /// Reads the scale of a norm.
     fn scale(&self, path: &str) -> Tensor;
+
+    /// Reads the scale of a norm of activations of which processes along the model axis share the work.
+    fn shared_scale(&self, path: &str) -> Tensor;
 
     /// Reads an embedding of relative positions.
     fn rel_embedding(&self, path: &str) -> Tensor;
@@ -85,6 +99,16 @@ pub trait Load {
     ) -> (Self::Product, Vec<Activation>) {
         (self.kernels(specs), activations.to_vec())
     }
+}
+
+/// Facts of rows that only some stacks need.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rows<'a> {
+    /// The positions that are not padding, for layers with experts: 1 or 0 `[batch, length, 1]`.
+    pub real: Option<&'a Tensor>,
+    /// The blocks by which positions attend to neighbours. `attend` then also receives the projections of tokens
+    /// beside the sequence.
+    pub blocks: Option<&'a BlockRows>,
 }
 
 /// The residual stream, to which the result of the last block may not be added yet: its sum and its
@@ -153,7 +177,13 @@ impl<P: Product> Layer<P> {
             FeedForward::Dense(DenseBlock { norm, inputs, activations, out })
         });
         let rel_embedding = spec.own_rel_embedding(&path).map(|path| load.rel_embedding(&path));
-        Self { rel_embedding, attentions, feed_forwards: feed_forwards.collect() }
+        Self {
+            rel_embedding,
+            side_norm: spec.side_norm(&path).map(|path| load.shared_scale(&path)),
+            attentions,
+            feed_forwards: feed_forwards.collect(),
+            drops_mlp_twice: dims.drops_mlp_twice,
+        }
     }
 
     /// Whether its products apply the activations too.
@@ -175,15 +205,22 @@ impl<P: Product> Layer<P> {
     pub fn forward(
         &self,
         hidden: Tensor,
-        real: Option<&Tensor>,
+        rows: Rows<'_>,
         dropout: Dropout,
         attend: &mut dyn FnMut(&AttentionBlock<P>, Joined) -> Tensor,
     ) -> Passed {
         let mut routing = Vec::new();
+        let Rows { real, blocks } = rows;
         let real = real.map(Tensor::shallow_clone);
         let mut stream = Stream { sum: hidden, branch: None, dropout, real };
         for block in &self.attentions {
-            let projected = block.inputs.of_norm(&mut stream, &block.norm);
+            let projected = match blocks.zip(self.side_norm.as_ref()) {
+                None => block.inputs.of_norm(&mut stream, &block.norm),
+                Some((blocks, scale)) => {
+                    let beside = |normal: &Tensor| rms_norm(&blocks.side_sums(normal), scale);
+                    block.inputs.of_norm_and(&mut stream, &block.norm, &beside)
+                }
+            };
             block.out.add(&attend(block, projected), &mut stream);
         }
         for block in &self.feed_forwards {
@@ -192,6 +229,10 @@ impl<P: Product> Layer<P> {
                     let inputs = block.inputs.of_norm(&mut stream, &block.norm);
                     let product = activated(&block.activations, &inputs);
                     block.out.add(&dropout.apply_to_columns(product), &mut stream);
+                    if self.drops_mlp_twice {
+                        let again = |branch| dropout.apply_along_length(branch);
+                        stream.branch = stream.branch.map(again);
+                    }
                 }
                 FeedForward::Sparse { norm, experts } => {
                     let normal = stream.normed(norm);

@@ -5,9 +5,9 @@
 //! out-of-memory error compares it with the memory of the device.
 
 use super::layer_arrays::LayerArrays;
-use super::spec::{AttentionSpec, FeedForwardSpec, LayerDims, StackSpec, TransformerSpec};
+use super::spec::{AttentionSpec, FeedForwardSpec, LayerDims, Reach, StackSpec, TransformerSpec};
 use crate::models::memory::{Estimate, Gradients, StepShape};
-use crate::nn::{Activation, Dtype, RematPolicy, Routing};
+use crate::nn::{Activation, Dtype, RematPolicy, Routing, SCORES_AT_ONCE};
 use crate::partition::LocalDevice;
 
 /// A build for CUDA is assumed to run on it, wherever its dry run is made.
@@ -177,6 +177,9 @@ impl Pass<'_> {
     /// Pairs of positions and heads of an attention, if one tensor contains all of them.
     fn pairs(&self, attention: usize) -> f64 {
         let reads_encoding = self.stack.attentions[attention].reads_encoding;
+        if !reads_encoding && self.attends_by_blocks() {
+            return 0.0;
+        }
         let keys = if reads_encoding { self.encoded } else { self.tokens };
         let heads = if self.whole_biases { self.dims().num_heads as f64 } else { 0.0 };
         heads * self.tokens * keys / self.rows.max(1.0)
@@ -258,7 +261,26 @@ impl Pass<'_> {
     /// Bytes of gradients of scores, weights and bias of one attention; a kernel needs only the last.
     fn passing(&self) -> f64 {
         let tensors = if self.writes_scores_out() { 3.0 } else { 1.0 };
-        tensors * self.size() * self.all_pairs().fold(0.0, f64::max)
+        let pairs = tensors * self.size() * self.all_pairs().fold(0.0, f64::max);
+        if self.attends_by_blocks() { pairs.max(self.passing_of_blocks()) } else { pairs }
+    }
+
+    /// Whether positions attend to neighbours, some blocks at a time.
+    fn attends_by_blocks(&self) -> bool {
+        self.stack.reach != Reach::All
+    }
+
+    /// Bytes of scores, weights and their gradients of as many blocks as are computed at once, and of gradients of queries, keys
+    /// and values in float32.
+    fn passing_of_blocks(&self) -> f64 {
+        let (Some(radius), dims) = (self.stack.reach.radius(), self.dims()) else { return 0.0 };
+        let length = self.tokens / self.rows.max(1.0);
+        let block = (radius + 1) as f64;
+        let keys = 3.0 * block + self.stack.reach.num_beside(length);
+        let of_block = self.rows * dims.num_heads as f64 * block * keys;
+        let of_row = self.rows * dims.num_heads as f64 * length.max(block) * keys;
+        let scores = of_block.max(SCORES_AT_ONCE as f64).min(of_row);
+        4.0 * self.size() * scores + 12.0 * self.tokens * dims.joined() as f64
     }
 }
 

@@ -26,6 +26,8 @@ mod layer;
 #[cfg(feature = "torch")]
 mod packed;
 #[cfg(feature = "torch")]
+mod reach;
+#[cfg(feature = "torch")]
 mod sequences;
 #[cfg(feature = "torch")]
 mod stack;
@@ -37,7 +39,7 @@ pub use layer_arrays::{LayerArrays, SCAN_AXIS};
 pub use sparse::{LayerLayout, SparseLayers};
 pub use spec::{
     AttentionSpec, EMBEDDING_INIT, FeedForwardSpec, KernelSpec, LayerDims, LayerInitializers,
-    MAX_DISTANCE, NUM_BUCKETS, StackSpec, TransformerSpec, kernel_init,
+    MAX_DISTANCE, NUM_BUCKETS, Reach, StackSpec, TransformerSpec, kernel_init,
 };
 pub use work::{ForwardWork, MatrixProducts};
 
@@ -47,6 +49,8 @@ pub use decoding::Decoding;
 pub use layer::Passed;
 #[cfg(feature = "torch")]
 pub use packed::PackedStack;
+#[cfg(feature = "torch")]
+pub use reach::Visible;
 #[cfg(feature = "torch")]
 pub use stack::{Encoding, Stack, StackInput};
 #[cfg(feature = "torch")]

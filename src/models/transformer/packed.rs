@@ -7,7 +7,7 @@ use super::experts::load_experts;
 use super::layer::{Layer, Load, Product, Stream};
 use super::spec::{FeedForwardSpec, KernelSpec, StackSpec};
 use super::stack::attention_dims;
-use crate::nn::{Activation, AttentionDims, Experts, Joined, PackedKernel, Params, kind};
+use crate::nn::{Activation, AttentionDims, Experts, Joined, PackedKernel, Params, kind, rms_norm};
 
 /// A stack's weights in the compute dtype.
 #[derive(Debug)]
@@ -66,6 +66,17 @@ impl Product for PackedKernels {
         Joined::new(vec![self.kernel.apply_to_normal(&stream.sum, scale)], self.count)
     }
 
+    fn of_norm_and(
+        &self,
+        stream: &mut Stream,
+        scale: &Tensor,
+        beside: &dyn Fn(&Tensor) -> Tensor,
+    ) -> Joined {
+        let normal = rms_norm(&stream.sum, scale);
+        let all = Tensor::cat(&[&normal, &beside(&normal)], -2);
+        Joined::new(vec![self.kernel.apply(&all)], self.count)
+    }
+
     fn add(&self, inputs: &Tensor, stream: &mut Stream) {
         stream.sum = self.kernel.apply_and_add(inputs, &stream.sum);
     }
@@ -98,6 +109,10 @@ impl Load for ForPrediction<'_> {
 
     fn scale(&self, path: &str) -> Tensor {
         self.params.cast(path, self.kind)
+    }
+
+    fn shared_scale(&self, path: &str) -> Tensor {
+        self.scale(path)
     }
 
     fn rel_embedding(&self, path: &str) -> Tensor {

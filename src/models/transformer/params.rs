@@ -47,9 +47,11 @@ fn push_stack(stack: &StackSpec, tree: &mut Vec<ParamSpec>) {
             dims.initializers.rel_embedding,
         )
     };
-    tree.extend(stack.rel_embeddings().map(rel_embedding));
+    let beside = stack.side_rel_embedding();
+    tree.extend(stack.rel_embeddings().chain(beside).map(rel_embedding));
     tree.push(scale(stack.last_norm(), dims));
     for (index, layer) in stack.layers().enumerate() {
+        tree.extend(stack.side_norm(&layer).map(|name| scale(name, dims)));
         for attention in stack.attentions {
             tree.push(scale(attention.scale(&layer), dims));
             push_attention(attention, &layer, dims, tree);

@@ -54,10 +54,32 @@ pub struct StackSpec {
     pub bias_per_layer: bool,
     /// Whether positions share the dropout of the last norm's result.
     pub shares_last_dropout: bool,
+    /// The stack's own positions that a position attends to.
+    pub reach: Reach,
     /// Dimensions of a layer.
     pub dims: LayerDims,
     /// The layers with experts, if there are some.
     pub sparse: Option<SparseLayers>,
+}
+
+/// The positions of its own stack that a position attends to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// All that the mask allows.
+    All,
+    /// Neighbours (LongT5).
+    Local {
+        /// Positions before and after it.
+        radius: usize,
+    },
+    /// Neighbours, and tokens beside the sequence, each of which stands for a block of positions. A layer makes them of the
+    /// normalized sums of its inputs (LongT5).
+    TransientGlobal {
+        /// Positions before and after it.
+        radius: usize,
+        /// Positions of a block.
+        tokens_per_block: usize,
+    },
 }
 
 /// An attention of a layer, with the norm before it.
@@ -92,6 +114,8 @@ pub struct LayerDims {
     pub float32_attention_logits: bool,
     /// Whether attention scores are divided by `sqrt(head_dim)`.
     pub scale_attn_logits: bool,
+    /// Whether the feed-forward block's result is dropped once more, before the dropout of every block's (LongT5).
+    pub drops_mlp_twice: bool,
     /// The tensors that each layer keeps for its backward pass.
     pub remat_policy: RematPolicy,
     /// The initial values of its parameters.
@@ -220,9 +244,51 @@ impl StackSpec {
         self.shared_rel_embedding().into_iter().chain(own)
     }
 
+    /// Path of the embedding of positions relative to tokens beside the sequence, if there are such tokens.
+    pub fn side_rel_embedding(&self) -> Option<String> {
+        let path = || format!("{}/side_relpos_bias/rel_embedding", self.name);
+        self.reach.tokens_per_block().map(|_| path())
+    }
+
+    /// Path of the scale of the norm of these tokens in the layer of that path. Source: flaxformer `long_attention.py`, whose
+    /// norm has no name of its own.
+    pub fn side_norm(&self, layer: &str) -> Option<String> {
+        let path = || format!("{layer}/{}/T5LayerNorm_0/scale", self.attentions[0].name);
+        self.reach.tokens_per_block().map(|_| path())
+    }
+
     /// Path of the scale of the norm after the layers.
     pub fn last_norm(&self) -> String {
         format!("{0}/{0}_norm/scale", self.name)
+    }
+}
+
+impl Reach {
+    /// Positions that each token beside the sequence stands for, if there are such tokens.
+    pub fn tokens_per_block(self) -> Option<usize> {
+        match self {
+            Self::All | Self::Local { .. } => None,
+            Self::TransientGlobal { tokens_per_block, .. } => Some(tokens_per_block),
+        }
+    }
+
+    /// Positions that a position attends to on either side; `None` if all.
+    pub fn radius(self) -> Option<usize> {
+        match self {
+            Self::All => None,
+            Self::Local { radius } | Self::TransientGlobal { radius, .. } => Some(radius),
+        }
+    }
+
+    /// Tokens beside a sequence of that length.
+    pub fn num_beside(self, length: f64) -> f64 {
+        self.tokens_per_block().map_or(0.0, |tokens| (length / tokens as f64).floor())
+    }
+
+    /// Keys of a query in a sequence of that length.
+    pub fn num_keys(self, length: f64) -> f64 {
+        let near = self.radius().map_or(length, |radius| length.min((2 * radius + 1) as f64));
+        near + self.num_beside(length)
     }
 }
 

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use tch::{Kind, Tensor};
 
 use super::experts::load_experts;
-use super::layer::{AttentionBlock, Layer, Load, Passed, Product, Stream};
-use super::spec::{FeedForwardSpec, KernelSpec, LayerDims, MAX_DISTANCE, StackSpec};
+use super::layer::{AttentionBlock, Layer, Load, Passed, Product, Rows, Stream};
+use super::reach::{Embeddings, OwnBias, Visible};
+use super::spec::{FeedForwardSpec, KernelSpec, LayerDims, StackSpec};
 use crate::nn::{
     AttentionBias, AttentionDims, Block, Division, Dropout, Experts, Heads, Joined, Lookahead,
-    Params, Projection, Projections, RelativePosition, RoutingReport, Runs, attention, kind,
-    relative_position_bias, rms_norm,
+    Params, Projection, Projections, RoutingReport, Runs, attention, kind, rms_norm,
 };
 
 /// A stack's weights in the compute dtype.
@@ -19,7 +19,7 @@ pub struct Stack {
     spec: Arc<StackSpec>,
     layers: Vec<Block<Layer<TrainedKernels>>>,
     division: Arc<Division>,
-    rel_embedding: Option<Tensor>, // that all layers share
+    embeddings: Embeddings, // of relative positions, that all layers share
     norm: Tensor,
 }
 
@@ -39,9 +39,8 @@ pub struct Encoding {
 pub struct StackInput<'a> {
     /// `[batch, length, embed]`
     pub embedded: Tensor,
-    /// The pairs of positions that may attend: bool `[batch, 1, length, length]`, with extents of 1 on CUDA where all
-    /// are alike.
-    pub mask: &'a Tensor,
+    /// The positions of the stack that may attend to each other.
+    pub visible: &'a Visible,
     /// The positions that are not padding, for a stack with experts: bool `[batch, length]`
     pub real: Option<Tensor>,
 }
@@ -67,7 +66,7 @@ impl Stack {
         };
         Self {
             layers: (0..spec.num_layers).map(layer).collect(),
-            rel_embedding: spec.shared_rel_embedding().map(|path| params.cast(&path, kind)),
+            embeddings: Embeddings::new(&spec, |path| params.cast(path, kind)),
             norm: division.of_stream(params.cast(&spec.last_norm(), kind)),
             division,
             spec,
@@ -97,16 +96,15 @@ impl Stack {
         dropout: Dropout,
         watch: Watch<'_>,
     ) -> Passed {
-        let StackInput { embedded, mask, real } = input;
+        let StackInput { embedded, visible, real } = input;
         let mut routing = Vec::new();
         let real = real.map(|real| real.unsqueeze(-1).to_kind(embedded.kind()));
         let all_real = real.as_ref().map(Tensor::shallow_clone);
         let real = real.map(|real| self.division.stream(real));
-        let positions = Positions { length: embedded.size()[1], direction: self.spec.direction };
-        let shared = self.rel_embedding.as_ref().map(|embedding| positions.bias(embedding));
+        let length = embedded.size()[1];
+        let shared = self.embeddings.biases(&self.spec, length);
         let biases = Biases {
-            own: AttentionBias::new(shared.as_ref().map(Tensor::shallow_clone), mask),
-            positions,
+            own: OwnBias::new(&self.spec, visible, length, &shared),
             cross: encoding.map(|encoding| {
                 AttentionBias::new(None, &encoding.mask).over(encoding.runs.clone())
             }),
@@ -123,14 +121,14 @@ impl Stack {
                     biases.layer(layer, &hidden, read, &mut |joined| watch(index, joined))
                 }
                 Block::Remade(recipe) => {
-                    let biases = biases.with_position(None);
+                    let biases = biases.with_shared(&[]);
                     let real = real.as_ref().map(Tensor::shallow_clone);
                     let inputs: Vec<&Tensor> =
                         [&hidden].into_iter().chain(&shared).chain(encoded).collect();
-                    let num_shared = shared.iter().len();
+                    let num_shared = shared.len();
                     let mut results = recipe.forward(&inputs, move |layer, inputs| {
                         let (shared, encoded) = inputs[1..].split_at(num_shared);
-                        let biases = biases.with_position(shared.first().copied());
+                        let biases = biases.with_shared(shared);
                         let encoded = encoded.first().copied();
                         let read = Read { encoded, real: real.as_ref(), dropout };
                         let Passed { hidden, routing } =
@@ -158,25 +156,9 @@ impl Stack {
     }
 }
 
-/// The extents of a stack's bias of relative position.
-#[derive(Clone, Copy)]
-struct Positions {
-    length: i64,
-    direction: RelativePosition,
-}
-
-impl Positions {
-    /// `[1, num_heads, length, length]`
-    fn bias(self, rel_embedding: &Tensor) -> Tensor {
-        let lengths = (self.length, self.length);
-        relative_position_bias(rel_embedding, lengths, self.direction, MAX_DISTANCE as i64)
-    }
-}
-
 /// The addends for the scores of all layers; without that of relative positions if each layer has its own.
 struct Biases {
-    own: AttentionBias,
-    positions: Positions,
+    own: OwnBias,
     cross: Option<AttentionBias>,
     dims: AttentionDims,
 }
@@ -190,9 +172,10 @@ struct Read<'a> {
 }
 
 impl Biases {
-    fn with_position(&self, position: Option<&Tensor>) -> Self {
+    /// The same with other handles of the biases that all layers share.
+    fn with_shared(&self, shared: &[&Tensor]) -> Self {
         Self {
-            own: self.own.with_position(position),
+            own: self.own.with_shared(shared),
             cross: self.cross.as_ref().map(|cross| cross.with_position(None)),
             ..*self
         }
@@ -209,26 +192,24 @@ impl Biases {
         // A layer's own view: its gradients are summed before those of other layers are added to
         // them, in the same way as when the layer is recomputed.
         let encoded = encoded.map(|encoded| encoded.view_as(encoded));
-        let of_layer = layer.rel_embedding.as_ref().map(|embedding| {
-            AttentionBias::new(Some(self.positions.bias(embedding)), &self.own.allowed)
-        });
+        let of_layer = layer.rel_embedding.as_ref().map(|embedding| self.own.of_layer(embedding));
         let own = of_layer.as_ref().unwrap_or(&self.own);
         let mut attend = |block: &AttentionBlock<TrainedKernels>, projected: Joined| {
-            let (joined, bias) = match (&block.context, &encoded, &self.cross) {
+            let heads = |joined| Heads { joined, count: self.dims.num_heads };
+            match (&block.context, &encoded, &self.cross) {
                 (Some(context), Some(encoded), Some(cross)) => {
                     let mut wholes = projected.into_wholes();
                     wholes.extend(context.projections.forward(encoded).into_wholes());
-                    (Joined::new(wholes, 3), cross)
+                    attention(&heads(Joined::new(wholes, 3)), cross, &self.dims, dropout)
                 }
                 _ => {
                     watch(&projected);
-                    (projected, own)
+                    own.attend(&heads(projected), &self.dims, dropout)
                 }
-            };
-            let heads = Heads { joined, count: self.dims.num_heads };
-            attention(&heads, bias, &self.dims, dropout)
+            }
         };
-        layer.forward(hidden.shallow_clone(), real, dropout, &mut attend)
+        let rows = Rows { real, blocks: self.own.rows() };
+        layer.forward(hidden.shallow_clone(), rows, dropout, &mut attend)
     }
 }
 
@@ -252,6 +233,10 @@ impl Load for ForTraining<'_> {
 
     fn scale(&self, path: &str) -> Tensor {
         self.params.division().of_stream(self.params.cast(path, self.kind))
+    }
+
+    fn shared_scale(&self, path: &str) -> Tensor {
+        self.params.division().axes.model.shared(&self.params.cast(path, self.kind))
     }
 
     fn rel_embedding(&self, path: &str) -> Tensor {
@@ -284,6 +269,16 @@ struct TrainedKernels {
 impl Product for TrainedKernels {
     fn of_norm(&self, stream: &mut Stream, scale: &Tensor) -> Joined {
         self.projections.forward(&self.division.entered(&stream.normed(scale)))
+    }
+
+    fn of_norm_and(
+        &self,
+        stream: &mut Stream,
+        scale: &Tensor,
+        beside: &dyn Fn(&Tensor) -> Tensor,
+    ) -> Joined {
+        let normal = self.division.entered(&stream.normed(scale));
+        self.projections.forward(&Tensor::cat(&[&normal, &beside(&normal)], 1))
     }
 
     fn add(&self, inputs: &Tensor, stream: &mut Stream) {

@@ -6,7 +6,7 @@
 
 use tch::{Device, Kind, Tensor};
 
-use super::layer::AttentionBlock;
+use super::layer::{AttentionBlock, Rows};
 use super::packed::{PackedKernels, PackedStack};
 use super::spec::MAX_DISTANCE;
 use crate::nn::{
@@ -103,7 +103,7 @@ impl PackedStack {
                     Some(_) => self.attend_to_encoding(projected, cache, index),
                 }
             };
-            hidden = layer.forward(hidden, None, Dropout::off(), &mut attend).hidden;
+            hidden = layer.forward(hidden, Rows::default(), Dropout::off(), &mut attend).hidden;
         }
         cache.position.advance();
         rms_norm(&hidden, &self.norm)

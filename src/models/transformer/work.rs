@@ -110,10 +110,16 @@ impl ForwardWork {
         let [embed, joined] = [dims.emb_dim, dims.joined()].map(|number| number as f64);
         let own = rows * length;
         for attention in stack.attentions {
-            let keys = if attention.reads_encoding { encoding } else { length };
+            let keys = match attention.reads_encoding {
+                true => encoding,
+                false => stack.reach.num_keys(length),
+            };
             match attention.reads_encoding {
                 // Queries, keys and values of the same inputs are one product.
-                false => self.add([own, embed, 3.0 * joined], layers),
+                false => {
+                    let beside = rows * stack.reach.num_beside(length);
+                    self.add([own + beside, embed, 3.0 * joined], layers);
+                }
                 true => {
                     self.add([own, embed, joined], layers);
                     self.add([rows * keys, embed, 2.0 * joined], layers);

@@ -96,6 +96,22 @@ fn a_run_of_flaxformers_modules_repeats_that_of_t5x() {
     check_file("flaxformer.gin", "unpacked", |train| train);
 }
 
+/// No other project's run is repeated here: `tests/numerics` compares LongT5 with transformers and flaxformer.
+#[test]
+fn a_divided_run_of_longt5_repeats_that_of_one_process() {
+    let scratch = tempfile::tempdir().expect("a temporary folder");
+    let train = |name: &str| {
+        let to = scratch.path().join(name);
+        let train = Train::new(&sources("t5x")).gin_file("longt5.gin").bind_text("MODEL_DIR", &to);
+        (train.bind_text("INITIAL_CHECKPOINT_PATH", "none"), to)
+    };
+    let (alone, whole) = train("alone");
+    alone.succeeds();
+    let (divided, parts) = train("divided");
+    on_two_by_two(divided, 2).succeeds();
+    arrays::assert_close(&arrays::open(&parts, 3), &arrays::open(&whole, 3), 1e-4);
+}
+
 fn check(name: &str) {
     check_on(name, |train| train);
 }

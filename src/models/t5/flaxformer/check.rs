@@ -73,8 +73,7 @@ impl StackParts<'_> {
         let name = self.name;
         let Some(bias) = self.bias() else {
             return Err(format!(
-                "{name} and its layers have no bias of relative position, expected \
-                 @relative_position_biases.RelativePositionBiases in one of them"
+                "{name} and its layers have no bias of relative position, expected one of them to have it"
             ));
         };
         let sparse_bias = self.sparse.as_ref().map(|sparse| sparse.own_bias.is_some());
@@ -83,25 +82,31 @@ impl StackParts<'_> {
                 "some layers of {name} have a bias of relative position of their own, expected all or none"
             ));
         }
+        self.check_reach()?;
         if self.shared_bias.is_some() && self.own_bias.is_some() {
             return Err(format!(
                 "{name} and its layers have a bias of relative position each, expected one of them: set the other to None"
             ));
         }
+        let biases = [bias].into_iter().chain(self.side_bias);
+        let of_biases = biases.map(|bias| (format!("{}.num_heads", bias.name), bias.num_heads));
         let heads =
             self.attentions.iter().map(|(_, it)| (format!("{}.num_heads", it.name), it.num_heads));
-        let of_bias = (format!("{}.num_heads", bias.name), bias.num_heads);
-        agree([of_bias].into_iter().chain(heads), "each head has a bias")?;
+        agree(of_biases.chain(heads), "each head has a bias")?;
         let (first, of_first) = &self.attentions[0];
         if let Some((other, _)) = self.attentions.iter().find(|(_, parts)| parts != of_first) {
             return Err(format!(
                 "{first} and {other} differ: attentions of a layer have the same dimensions and initial values"
             ));
         }
-        if let Some(mlp) = self.mlps().find(|mlp| mlp.final_dropout_rate != 0.0) {
+        let wrong = |rate: f64, last: f64| last != 0.0 && last != rate;
+        let mut mlps = self.mlps();
+        if let Some(mlp) =
+            mlps.find(|mlp| wrong(mlp.intermediate_dropout_rate, mlp.final_dropout_rate))
+        {
             return Err(format!(
-                "dense.MlpBlock.final_dropout_rate is {}, expected 0: dropout_factory drops a block's result",
-                mlp.final_dropout_rate
+                "dense.MlpBlock.final_dropout_rate is {}, expected 0 or intermediate_dropout_rate, {}",
+                mlp.final_dropout_rate, mlp.intermediate_dropout_rate
             ));
         }
         if let Some(sparse) = &self.sparse {
@@ -111,6 +116,19 @@ impl StackParts<'_> {
         match self.last_dropout.broadcast_dims[..] {
             [] if self.name.ends_with("Encoder") => Ok(()),
             _ => self.check_axes(self.last_dropout, "(-2,)"),
+        }
+    }
+
+    /// Finds tokens beside the sequence without a bias, or too many of them.
+    fn check_reach(&self) -> Result<(), String> {
+        match (self.reach.tokens_per_block(), self.side_bias) {
+            (Some(_), None) => Err("LongEncoder.shared_side_relpos_bias_factory is None, expected \
+                @relative_position_biases_general.RelativePositionBiasesGeneral for the tokens of blocks"
+                .to_string()),
+            (Some(tokens @ 0..2), _) => Err(format!(
+                "EtcTransientGlobalSelfAttention.tokens_per_block is {tokens}, expected 2 or more"
+            )),
+            _ => Ok(()),
         }
     }
 
@@ -133,8 +151,9 @@ impl StackParts<'_> {
             self.norms.iter().map(|norm| ("layer_norm.T5LayerNorm.dtype".to_string(), norm.dtype));
         let attentions =
             self.attentions.iter().map(|(_, it)| (format!("{}.dtype", it.name), it.dtype));
-        let bias = self.bias().map(|bias| (format!("{}.dtype", bias.name), bias.dtype));
-        own.into_iter().chain(mlps).chain(norms).chain(attentions).chain(bias).collect()
+        let biases = self.bias().into_iter().chain(self.side_bias);
+        let biases = biases.map(|bias| (format!("{}.dtype", bias.name), bias.dtype));
+        own.into_iter().chain(mlps).chain(norms).chain(attentions).chain(biases).collect()
     }
 
     fn rates(&self) -> Vec<Named<f64>> {

@@ -1,5 +1,6 @@
 //! The network that these modules describe.
 
+use super::long_stacks::LongEncoderDecoder;
 use super::parts::{NetworkParts, SparseParts, StackParts};
 use super::stacks::{DecoderOnly, EncoderDecoder};
 use crate::models::t5::spec::{DECODER, ENCODER};
@@ -61,6 +62,37 @@ impl DecoderOnly {
     }
 }
 
+impl LongEncoderDecoder {
+    /// The parameters that set its dimensions.
+    pub const DIMENSIONS: DimensionNames = DimensionNames {
+        configurable: "longt5_architecture.LongEncoderDecoder",
+        elsewhere: &[
+            ("vocab_size", "embedding.Embed.num_embeddings"),
+            ("emb_dim", "embedding.Embed.features"),
+            ("num_heads", "long_attention's num_heads, or dense_attention's"),
+            ("head_dim", "long_attention's head_dim, or dense_attention's"),
+            ("mlp_dim", "dense.MlpBlock.intermediate_dim"),
+            ("mlp_activations", "dense.MlpBlock.activations"),
+            ("num_encoder_layers", "longt5_architecture.LongEncoder.num_layers"),
+            ("num_decoder_layers", "t5_architecture.Decoder.num_layers"),
+            ("dropout_rate", "linen.Dropout.rate"),
+        ],
+    };
+
+    /// The network.
+    pub fn transformer(&self) -> TransformerSpec {
+        self.parts().transformer()
+    }
+
+    /// Finds values that contradict each other or are not supported.
+    ///
+    /// # Errors
+    /// The first such value, with the expected ones.
+    pub fn check(&self) -> Result<(), String> {
+        self.parts().check()
+    }
+}
+
 impl NetworkParts<'_> {
     fn transformer(&self) -> TransformerSpec {
         let emb_dim = self.embed.map_or(0, |embed| embed.features);
@@ -70,6 +102,7 @@ impl NetworkParts<'_> {
             attentions,
             direction,
             bias_per_layer: parts.shared_bias.is_none(),
+            reach: parts.reach,
             shares_last_dropout: !parts.last_dropout.broadcast_dims.is_empty(),
             dims: parts.dims(emb_dim),
             sparse: parts.sparse.as_ref().map(SparseParts::layers),
@@ -120,6 +153,7 @@ impl StackParts<'_> {
             adapter_dim: None,
             float32_attention_logits: attention.float32_logits,
             scale_attn_logits: attention.rescale_logits,
+            drops_mlp_twice: self.mlp.final_dropout_rate != 0.0,
             remat_policy: self.layer_remat.policy(),
             initializers: LayerInitializers {
                 query: attention.q_kernel_init.over_sqrt(number),

@@ -1,4 +1,4 @@
-//! T5 as flaxformer puts it together: modules that gin files choose and connect, each with parameters of its own.
+//! T5 and LongT5 as flaxformer puts them together: modules that gin files choose and connect, each with parameters of its own.
 //!
 //! ```text
 //! t5_architecture.EncoderDecoder.encoder_factory = @t5_architecture.Encoder
@@ -8,13 +8,15 @@
 //! They describe the network of every T5 here, with the same names of parameters. Values that describe another network are
 //! refused: some where they are read (`values`), those that contradict each other by `check`.
 //!
-//! Source: flaxformer `architectures/t5/t5_architecture.py` and `components/`.
+//! Source: flaxformer `architectures/t5/t5_architecture.py`, `architectures/longt5/` and `components/`.
 
 mod attention;
 mod check;
 mod components;
 mod dense;
 mod describe;
+mod long_attention;
+mod long_stacks;
 mod moe;
 mod parts;
 mod stacks;
@@ -23,6 +25,11 @@ mod values;
 pub use attention::{AttentionFn, MultiHeadAttention, MultiQueryAttention};
 pub use components::{Dropout, Embed, InitFn, RelativePositionBiases, T5LayerNorm};
 pub use dense::{DenseGeneral, MlpBlock};
+pub use long_attention::{
+    EncoderLocalSelfAttention, EtcTransientGlobalSelfAttention, LongAttention,
+    RelativePositionBiasesGeneral,
+};
+pub use long_stacks::{LongEncoder, LongEncoderDecoder, LongEncoderLayer};
 pub use moe::{MoeLayer, Router, SparseDecoder, SparseEncoder};
 pub use stacks::{
     Decoder, DecoderFactory, DecoderLayer, DecoderOnly, Encoder, EncoderDecoder, EncoderFactory,

@@ -3,12 +3,17 @@
 use super::attention::MultiHeadAttention;
 use super::components::{Dropout, Embed, InitFn, RelativePositionBiases, T5LayerNorm};
 use super::dense::{DenseGeneral, MlpBlock};
+use super::long_attention::{
+    EncoderLocalSelfAttention, EtcTransientGlobalSelfAttention, LongAttention,
+    RelativePositionBiasesGeneral,
+};
+use super::long_stacks::{LongEncoder, LongEncoderDecoder};
 use super::moe::{MoeLayer, SparseDecoder, SparseEncoder};
 use super::stacks::{
     Decoder, DecoderFactory, DecoderLayer, DecoderOnly, Encoder, EncoderDecoder, EncoderFactory,
     LayerRemat,
 };
-use crate::models::transformer::LayerLayout;
+use crate::models::transformer::{LayerLayout, Reach};
 use crate::nn::Dtype;
 
 /// A network.
@@ -38,6 +43,9 @@ pub(super) struct StackParts<'a> {
     pub shared_bias: Option<BiasParts<'a>>,
     pub own_bias: Option<BiasParts<'a>>,
     pub sparse: Option<SparseParts<'a>>,
+    /// The bias of tokens beside the sequence.
+    pub side_bias: Option<BiasParts<'a>>,
+    pub reach: Reach,
     pub own_embed: Option<&'a Embed>,
     /// Whether its layers read an encoding.
     pub reads_encoding: bool,
@@ -100,6 +108,95 @@ impl DecoderOnly {
     }
 }
 
+impl LongEncoderDecoder {
+    pub(super) fn parts(&self) -> NetworkParts<'_> {
+        NetworkParts {
+            embed: self.shared_token_embedder_factory.as_deref(),
+            encoder: Some(self.encoder_factory.parts()),
+            decoder: self.decoder_factory.parts(),
+            logits: self.decoder_factory.output_logits_factory.as_deref(),
+        }
+    }
+}
+
+impl LongEncoder {
+    fn parts(&self) -> StackParts<'_> {
+        let layer = &self.layer_factory.0;
+        let (attention, reach) = match &layer.attention_factory.0 {
+            LongAttention::Local(local) => {
+                (local.parts(), Reach::Local { radius: local.local_radius })
+            }
+            LongAttention::TransientGlobal(global) => {
+                let (radius, tokens_per_block) = (global.local_radius, global.tokens_per_block);
+                (global.parts(), Reach::TransientGlobal { radius, tokens_per_block })
+            }
+        };
+        StackParts {
+            name: "longt5_architecture.LongEncoder",
+            num_layers: self.num_layers,
+            dtype: self.dtype,
+            layer_remat: self.layer_remat,
+            dropouts: vec![&self.input_dropout_factory, &layer.dropout_factory],
+            last_dropout: &self.output_dropout_factory,
+            norms: vec![&self.layer_norm_factory, &layer.layer_norm_factory],
+            own_embed: None,
+            reads_encoding: false,
+            sparse: None,
+            attentions: vec![("LongEncoderLayer.attention_factory", attention)],
+            mlp: &layer.mlp,
+            shared_bias: general_bias_of(self.shared_relpos_bias_factory.as_deref()),
+            own_bias: None,
+            side_bias: general_bias_of(self.shared_side_relpos_bias_factory.as_deref()),
+            reach,
+        }
+    }
+}
+
+impl EncoderLocalSelfAttention {
+    fn parts(&self) -> AttentionParts<'_> {
+        AttentionParts {
+            name: "long_attention.EncoderLocalSelfAttention",
+            num_heads: self.num_heads,
+            dtype: self.dtype,
+            qkv_features: self.qkv_features,
+            head_dim: self.head_dim,
+            dropout_rate: self.dropout_rate,
+            kernel_init: &self.kernel_init,
+            q_kernel_init: &self.kernel_init,
+            rescale_logits: self.rescale_logits,
+            float32_logits: self.float32_logits,
+            split_head_kernel: self.split_head_kernel,
+        }
+    }
+}
+
+impl EtcTransientGlobalSelfAttention {
+    fn parts(&self) -> AttentionParts<'_> {
+        AttentionParts {
+            name: "long_attention.EtcTransientGlobalSelfAttention",
+            num_heads: self.num_heads,
+            dtype: self.dtype,
+            qkv_features: self.qkv_features,
+            head_dim: self.head_dim,
+            dropout_rate: self.dropout_rate,
+            kernel_init: &self.kernel_init,
+            q_kernel_init: &self.kernel_init,
+            rescale_logits: self.rescale_logits,
+            float32_logits: self.float32_logits,
+            split_head_kernel: self.split_head_kernel,
+        }
+    }
+}
+
+fn general_bias_of(biases: Option<&RelativePositionBiasesGeneral>) -> Option<BiasParts<'_>> {
+    biases.map(|biases| BiasParts {
+        name: "relative_position_biases_general.RelativePositionBiasesGeneral",
+        num_heads: biases.num_heads,
+        dtype: biases.dtype,
+        embedding_init: &biases.embedding_init,
+    })
+}
+
 impl Encoder {
     fn parts(&self) -> StackParts<'_> {
         let layer = &self.layer_factory.0;
@@ -118,12 +215,14 @@ impl Encoder {
             shared_bias: bias_of(self.shared_relative_position_bias_factory.as_deref()),
             own_bias: bias_of(layer.relative_position_bias_factory.as_deref()),
             sparse: None,
+            side_bias: None,
+            reach: Reach::All,
         }
     }
 }
 
 impl Decoder {
-    pub(super) fn parts(&self) -> StackParts<'_> {
+    fn parts(&self) -> StackParts<'_> {
         let layer = &self.layer_factory.0;
         StackParts {
             name: "t5_architecture.Decoder",
@@ -139,6 +238,8 @@ impl Decoder {
             mlp: &layer.mlp,
             shared_bias: bias_of(self.shared_relative_position_bias_factory.as_deref()),
             own_bias: bias_of(layer.relative_position_bias_factory.as_deref()),
+            side_bias: None,
+            reach: Reach::All,
             sparse: None,
         }
     }
@@ -172,6 +273,8 @@ impl SparseEncoder {
             mlp: &layer.mlp,
             shared_bias: bias_of(self.shared_relative_position_bias_factory.as_deref()),
             own_bias: bias_of(layer.relative_position_bias_factory.as_deref()),
+            side_bias: None,
+            reach: Reach::All,
             sparse: Some(SparseParts {
                 name: "moe_architecture.SparseEncoderLayer",
                 num_layers: self.num_sparse_layers,
@@ -213,6 +316,8 @@ impl SparseDecoder {
             mlp: &layer.mlp,
             shared_bias: bias_of(self.shared_relative_position_bias_factory.as_deref()),
             own_bias: bias_of(layer.relative_position_bias_factory.as_deref()),
+            side_bias: None,
+            reach: Reach::All,
             sparse: Some(SparseParts {
                 name: "moe_architecture.SparseDecoderLayer",
                 num_layers: self.num_sparse_layers,

@@ -39,6 +39,10 @@ gimlet_gin::only! {
     NoFusedKernels = ValueKind::None, "each projection has a kernel; `network.T5Config.fuse_qkv_params` joins them";
     /// Kernels of the feed-forward block apart.
     NoFusedMlp = ValueKind::Bool(false), "each projection has a kernel; `network.T5Config.fuse_qkv_params` joins them";
+    /// Keys on both sides.
+    NotCausal = ValueKind::Bool(false), "an encoder's positions attend to both sides";
+    /// A bias of relative position for all layers.
+    NoLayerBias = ValueKind::None, "all layers of LongT5's encoder share `LongEncoder.shared_relpos_bias_factory`";
     /// No rotation.
     NoRotation = ValueKind::Bool(false), "positions are biases of attention scores, as T5's";
     /// Dropout by its rate.

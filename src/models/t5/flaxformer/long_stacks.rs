@@ -1,0 +1,106 @@
+//! LongT5: its encoder's layer and stack, and the network with T5's decoder.
+
+use super::components::{Dropout, Embed, T5LayerNorm};
+use super::dense::MlpBlock;
+use super::long_attention::{LongAttention, RelativePositionBiasesGeneral};
+use super::stacks::{Decoder, LayerRemat};
+use super::values::{NoLayerBias, NoOwnEmbedder, NoPositionEmbedder, NoScan, NotParallel};
+use crate::gin::{Configurable, Ref};
+use crate::nn::Dtype;
+
+/// LongT5's network: T5's with another encoder. Source: flaxformer `architectures/longt5/longt5_architecture.py` (Guo et al.
+/// 2022, arXiv:2112.07916).
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(
+    name = "flaxformer.architectures.longt5.longt5_architecture.LongEncoderDecoder",
+    ignored(dtype = "it is the format of masks; those of activations are the components'"),
+    ignored(spmd_annotations = "layers have arrays of their own")
+)]
+pub struct LongEncoderDecoder {
+    /// The encoder.
+    #[gin(call(supplies = ["shared_token_embedder", "spmd_annotations"]))]
+    pub encoder_factory: Ref<LongEncoder>,
+    /// The decoder.
+    #[gin(call(supplies = ["shared_token_embedder", "spmd_annotations"]))]
+    pub decoder_factory: Ref<Decoder>,
+    /// Only False is supported.
+    #[gin(default = NoScan)]
+    pub scan_layers: NoScan,
+    /// The embedding of inputs and targets; it must be given.
+    #[gin(default = None)]
+    pub shared_token_embedder_factory: Option<Ref<Embed>>,
+}
+
+/// LongT5's encoder. Source: flaxformer `architectures/longt5/longt5_architecture.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(
+    name = "flaxformer.architectures.longt5.longt5_architecture.LongEncoder",
+    ignored(shared_token_embedder = "`LongEncoderDecoder` gives it"),
+    ignored(spmd_annotations = "layers have arrays of their own")
+)]
+pub struct LongEncoder {
+    /// A layer.
+    #[gin(call(supplies = ["shared_relpos_bias", "shared_side_relpos_bias"]))]
+    pub layer_factory: Ref<LongEncoderLayer>,
+    /// Dropout of embedded tokens.
+    pub input_dropout_factory: Ref<Dropout>,
+    /// Dropout of the encoder's result.
+    pub output_dropout_factory: Ref<Dropout>,
+    /// The norm after the layers.
+    pub layer_norm_factory: Ref<T5LayerNorm>,
+    /// Number of layers.
+    pub num_layers: usize,
+    /// Format of activations.
+    #[gin(default = Dtype::Float32)]
+    pub dtype: Dtype,
+    /// The tensors that each layer keeps for its backward pass: less memory for more computing.
+    #[gin(default = LayerRemat::Legacy)]
+    pub layer_remat: LayerRemat,
+    /// Only False is supported.
+    #[gin(default = NoScan)]
+    pub scan_layers: NoScan,
+    /// The bias of relative position of all layers; it must be given.
+    #[gin(default = None)]
+    pub shared_relpos_bias_factory: Option<Ref<RelativePositionBiasesGeneral>>,
+    /// The same for tokens of blocks; it must be given if there are such tokens.
+    #[gin(default = None)]
+    pub shared_side_relpos_bias_factory: Option<Ref<RelativePositionBiasesGeneral>>,
+    /// Only None is supported.
+    #[gin(default = NoOwnEmbedder)]
+    pub token_embedder_factory: NoOwnEmbedder,
+    /// Only None is supported.
+    #[gin(default = NoPositionEmbedder)]
+    pub position_embedder_factory: NoPositionEmbedder,
+}
+
+/// A layer of LongT5's encoder. Source: flaxformer `architectures/longt5/longt5_architecture.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(
+    name = "flaxformer.architectures.longt5.longt5_architecture.LongEncoderLayer",
+    ignored(shared_relpos_bias = "`LongEncoder` gives it"),
+    ignored(shared_side_relpos_bias = "`LongEncoder` gives it"),
+    ignored(activation_partitioning_dims = "the partitioner's rules decide"),
+    ignored(sow_intermediates = "it keeps results for inspection"),
+    ignored(scanned = "layers have arrays of their own"),
+    ignored(use_logit_mask = "no position attends to padding")
+)]
+pub struct LongEncoderLayer {
+    /// The attention.
+    #[gin(call(supplies = ["relpos_bias", "side_relpos_bias"]))]
+    pub attention_factory: Ref<LongAttention>,
+    /// The feed-forward block after it.
+    pub mlp: MlpBlock,
+    /// Dropout of the result of each.
+    pub dropout_factory: Ref<Dropout>,
+    /// The norm before each.
+    pub layer_norm_factory: Ref<T5LayerNorm>,
+    /// Only None is supported.
+    #[gin(default = NoLayerBias)]
+    pub relpos_bias_factory: NoLayerBias,
+    /// Only None is supported.
+    #[gin(default = NoLayerBias)]
+    pub side_relpos_bias_factory: NoLayerBias,
+    /// Only False is supported.
+    #[gin(default = NotParallel)]
+    pub parallel: NotParallel,
+}

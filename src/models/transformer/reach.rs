@@ -1,0 +1,134 @@
+//! The positions of its own stack that each position attends to, in training: all pairs of a mask, or neighbours by blocks.
+
+use tch::Tensor;
+
+use super::spec::{MAX_DISTANCE, StackSpec};
+use crate::nn::{
+    AttentionBias, AttentionDims, BlockBias, BlockRows, Dropout, Heads, RelativePosition,
+    attention, block_attention, relative_position_bias, relative_position_distances,
+};
+
+/// The positions that may attend to each other.
+#[derive(Debug)]
+pub enum Visible {
+    /// Pairs: bool `[batch, 1, length, length]`, with extents of 1 on CUDA where all are alike.
+    Pairs(Tensor),
+    /// Positions of the same example: int64 `[batch, length]`, its number, or 0 for padding. Each example is one run.
+    Examples(Tensor),
+}
+
+/// The embeddings of relative positions that all layers of a stack share: those of its positions, and those of tokens beside
+/// the sequence.
+#[derive(Debug)]
+pub(super) struct Embeddings {
+    own: Option<Tensor>,
+    side: Option<Tensor>,
+}
+
+impl Embeddings {
+    pub(super) fn new(spec: &StackSpec, read: impl Fn(&str) -> Tensor) -> Self {
+        let read = |path: String| read(&path);
+        Self {
+            own: spec.shared_rel_embedding().map(read),
+            side: spec.side_rel_embedding().map(read),
+        }
+    }
+
+    /// The biases that all layers share, for rows of that length.
+    pub(super) fn biases(&self, spec: &StackSpec, length: i64) -> Vec<Tensor> {
+        let own = self.own.as_ref().map(|embedding| own_bias(spec, embedding, length));
+        let side = self.side.as_ref().map(|embedding| {
+            let num_side = spec.reach.num_beside(length as f64) as i64;
+            distances(embedding, num_side + 1, spec.direction).tr()
+        });
+        own.into_iter().chain(side).collect()
+    }
+}
+
+/// `[1, num_heads, length, length]`, or `[num_heads, block, 3 * block]` of neighbours.
+fn own_bias(spec: &StackSpec, embedding: &Tensor, length: i64) -> Tensor {
+    let Some(radius) = spec.reach.radius() else {
+        let lengths = (length, length);
+        return relative_position_bias(embedding, lengths, spec.direction, MAX_DISTANCE as i64);
+    };
+    let block = radius as i64 + 1;
+    // Window w starts at distance 1 - 2 * block + w, which is that of the first key around query block - 1 - w.
+    distances(embedding, 2 * block, spec.direction).unfold(1, 3 * block, 1).flip([1])
+}
+
+fn distances(embedding: &Tensor, length: i64, direction: RelativePosition) -> Tensor {
+    relative_position_distances(embedding, length, direction, MAX_DISTANCE as i64)
+}
+
+/// The addend for the scores of a stack's own positions.
+pub(super) enum OwnBias {
+    /// Of all pairs.
+    Pairs { bias: AttentionBias, length: i64, direction: RelativePosition },
+    /// Of neighbours.
+    Blocks { rows: BlockRows, biases: Vec<Tensor> },
+}
+
+impl OwnBias {
+    /// Creates it from the biases that all layers share.
+    pub(super) fn new(spec: &StackSpec, visible: &Visible, length: i64, shared: &[Tensor]) -> Self {
+        let handles = || shared.iter().map(Tensor::shallow_clone);
+        match (visible, spec.reach.radius()) {
+            (Visible::Pairs(mask), None) => {
+                let bias = AttentionBias::new(handles().next(), mask);
+                Self::Pairs { bias, length, direction: spec.direction }
+            }
+            (Visible::Examples(segments), Some(radius)) => Self::Blocks {
+                rows: BlockRows::new(segments, radius, spec.reach.tokens_per_block()),
+                biases: handles().collect(),
+            },
+            (visible, radius) => panic!("{visible:?} is not for a radius of {radius:?}"),
+        }
+    }
+
+    /// The same with other handles of the biases that all layers share.
+    pub(super) fn with_shared(&self, shared: &[&Tensor]) -> Self {
+        match self {
+            Self::Pairs { bias, length, direction } => Self::Pairs {
+                bias: bias.with_position(shared.first().copied()),
+                length: *length,
+                direction: *direction,
+            },
+            Self::Blocks { rows, .. } => Self::Blocks {
+                rows: rows.shallow_clone(),
+                biases: shared.iter().map(|bias| bias.shallow_clone()).collect(),
+            },
+        }
+    }
+
+    /// The same for a layer with its own embedding of relative positions.
+    pub(super) fn of_layer(&self, embedding: &Tensor) -> Self {
+        let Self::Pairs { bias, length, direction } = self else {
+            panic!("layers that attend to neighbours share an embedding")
+        };
+        let lengths = (*length, *length);
+        let own = relative_position_bias(embedding, lengths, *direction, MAX_DISTANCE as i64);
+        let bias = AttentionBias::new(Some(own), &bias.allowed);
+        Self::Pairs { bias, length: *length, direction: *direction }
+    }
+
+    /// The rows, if positions attend to neighbours.
+    pub(super) fn rows(&self) -> Option<&BlockRows> {
+        match self {
+            Self::Pairs { .. } => None,
+            Self::Blocks { rows, .. } => Some(rows),
+        }
+    }
+
+    /// Computes the attention: `[batch, length, num_heads * head_dim]`, heads joined.
+    pub(super) fn attend(&self, heads: &Heads, dims: &AttentionDims, dropout: Dropout) -> Tensor {
+        match self {
+            Self::Pairs { bias, .. } => attention(heads, bias, dims, dropout),
+            Self::Blocks { rows, biases } => {
+                let [local, side @ ..] = &biases[..] else { panic!("layers share a bias") };
+                let side = side.first().map(Tensor::shallow_clone);
+                let bias = BlockBias { local: local.shallow_clone(), side };
+                block_attention(heads, rows, &bias, dims, dropout)
+            }
+        }
+    }
+}
