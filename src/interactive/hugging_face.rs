@@ -26,6 +26,10 @@ const BYTE_EXTRA_IDS: usize = 125;
 /// Rows of ByT5's embedding.
 const BYT5_VOCAB: usize = 384;
 
+/// LongT5's neighbours on either side, and tokens of a block, if the configuration says nothing.
+const LOCAL_RADIUS: usize = 127;
+const TOKENS_PER_BLOCK: usize = 16;
+
 /// The greatest numbers of tokens if the folder does not say: T5's own.
 const INPUTS: usize = 512;
 const TARGETS: usize = 128;
@@ -46,6 +50,9 @@ struct Config {
     relative_attention_num_buckets: Option<usize>,
     relative_attention_max_distance: Option<usize>,
     n_positions: Option<usize>,
+    encoder_attention_type: Option<String>,
+    local_radius: Option<usize>,
+    global_block_size: Option<usize>,
     dropout_rate: Option<f64>,
     #[serde(alias = "torch_dtype")]
     dtype: Option<String>,
@@ -76,10 +83,10 @@ pub fn gin_of(file: &Path, text: &str) -> Result<String, String> {
     let folder = file.folder();
     let config = Config::parse(text)?;
     config.check()?;
-    let activations = config.activations()?;
-    let dtype = match config.dtype.as_deref() {
-        Some("bfloat16") => "bfloat16",
-        _ => "float32",
+    let is_tied = is_tied(&folder)?;
+    let network = match config.model_type.as_deref() {
+        Some("longt5") => config.longt5(is_tied)?,
+        _ => config.t5(is_tied)?,
     };
     let generation: GenerationConfig = beside(&folder, "generation_config.json")?;
     Ok(format!(
@@ -89,22 +96,11 @@ pub fn gin_of(file: &Path, text: &str) -> Result<String, String> {
          from t5x import decoding\n\
          from t5x import models\n\
          from t5x.examples.t5 import network\n\n\
-         include \"t5x/examples/t5/encoder_decoder.gin\"\n\n\
+         include \"t5x/examples/t5/encoder_decoder.gin\"\n\
+         {network}\n\
          {vocabulary}\
          DROPOUT_RATE = {dropout}\n\
          TASK_FEATURE_LENGTHS = {{\"inputs\": {inputs}, \"targets\": {targets}}}\n\n\
-         network.T5Config:\n  \
-         vocab_size = {vocab_size}\n  \
-         dtype = '{dtype}'\n  \
-         emb_dim = {emb_dim}\n  \
-         num_heads = {num_heads}\n  \
-         num_encoder_layers = {num_layers}\n  \
-         num_decoder_layers = {num_decoder_layers}\n  \
-         head_dim = {head_dim}\n  \
-         mlp_dim = {mlp_dim}\n  \
-         mlp_activations = {activations}\n  \
-         relpos_bias_per_layer = {bias_per_layer}\n  \
-         logits_via_embedding = {tied}\n\n\
          # As transformers decodes by default.\n\
          models.EncoderDecoderModel.decode_fn = @decoding.temperature_sample\n\
          decoding.temperature_sample.temperature = 0.0\n",
@@ -112,15 +108,6 @@ pub fn gin_of(file: &Path, text: &str) -> Result<String, String> {
         dropout = config.dropout_rate.unwrap_or(0.1),
         inputs = config.n_positions.unwrap_or(INPUTS),
         targets = generation.max_new_tokens.unwrap_or(TARGETS),
-        vocab_size = config.vocab_size,
-        emb_dim = config.d_model,
-        num_heads = config.num_heads,
-        num_layers = config.num_layers,
-        num_decoder_layers = config.num_decoder_layers.unwrap_or(config.num_layers),
-        head_dim = config.d_kv,
-        mlp_dim = config.d_ff,
-        bias_per_layer = python_bool(config.model_type.as_deref() == Some("umt5")),
-        tied = python_bool(is_tied(&folder)?),
     ))
 }
 
@@ -130,9 +117,101 @@ impl Config {
         let unfit = |error| format!("it is not the config.json of a T5 of transformers: {error}");
         let fields: Value = serde_json::from_str(text).map_err(unfit)?;
         match fields["model_type"].as_str() {
-            None | Some("t5" | "mt5" | "umt5") => serde_json::from_value(fields).map_err(unfit),
-            Some(other) => Err(format!("its model_type is `{other}`, expected t5, mt5 or umt5")),
+            None | Some("t5" | "mt5" | "umt5" | "longt5") => {
+                serde_json::from_value(fields).map_err(unfit)
+            }
+            Some(other) => {
+                Err(format!("its model_type is `{other}`, expected t5, mt5, umt5 or longt5"))
+            }
         }
+    }
+
+    /// Returns the lines that bind the network of a T5.
+    fn t5(&self, is_tied: bool) -> Result<String, String> {
+        Ok(format!(
+            "\nnetwork.T5Config:\n  \
+             vocab_size = {vocab_size}\n  \
+             dtype = '{dtype}'\n  \
+             emb_dim = {emb_dim}\n  \
+             num_heads = {num_heads}\n  \
+             num_encoder_layers = {num_layers}\n  \
+             num_decoder_layers = {num_decoder_layers}\n  \
+             head_dim = {head_dim}\n  \
+             mlp_dim = {mlp_dim}\n  \
+             mlp_activations = {activations}\n  \
+             relpos_bias_per_layer = {bias_per_layer}\n  \
+             logits_via_embedding = {tied}\n",
+            vocab_size = self.vocab_size,
+            dtype = self.dtype(),
+            emb_dim = self.d_model,
+            num_heads = self.num_heads,
+            num_layers = self.num_layers,
+            num_decoder_layers = self.num_decoder_layers(),
+            head_dim = self.d_kv,
+            mlp_dim = self.d_ff,
+            activations = self.activations()?,
+            bias_per_layer = python_bool(self.model_type.as_deref() == Some("umt5")),
+            tied = python_bool(is_tied),
+        ))
+    }
+
+    /// Returns the lines that bind the network of a LongT5, made of flaxformer's modules.
+    fn longt5(&self, is_tied: bool) -> Result<String, String> {
+        let (file, tokens) = match self.encoder_attention_type.as_deref() {
+            None | Some("local") => ("longt5_1_1_flaxformer", String::new()),
+            Some("transient-global") => (
+                "longt5_1_1_transient_global_flaxformer",
+                format!(
+                    "TOKENS_PER_BLOCK = {}\n",
+                    self.global_block_size.unwrap_or(TOKENS_PER_BLOCK)
+                ),
+            ),
+            Some(other) => {
+                return Err(format!(
+                    "its encoder_attention_type is `{other}`, expected local or transient-global"
+                ));
+            }
+        };
+        let logits = if is_tied { "None" } else { "@output_logits/dense.DenseGeneral" };
+        Ok(format!(
+            "from flaxformer.architectures.t5 import t5_architecture\n\
+             from flaxformer.components import dense\n\n\
+             include \"flaxformer/t5x/configs/longt5/architectures/{file}.gin\"\n\n\
+             models.EncoderDecoderModel.module = %ARCHITECTURE\n\
+             NUM_EMBEDDINGS = {vocab_size}\n\
+             ACTIVATION_DTYPE = '{dtype}'\n\
+             EMBED_DIM = {emb_dim}\n\
+             NUM_HEADS = {num_heads}\n\
+             NUM_ENCODER_LAYERS = {num_layers}\n\
+             NUM_DECODER_LAYERS = {num_decoder_layers}\n\
+             HEAD_DIM = {head_dim}\n\
+             MLP_DIM = {mlp_dim}\n\
+             LOCAL_RADIUS = {radius}\n\
+             {tokens}\
+             dense.MlpBlock.activations = {activations}\n\
+             t5_architecture.Decoder.output_logits_factory = {logits}\n",
+            vocab_size = self.vocab_size,
+            dtype = self.dtype(),
+            emb_dim = self.d_model,
+            num_heads = self.num_heads,
+            num_layers = self.num_layers,
+            num_decoder_layers = self.num_decoder_layers(),
+            head_dim = self.d_kv,
+            mlp_dim = self.d_ff,
+            radius = self.local_radius.unwrap_or(LOCAL_RADIUS),
+            activations = self.activations()?,
+        ))
+    }
+
+    fn dtype(&self) -> &'static str {
+        match self.dtype.as_deref() {
+            Some("bfloat16") => "bfloat16",
+            _ => "float32",
+        }
+    }
+
+    fn num_decoder_layers(&self) -> usize {
+        self.num_decoder_layers.unwrap_or(self.num_layers)
     }
 
     fn check(&self) -> Result<(), String> {
@@ -226,7 +305,10 @@ mod tests {
     #[test]
     fn other_families_are_refused_by_name() {
         for (text, part) in [
-            (r#"{"model_type": "llama", "vocab_size": 3}"#, "`llama`, expected t5, mt5 or umt5"),
+            (
+                r#"{"model_type": "llama", "vocab_size": 3}"#,
+                "`llama`, expected t5, mt5, umt5 or longt5",
+            ),
             (r#"{"model_type": "t5"}"#, "missing field `vocab_size`"),
             ("{", "not the config.json of a T5"),
         ] {

@@ -120,7 +120,7 @@ fn a_decoder_alone_continues_its_inputs() {
 #[test]
 fn folders_of_transformers_give_its_own_answers_and_scores() {
     let folder = Folder::new();
-    for name in ["t5", "flan_t5", "umt5"] {
+    for name in ["t5", "flan_t5", "umt5", "longt5"] {
         let model = sources("hugging_face").join(name);
         let outputs = model.join("outputs.jsonl");
         let [checkpoint, file] = [("checkpoint", &model), ("file", &outputs)]
@@ -160,6 +160,9 @@ fn mistakes_are_named_before_the_parameters_are_read() {
         &["the model of `empty` is not known", "--gin_file=FILE"],
     );
     refused(&["--checkpoint=absent", "a"], &["absent"]);
-    refused(&["--checkpoint=hub", "a"], &["hub/config.json", "`llama`, expected t5, mt5 or umt5"]);
+    refused(
+        &["--checkpoint=hub", "a"],
+        &["hub/config.json", "`llama`, expected t5, mt5, umt5 or longt5"],
+    );
     refused(&["--checkpoint=empty", "--topk=1", "--beam=2", "a"], &["give those of one of both"]);
 }

@@ -1,18 +1,20 @@
 """Writes small models with random weights as transformers save them, and transformers' own answers and scores.
 
-Made with transformers 5.23.0 and torch 2.11.0 (python 3.11):
-    python tests/e2e/hugging_face/make_folders.py
+Made with transformers 5.23.0, `longt5` with 4.57.6, and torch 2.11.0 (python 3.11):
+    python tests/e2e/hugging_face/make_folders.py [NAME ...]
 `t5` is T5 1.0, whose head is its embedding; `flan_t5` has the network of T5 1.1, Flan-T5 and mT5, with a head of its
-own; `umt5` has a bias of relative position in every layer. All read and write bytes, so that they need no vocabulary;
+own; `umt5` has a bias of relative position in every layer; `longt5` has local attention and transient global tokens. All read and write bytes, so that they need no vocabulary;
 bytes that are not printable are never the most probable, since their rows are 0.
 """
 
 import json
 import pathlib
+import sys
 
 import torch
 from transformers import (
-    ByT5Tokenizer, T5Config, T5ForConditionalGeneration, UMT5Config, UMT5ForConditionalGeneration)
+    ByT5Tokenizer, LongT5Config, LongT5ForConditionalGeneration, T5Config, T5ForConditionalGeneration, UMT5Config,
+    UMT5ForConditionalGeneration)
 
 HERE = pathlib.Path(__file__).parent
 VOCAB_SIZE = 384
@@ -24,10 +26,13 @@ TARGETS = ["bc", "Ana", "four", "without restriction"]
 
 T5 = (T5Config, T5ForConditionalGeneration)
 UMT5 = (UMT5Config, UMT5ForConditionalGeneration)
+LONGT5 = (LongT5Config, LongT5ForConditionalGeneration)
+ATTENTION = dict(encoder_attention_type="transient-global", local_radius=5, global_block_size=4)
 MODELS = [
     ("t5", T5, 1, "relu", True),
     ("flan_t5", T5, 1, "gated-gelu", False),
     ("umt5", UMT5, 2, "gated-gelu", False),
+    ("longt5", LONGT5, 1, "gated-gelu", False),
 ]
 
 
@@ -36,7 +41,7 @@ def model(family, num_decoder_layers, feed_forward_proj, tied):
     config = make_config(
         vocab_size=VOCAB_SIZE, d_model=16, d_kv=8, d_ff=32, num_layers=2, num_decoder_layers=num_decoder_layers,
         num_heads=2, feed_forward_proj=feed_forward_proj, tie_word_embeddings=tied, pad_token_id=0, eos_token_id=1,
-        decoder_start_token_id=0)
+        decoder_start_token_id=0, **(ATTENTION if family is LONGT5 else {}))
     model = make_model(config).eval()
     for parameter in model.parameters():
         parameter.data.normal_(0, 0.4)
@@ -63,6 +68,8 @@ def outputs(model, tokenizer):
 def main():
     tokenizer = ByT5Tokenizer()
     for name, family, *traits in MODELS:
+        if sys.argv[1:] and name not in sys.argv[1:]:
+            continue
         torch.manual_seed(0)
         folder = HERE / name
         model(family, *traits).save_pretrained(folder)
