@@ -77,7 +77,7 @@ impl T5 {
         };
         let of_decoder = StackInput {
             embedded: embedded.narrow(1, lengths[0], lengths[1]),
-            visible: &masks.decoder,
+            visible: &Visible::Pairs(masks.decoder),
             real: self.spec.decoder.sparse.is_some().then(|| decoder_positions(targets)),
         };
         let layers = self.spec.stacks().flat_map(StackSpec::layers);

@@ -49,7 +49,7 @@ pub struct DecoderOnly {
 #[derive(Clone, Debug, PartialEq, Configurable)]
 pub enum EncoderFactory {
     /// T5's.
-    Dense(Encoder),
+    Dense(Box<Encoder>),
     /// One with layers of experts.
     Sparse(Box<SparseEncoder>),
 }
@@ -58,7 +58,7 @@ pub enum EncoderFactory {
 #[derive(Clone, Debug, PartialEq, Configurable)]
 pub enum DecoderFactory {
     /// T5's.
-    Dense(Decoder),
+    Dense(Box<Decoder>),
     /// One with layers of experts.
     Sparse(Box<SparseDecoder>),
 }
