@@ -1,6 +1,6 @@
 //! Models with experts that predict the tokens after those before them.
 
-use super::experts::{check_experts, routing_losses};
+use super::experts::{as_without_experts, check_experts, routing_losses};
 use crate::data::{ConverterClass, DataError, Lengths};
 use crate::gin::{Configurable, Ref};
 use crate::models::decoder_only::{
@@ -102,30 +102,7 @@ impl MoeDecoderOnlyModel {
 }
 
 impl BaseModel for MoeDecoderOnlyModel {
-    fn check(&self) -> Result<(), String> {
-        self.model().check()?;
-        check_experts(&self.transformer(), NAME)
-    }
-
-    fn check_training(&self) -> Result<(), String> {
-        self.model().check_training()
-    }
-
-    fn dimensions(&self) -> DimensionNames {
-        self.model().dimensions()
-    }
-
-    fn param_tree(&self) -> Vec<ParamSpec> {
-        self.model().param_tree()
-    }
-
-    fn dtype(&self) -> Dtype {
-        self.model().dtype()
-    }
-
-    fn num_ids(&self) -> usize {
-        self.model().num_ids()
-    }
+    as_without_experts!();
 
     fn vocabularies(&self) -> Vec<(&'static str, &VocabularySpec)> {
         ["inputs", "targets"].map(|feature| (feature, &self.vocabulary)).into()
@@ -133,42 +110,5 @@ impl BaseModel for MoeDecoderOnlyModel {
 
     fn output_vocabulary(&self) -> &VocabularySpec {
         &self.vocabulary
-    }
-
-    fn feature_converter(&self) -> ConverterClass {
-        self.model().feature_converter()
-    }
-
-    fn prediction_converter(&self) -> ConverterClass {
-        self.model().prediction_converter()
-    }
-
-    fn step_shape(&self, rows: usize, lengths: &Lengths) -> Result<StepShape, DataError> {
-        self.model().step_shape(rows, lengths)
-    }
-
-    fn optimizer_def(&self) -> &OptimizerDef {
-        &self.optimizer_def
-    }
-
-    fn loss_spec(&self) -> LossSpec {
-        let routing = routing_losses(self.aux_loss_factor, self.router_z_loss_factor);
-        LossSpec { routing: Some(routing), ..self.model().loss_spec() }
-    }
-
-    fn prediction(&self, eos_id: i64) -> Prediction {
-        self.model().prediction(eos_id)
-    }
-
-    fn returns_all_decodes(&self) -> bool {
-        self.predict_batch_with_aux.return_all_decodes
-    }
-
-    fn returns_intermediates(&self) -> bool {
-        self.score_batch.return_intermediates
-    }
-
-    fn transformer(&self) -> TransformerSpec {
-        self.model().transformer()
     }
 }

@@ -1,6 +1,6 @@
 //! Models with experts that read inputs and write targets.
 
-use super::experts::{check_experts, routing_losses};
+use super::experts::{as_without_experts, check_experts, routing_losses};
 use crate::data::{ConverterClass, DataError, Lengths};
 use crate::gin::{Configurable, Ref};
 use crate::models::decoding::{DecodeFn, Prediction};
@@ -103,30 +103,7 @@ impl MoeEncoderDecoderModel {
 }
 
 impl BaseModel for MoeEncoderDecoderModel {
-    fn check(&self) -> Result<(), String> {
-        self.model().check()?;
-        check_experts(&self.transformer(), NAME)
-    }
-
-    fn check_training(&self) -> Result<(), String> {
-        self.model().check_training()
-    }
-
-    fn dimensions(&self) -> DimensionNames {
-        self.model().dimensions()
-    }
-
-    fn param_tree(&self) -> Vec<ParamSpec> {
-        self.model().param_tree()
-    }
-
-    fn dtype(&self) -> Dtype {
-        self.model().dtype()
-    }
-
-    fn num_ids(&self) -> usize {
-        self.model().num_ids()
-    }
+    as_without_experts!();
 
     fn vocabularies(&self) -> Vec<(&'static str, &VocabularySpec)> {
         vec![("inputs", &self.input_vocabulary), ("targets", &self.output_vocabulary)]
@@ -134,42 +111,5 @@ impl BaseModel for MoeEncoderDecoderModel {
 
     fn output_vocabulary(&self) -> &VocabularySpec {
         &self.output_vocabulary
-    }
-
-    fn feature_converter(&self) -> ConverterClass {
-        self.model().feature_converter()
-    }
-
-    fn prediction_converter(&self) -> ConverterClass {
-        self.model().prediction_converter()
-    }
-
-    fn step_shape(&self, rows: usize, lengths: &Lengths) -> Result<StepShape, DataError> {
-        self.model().step_shape(rows, lengths)
-    }
-
-    fn optimizer_def(&self) -> &OptimizerDef {
-        &self.optimizer_def
-    }
-
-    fn loss_spec(&self) -> LossSpec {
-        let routing = routing_losses(self.aux_loss_factor, self.router_z_loss_factor);
-        LossSpec { routing: Some(routing), ..self.model().loss_spec() }
-    }
-
-    fn prediction(&self, eos_id: i64) -> Prediction {
-        self.model().prediction(eos_id)
-    }
-
-    fn returns_all_decodes(&self) -> bool {
-        self.predict_batch_with_aux.return_all_decodes
-    }
-
-    fn returns_intermediates(&self) -> bool {
-        self.score_batch.return_intermediates
-    }
-
-    fn transformer(&self) -> TransformerSpec {
-        self.model().transformer()
     }
 }

@@ -3,6 +3,75 @@
 use crate::models::loss::RoutingLosses;
 use crate::models::transformer::{StackSpec, TransformerSpec};
 
+/// Defines the methods of `BaseModel` that are those of the model without experts, `self.model()`, and the losses and the
+/// check of routers. The caller's `NAME` names its configurable.
+macro_rules! as_without_experts {
+    () => {
+        fn check(&self) -> Result<(), String> {
+            self.model().check()?;
+            check_experts(&self.transformer(), NAME)
+        }
+
+        fn check_training(&self) -> Result<(), String> {
+            self.model().check_training()
+        }
+
+        fn dimensions(&self) -> DimensionNames {
+            self.model().dimensions()
+        }
+
+        fn param_tree(&self) -> Vec<ParamSpec> {
+            self.model().param_tree()
+        }
+
+        fn dtype(&self) -> Dtype {
+            self.model().dtype()
+        }
+
+        fn num_ids(&self) -> usize {
+            self.model().num_ids()
+        }
+
+        fn feature_converter(&self) -> ConverterClass {
+            self.model().feature_converter()
+        }
+
+        fn prediction_converter(&self) -> ConverterClass {
+            self.model().prediction_converter()
+        }
+
+        fn step_shape(&self, rows: usize, lengths: &Lengths) -> Result<StepShape, DataError> {
+            self.model().step_shape(rows, lengths)
+        }
+
+        fn optimizer_def(&self) -> &OptimizerDef {
+            &self.optimizer_def
+        }
+
+        fn loss_spec(&self) -> LossSpec {
+            let routing = routing_losses(self.aux_loss_factor, self.router_z_loss_factor);
+            LossSpec { routing: Some(routing), ..self.model().loss_spec() }
+        }
+
+        fn prediction(&self, eos_id: i64) -> Prediction {
+            self.model().prediction(eos_id)
+        }
+
+        fn returns_all_decodes(&self) -> bool {
+            self.predict_batch_with_aux.return_all_decodes
+        }
+
+        fn returns_intermediates(&self) -> bool {
+            self.score_batch.return_intermediates
+        }
+
+        fn transformer(&self) -> TransformerSpec {
+            self.model().transformer()
+        }
+    };
+}
+pub(super) use as_without_experts;
+
 /// The losses of routers with these weights.
 pub(super) fn routing_losses(aux_loss_factor: f64, router_z_loss_factor: f64) -> RoutingLosses {
     RoutingLosses { aux_loss_factor, router_z_loss_factor, share: 1.0 }
