@@ -14,7 +14,7 @@ const TORCH_VERSION: &str = "2.11.0";
 /// The versions 3.N of Python for which this torch has wheels.
 const PYTHONS: RangeInclusive<u32> = 10..=14;
 /// The sources of `bridge/`, except the one that links SentencePiece.
-const BRIDGE: [&str; 14] = [
+const BRIDGE: [&str; 20] = [
     "bridge/attention.cpp",
     "bridge/autograd.cpp",
     "bridge/bridge.cpp",
@@ -22,9 +22,15 @@ const BRIDGE: [&str; 14] = [
     "bridge/cuda_graph.cpp",
     "bridge/device_attention.cpp",
     "bridge/kernels.cpp",
+    "bridge/kernels/adafactor.cpp",
+    "bridge/kernels/cross_entropy.cpp",
+    "bridge/kernels/gated_gelu.cpp",
+    "bridge/kernels/rms_norm.cpp",
     "bridge/matmul.cpp",
+    "bridge/narrow_product.cpp",
     "bridge/optimizer.cpp",
     "bridge/packed.cpp",
+    "bridge/parallel.cpp",
     "bridge/profiler.cpp",
     "bridge/sequence_attention.cpp",
     "bridge/step_attention.cpp",

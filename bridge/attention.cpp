@@ -8,170 +8,164 @@
 // first, in which the second's logarithm vanishes.
 
 #include <ATen/ATen.h>
-#include <ATen/CPUFunctions.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 
-#include <iterator>
 #include <map>
 #include <mutex>
 #include <utility>
 #include <vector>
 
+#include "attention_head.h"
 #include "guarded.h"
 #include "parallel.h"
+#include "products.h"
+
+using namespace attention;
+
+#define GIMLET_ATTENTION(T)                                                                                \
+  GIMLET_CLONES void gimlet_attend(const Head<T>& head, const Results<T>& results, Room<T>& room) {         \
+    attend(head, results, room);                                                                            \
+  }                                                                                                         \
+  GIMLET_CLONES void gimlet_attend_back(const Head<T>& head, const Gradients<T>& gradients, Room<T>& room) { \
+    attend_back(head, gradients, room);                                                                     \
+  }
+GIMLET_ATTENTION(float)
+GIMLET_ATTENTION(c10::BFloat16)
 
 namespace {
 
-// Elements of a block of scores: with the bias, the gradient and the operands, 3 MB in float32.
-constexpr int64_t kBlock = 1 << 18;
-// The score of a forbidden pair: its weight is zero, unless all pairs of a query are forbidden.
-constexpr double kForbidden = -1e10;
-
-// The operands of one attention. All float32 or all bfloat16; a head is computed in float32.
+// The operands of one attention. All float32 or all bfloat16.
 struct Operands {
-  const at::Tensor& query;     // [batch, heads, queries, width]
-  const at::Tensor& key;       // [batch, heads, keys, width]
-  const at::Tensor& value;     // [batch, heads, keys, width]
-  const at::Tensor& factors;   // of the values, [batch, heads, keys, 1], or undefined
-  const at::Tensor& position;  // [1, heads, queries, keys], or undefined
-  const at::Tensor& allowed;   // bool [batch, 1, queries or 1, keys], or undefined
+  at::Tensor query;     // [batch, heads, queries, width]
+  at::Tensor key;       // [batch, heads, keys, width]
+  at::Tensor value;     // [batch, heads, keys, width]
+  at::Tensor factors;   // of the values, float32 [batch, heads, keys, 1], or undefined
+  at::Tensor position;  // [1, heads, queries, keys], or undefined
+  at::Tensor allowed;   // bool [batch, 1, queries or 1, keys], or undefined
 
   int64_t batch() const { return query.size(0); }
   int64_t heads() const { return query.size(1); }
-  int64_t queries() const { return query.size(2); }
-  int64_t keys() const { return key.size(2); }
-  int64_t block() const { return std::max<int64_t>(16, kBlock / keys()); }
+  Extents extents() const { return {query.size(2), key.size(2), query.size(3)}; }
 };
 
-at::Tensor part(const at::Tensor& tensor, int64_t first, int64_t second) {
-  return tensor.select(0, first).select(0, second);
+// The head of a tensor [batch, heads, rows, width]; of one row of the batch if there is only that.
+template <typename T>
+Rows<T> rows_of(const at::Tensor& tensor, int64_t b, int64_t h) {
+  if (!tensor.defined()) return {nullptr, 0, 0, 0};
+  TORCH_CHECK(tensor.stride(3) == 1 || tensor.size(3) == 1, "rows of an attention's operand are not dense");
+  auto* const data = static_cast<T*>(const_cast<void*>(tensor.const_data_ptr()));
+  const auto stride = [&](int64_t axis) { return tensor.size(axis) == 1 ? 0 : tensor.stride(axis); };
+  return {data + b * stride(0) + h * stride(1), stride(2), tensor.size(2), tensor.size(3)};
 }
 
-at::Tensor wide(const at::Tensor& tensor) { return tensor.to(at::kFloat); }
-
-// For each row of the batch that forbids any pair: [queries or 1, keys], true where forbidden.
-std::vector<at::Tensor> forbidden_pairs(const Operands& in) {
-  std::vector<at::Tensor> rows(in.batch());
-  if (!in.allowed.defined()) return rows;
-  for (int64_t b = 0; b < in.batch(); ++b) {
-    const auto row = part(in.allowed, b, 0);
-    if (!row.all().item<bool>()) rows[b] = row.logical_not();
-  }
-  return rows;
-}
-
-// One head of one row of the batch, in float32.
-struct Head {
-  at::Tensor query, key, value;
-  at::Tensor position;   // [queries, keys], or undefined
-  at::Tensor forbidden;  // [queries or 1, keys], or undefined
-  at::Tensor factors;    // [keys, 1], or undefined
-
-  Head(const Operands& in, const at::Tensor& forbidden, int64_t b, int64_t h)
-      : query(wide(part(in.query, b, h))),
-        key(wide(part(in.key, b, h))),
-        value(wide(part(in.value, b, h))),
-        position(in.position.defined() ? wide(part(in.position, 0, h)) : at::Tensor()),
-        forbidden(forbidden) {
-    if (!in.factors.defined()) return;
-    factors = wide(part(in.factors, b, h));
-    value = value * factors;
-  }
-
-  // Scores of some queries. [count, keys]
-  at::Tensor scores(int64_t first, int64_t count) const {
-    auto scores = at::mm(query.narrow(0, first, count), key.t());
-    if (position.defined()) scores.add_(position.narrow(0, first, count));
-    if (forbidden.defined()) {
-      const bool shared = forbidden.size(0) == 1;
-      scores.masked_fill_(shared ? forbidden : forbidden.narrow(0, first, count), kForbidden);
+// For each row of the batch, its queries in blocks and the keys of each.
+class Blocks {
+ public:
+  explicit Blocks(const Operands& in) : of_row_(in.batch()), forbids_(in.batch(), false) {
+    for (int64_t b = 0; b < in.batch(); ++b) {
+      const Extents of = in.extents();
+      const auto allowed = rows_of<const bool>(in.allowed, b, 0);
+      for (int64_t row = 0; row < allowed.count; ++row) {
+        const bool* const keys = allowed.data + row * allowed.stride;
+        if (std::find(keys, keys + of.keys, false) != keys + of.keys) forbids_[b] = true;
+      }
+      for (int64_t first = 0; first < of.queries; first += of.block()) {
+        Block block{first, std::min(of.block(), of.queries - first), 0, of.columns()};
+        if (forbids_[b]) narrow(block, allowed, of);
+        of_row_[b].push_back(block);
+      }
     }
-    return scores;
+  }
+
+  const std::vector<Block>& of_row(int64_t b) const { return of_row_[b]; }
+  // Whether a row of the batch forbids any pair.
+  bool forbids(int64_t b) const { return forbids_[b]; }
+
+ private:
+  std::vector<std::vector<Block>> of_row_;
+  std::vector<bool> forbids_;
+
+  // Leaves out panels of keys that none of the block's queries may see. A query without any key sees all.
+  static void narrow(Block& block, const Rows<const bool>& allowed, const Extents& of) {
+    int64_t least = of.keys, most = 0;
+    for (int64_t query = block.first; query < block.first + block.count; ++query) {
+      const bool* const keys = allowed.data + query * allowed.stride;
+      const auto found = std::find(keys, keys + of.keys, true) - keys;
+      if (found == of.keys) return;
+      least = std::min<int64_t>(least, found);
+      for (int64_t key = of.keys; key > most; --key) {
+        if (keys[key - 1]) most = key;
+      }
+      if (allowed.stride == 0) break;
+    }
+    block.from = least / kPanel * kPanel;
+    block.columns = std::min(rounded_up(most, kPanel), of.columns()) - block.from;
   }
 };
+
+template <typename T>
+Head<T> head_of(const Operands& in, const Blocks& blocks, int64_t b, int64_t h) {
+  const auto factors = rows_of<const float>(in.factors, b, h);
+  const auto allowed = blocks.forbids(b) ? rows_of<const bool>(in.allowed, b, 0) : Rows<const bool>{};
+  return {in.extents(), blocks.of_row(b), rows_of<const T>(in.query, b, h), rows_of<const T>(in.key, b, h),
+          rows_of<const T>(in.value, b, h), factors.data, rows_of<const T>(in.position, 0, h), allowed};
+}
 
 // Calls `body(chunk, b, h)` for every head of every row on all threads; a thread's chunk is a run
 // of rows, one head after the other.
 template <typename Body>
 void for_each_head(const Operands& in, const Body& body) {
   share_out(in.batch() * in.heads(), /*grain=*/1, [&](int64_t first, int64_t task) {
-    at::AutoDispatchBelowADInplaceOrView below_autograd;
     body(first, task % in.batch(), task / in.batch());
+    at::native::cpublas::brgemm_release();
   });
 }
 
 // `softmax` holds each query's largest score, and its sum of exponentials. [2, batch, heads, queries, 1]
+template <typename T>
 void forward(const Operands& in, const at::Tensor& out, const at::Tensor& softmax) {
-  const auto forbidden = forbidden_pairs(in);
+  const Blocks blocks(in);
   for_each_head(in, [&](int64_t, int64_t b, int64_t h) {
-    const Head head(in, forbidden[b], b, h);
-    for (int64_t first = 0; first < in.queries(); first += in.block()) {
-      const int64_t count = std::min(in.block(), in.queries() - first);
-      auto weights = head.scores(first, count);
-      const auto largest = weights.amax(-1, true);
-      weights.sub_(largest).exp_();
-      const auto normalizer = weights.sum(-1, true);
-      part(out, b, h).narrow(0, first, count).copy_(at::mm(weights, head.value).div_(normalizer));
-      part(softmax[0], b, h).narrow(0, first, count).copy_(largest);
-      part(softmax[1], b, h).narrow(0, first, count).copy_(normalizer);
-    }
+    thread_local Room<T> room;
+    const auto numbers = [&](int64_t index) { return rows_of<float>(softmax[index], b, h).data; };
+    gimlet_attend(head_of<T>(in, blocks, b, h), {rows_of<T>(out, b, h), numbers(0), numbers(1)}, room);
   });
 }
 
-struct Gradients {
-  const at::Tensor& query;
-  const at::Tensor& key;
-  const at::Tensor& value;
-  const at::Tensor& position;  // [1, heads, queries, keys], or undefined where none is asked for
+// The gradients, each in the shape of its tensor; that of the position undefined where none is asked for.
+struct Written {
+  const at::Tensor &query, &key, &value, &position;
 };
 
-void backward(const Operands& in, const at::Tensor& softmax, const at::Tensor& out_gradient,
-              const Gradients& gradients) {
-  const auto forbidden = forbidden_pairs(in);
+template <typename T>
+void backward(const Operands& in, const at::Tensor& softmax, const at::Tensor& out_gradient, const Written& written) {
+  const Blocks blocks(in);
   // Sums over the batch, one for each chunk and head: added up in their order, independently of the
   // threads.
   std::map<std::pair<int64_t, int64_t>, at::Tensor> sums;
   std::mutex mutex;
-  const auto sum_of = [&](int64_t chunk, int64_t h) {
+  const auto sum_of = [&](int64_t chunk, int64_t h) -> float* {
+    if (!written.position.defined()) return nullptr;
     std::lock_guard<std::mutex> lock(mutex);
     auto& sum = sums[{h, chunk}];
-    if (!sum.defined()) sum = at::zeros({in.queries(), in.keys()}, at::kFloat);
-    return sum;
+    if (!sum.defined()) sum = at::zeros({in.extents().queries, in.extents().keys}, at::kFloat);
+    return sum.mutable_data_ptr<float>();
   };
   for_each_head(in, [&](int64_t chunk, int64_t b, int64_t h) {
-    const Head head(in, forbidden[b], b, h);
-    const auto gradient_head = wide(part(out_gradient, b, h));
-    auto key_gradient = at::zeros_like(head.key), value_gradient = at::zeros_like(head.value);
-    at::Tensor position_gradient;
-    if (gradients.position.defined()) position_gradient = sum_of(chunk, h);
-    for (int64_t first = 0; first < in.queries(); first += in.block()) {
-      const int64_t count = std::min(in.block(), in.queries() - first);
-      const auto rows = [&](const at::Tensor& tensor) { return tensor.narrow(0, first, count); };
-      // Divided by the normalizer, so that the weights need not be divided by it.
-      const auto normalizer = rows(part(softmax[1], b, h));
-      const auto gradient = rows(gradient_head) / normalizer;
-      auto weights = head.scores(first, count).sub_(rows(part(softmax[0], b, h))).exp_();
-      value_gradient.addmm_(weights.t(), gradient);
-      auto scores_gradient = at::mm(gradient, head.value.t());
-      // Not from the output, as elsewhere: this mean has the same rounding as the numbers from
-      // which it is subtracted.
-      const auto mean = (scores_gradient * weights).sum(-1, true).div_(normalizer);
-      scores_gradient.sub_(mean).mul_(weights);
-      if (position_gradient.defined()) rows(position_gradient).add_(scores_gradient);
-      rows(part(gradients.query, b, h)).copy_(at::mm(scores_gradient, head.key));
-      key_gradient.addmm_(scores_gradient.t(), rows(head.query));
-    }
-    if (head.factors.defined()) value_gradient.mul_(head.factors);
-    part(gradients.key, b, h).copy_(key_gradient);
-    part(gradients.value, b, h).copy_(value_gradient);
+    thread_local Room<T> room;
+    const auto numbers = [&](int64_t index) { return rows_of<const float>(softmax[index], b, h).data; };
+    const Gradients<T> gradients{rows_of<const T>(out_gradient, b, h), numbers(0), numbers(1),
+                                 rows_of<T>(written.query, b, h), rows_of<T>(written.key, b, h),
+                                 rows_of<T>(written.value, b, h), sum_of(chunk, h)};
+    gimlet_attend_back(head_of<T>(in, blocks, b, h), gradients, room);
   });
   at::Tensor total;
   for (auto sum = sums.begin(); sum != sums.end(); ++sum) {
-    const auto& [h, chunk] = sum->first;
+    const int64_t h = sum->first.first;
     total = total.defined() ? total.add_(sum->second) : sum->second;
     const auto next = std::next(sum);
     if (next != sums.end() && next->first.first == h) continue;
-    part(gradients.position, 0, h).copy_(total);
+    written.position.select(0, 0).select(0, h).copy_(total);
     total = at::Tensor();
   }
 }
@@ -184,12 +178,57 @@ struct GimletAttention {
   const at::Tensor *query, *key, *value, *factors, *position, *allowed;
 };
 
+}  // extern "C"
+
+namespace {
+
+// The format in which an attention is computed: bfloat16 operands are widened where their products are no faster.
+at::ScalarType format(const at::Tensor& query) {
+  const auto kind = query.scalar_type();
+  TORCH_CHECK(kind == at::kFloat || kind == at::kBFloat16, "attention is float32 or bfloat16, not ", kind);
+  return small_products_in_bfloat16() ? kind : at::kFloat;
+}
+
+// A tensor with dense rows in that format, if it is defined.
+at::Tensor operand(const at::Tensor& tensor, at::ScalarType kind) {
+  if (!tensor.defined()) return tensor;
+  const auto converted = tensor.to(kind);
+  return converted.stride(-1) == 1 ? converted : converted.contiguous();
+}
+
+Operands operands(const GimletAttention& in, at::ScalarType kind) {
+  const auto factors = operand(*in.factors, at::kFloat);
+  return {operand(*in.query, kind), operand(*in.key, kind), operand(*in.value, kind),
+          factors.defined() ? factors.contiguous() : factors, operand(*in.position, kind), operand(*in.allowed, at::kBool)};
+}
+
+// A tensor to be written, by way of another where it has another format.
+struct Output {
+  const at::Tensor& tensor;
+  at::Tensor computed;
+
+  Output(const at::Tensor& tensor, at::ScalarType kind)
+      : tensor(tensor),
+        computed(!tensor.defined() || tensor.scalar_type() == kind ? tensor : at::empty_like(tensor, kind)) {}
+  void write() const {
+    if (!computed.is_same(tensor)) tensor.copy_(computed);
+  }
+};
+
+}  // namespace
+
+extern "C" {
+
 // Writes `out` [batch, heads, queries, width] and `softmax`, float32 [2, batch, heads, queries, 1].
 char* gimlet_attention_forward(GimletAttention in, const at::Tensor* out,
                                const at::Tensor* softmax) noexcept {
   return guarded([&] {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
-    forward({*in.query, *in.key, *in.value, *in.factors, *in.position, *in.allowed}, *out, *softmax);
+    const auto kind = format(*in.query);
+    const Output result(*out, kind);
+    const auto forward_in = kind == at::kFloat ? forward<float> : forward<c10::BFloat16>;
+    forward_in(operands(in, kind), result.computed, *softmax);
+    result.write();
   });
 }
 
@@ -198,8 +237,13 @@ char* gimlet_attention_backward(GimletAttention in, const at::Tensor* softmax,
                                 const at::Tensor* out_gradient, GimletAttention gradients) noexcept {
   return guarded([&] {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
-    backward({*in.query, *in.key, *in.value, *in.factors, *in.position, *in.allowed}, *softmax, *out_gradient,
-             {*gradients.query, *gradients.key, *gradients.value, *gradients.position});
+    const auto kind = format(*in.query);
+    const Output query(*gradients.query, kind), key(*gradients.key, kind), value(*gradients.value, kind),
+        position(*gradients.position, kind);
+    const auto backward_in = kind == at::kFloat ? backward<float> : backward<c10::BFloat16>;
+    backward_in(operands(in, kind), *softmax, operand(*out_gradient, kind),
+                {query.computed, key.computed, value.computed, position.computed});
+    for (const Output* output : {&query, &key, &value, &position}) output->write();
   });
 }
 

@@ -1,19 +1,21 @@
 // The torch side of `bridge/kernels/`: takes tensors, checks the requirements of the kernels,
-// launches on libtorch's current stream. `src/nn/fused/kernels.rs` calls it; a build without CUDA
-// has no kernels.
+// launches on libtorch's current stream or runs on its threads. `src/nn/fused/kernels.rs` calls it.
 
 #include <ATen/core/Tensor.h>
+#include <ATen/record_function.h>
 #include <c10/util/Exception.h>
 
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <string>
 #include <type_traits>
 
+#include "kernels/cpu.h"
+
 #ifdef GIMLET_CUDA
 #include <ATen/ops/empty.h>
-#include <ATen/record_function.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
@@ -21,8 +23,6 @@
 #endif
 
 namespace {
-
-#ifdef GIMLET_CUDA
 
 using gimlet::Dtype;
 
@@ -33,7 +33,6 @@ struct Call {
   size_t num_tensors;
   const double* numbers;
   size_t num_numbers;
-  cudaStream_t stream;
 
   const at::Tensor& tensor(size_t index) const {
     TORCH_CHECK(index < num_tensors, "tensor ", index, " is missing");
@@ -76,7 +75,7 @@ struct Call {
     TORCH_CHECK(found.device() == tensor(0).device(), "tensor ", index, " is on ", found.device(), ", not on ",
                 tensor(0).device());
     void* data = found.data_ptr();
-    TORCH_CHECK(reinterpret_cast<uintptr_t>(data) % alignment == 0, "tensor ", index, " is not aligned");
+    TORCH_CHECK(found.is_cpu() || reinterpret_cast<uintptr_t>(data) % alignment == 0, "tensor ", index, " is not aligned");
     return data;
   }
 };
@@ -94,7 +93,7 @@ int last_extent(const at::Tensor& tensor) {
 }
 
 // residual, branch, mask, scale; sum, normal, inverse_rms. Numbers: epsilon.
-cudaError_t rms_norm(const Call& call) {
+gimlet::RmsNorm rms_norm(const Call& call) {
   const at::Tensor& residual = call.tensor(0);
   const auto kind = residual.scalar_type();
   gimlet::RmsNorm arguments{};
@@ -111,12 +110,12 @@ cudaError_t rms_norm(const Call& call) {
   arguments.normal = call.data(5, kind);
   arguments.inverse_rms = call.data<float>(6, at::kFloat);
   arguments.epsilon = static_cast<float>(call.number(0));
-  return gimlet::rms_norm(arguments, call.stream);
+  return arguments;
 }
 
 // normal_gradient, sum_gradient, mask, sum, scale, inverse_rms; residual_gradient, branch_gradient,
 // scale_gradients.
-cudaError_t rms_norm_backward(const Call& call) {
+gimlet::RmsNormBackward rms_norm_backward(const Call& call) {
   const at::Tensor& gradient = call.tensor(0);
   const auto kind = gradient.scalar_type();
   gimlet::RmsNormBackward arguments{};
@@ -135,11 +134,11 @@ cudaError_t rms_norm_backward(const Call& call) {
   arguments.branch_gradient = call.data(7, kind);
   arguments.scale_gradients = call.data<float>(8, at::kFloat);
   arguments.parts = static_cast<int>(call.tensor(8).size(0));
-  return gimlet::rms_norm_backward(arguments, call.stream);
+  return arguments;
 }
 
 // gate, linear; product.
-cudaError_t gated_gelu(const Call& call) {
+gimlet::GatedGelu gated_gelu(const Call& call) {
   const at::Tensor &gate = call.tensor(0), &linear = call.tensor(1);
   const auto kind = gate.scalar_type();
   gimlet::GatedGelu arguments{};
@@ -151,11 +150,11 @@ cudaError_t gated_gelu(const Call& call) {
   arguments.gate_stride = gate.stride(0);
   arguments.linear_stride = linear.stride(0);
   arguments.width = last_extent(gate);
-  return gimlet::gated_gelu(arguments, call.stream);
+  return arguments;
 }
 
 // product_gradient, gate, linear; gate_gradient, linear_gradient.
-cudaError_t gated_gelu_backward(const Call& call) {
+gimlet::GatedGeluBackward gated_gelu_backward(const Call& call) {
   const at::Tensor &gate = call.tensor(1), &linear = call.tensor(2);
   const auto kind = gate.scalar_type();
   gimlet::GatedGeluBackward arguments{};
@@ -171,11 +170,11 @@ cudaError_t gated_gelu_backward(const Call& call) {
   arguments.gate_stride = gate.stride(0);
   arguments.linear_stride = linear.stride(0);
   arguments.width = last_extent(gate);
-  return gimlet::gated_gelu_backward(arguments, call.stream);
+  return arguments;
 }
 
 // logits, tokens, coefficients; loss, z_loss, correct. Numbers: z_factor, confidence, low, least.
-cudaError_t cross_entropy(const Call& call) {
+gimlet::CrossEntropy cross_entropy(const Call& call) {
   const at::Tensor& logits = call.tensor(0);
   gimlet::CrossEntropy arguments{};
   arguments.dtype = dtype_of(logits);
@@ -191,11 +190,11 @@ cudaError_t cross_entropy(const Call& call) {
   arguments.confidence = static_cast<float>(call.number(1));
   arguments.low = static_cast<float>(call.number(2));
   arguments.least = static_cast<float>(call.number(3));
-  return gimlet::cross_entropy(arguments, call.stream);
+  return arguments;
 }
 
 // values [batch, heads, queries, keys]; sums [parts, heads, queries + keys - 1].
-cudaError_t diagonal_sums(const Call& call) {
+gimlet::DiagonalSums diagonal_sums(const Call& call) {
   const at::Tensor& values = call.tensor(0);
   TORCH_CHECK(values.dim() == 4, "a bias has four axes");
   gimlet::DiagonalSums arguments{};
@@ -207,18 +206,22 @@ cudaError_t diagonal_sums(const Call& call) {
   arguments.queries = static_cast<int>(values.size(2));
   arguments.keys = static_cast<int>(values.size(3));
   arguments.parts = static_cast<int>(call.tensor(1).size(0));
-  return gimlet::diagonal_sums(arguments, call.stream);
+  return arguments;
 }
 
 // values; amax.
-cudaError_t largest_magnitude(const Call& call) {
+gimlet::LargestMagnitude largest_magnitude(const Call& call) {
   const at::Tensor& values = call.tensor(0);
-  return gimlet::largest_magnitude(dtype_of(values), call.data(0, values.scalar_type()), values.numel(),
-                                   call.data<float>(1, at::kFloat), call.stream);
+  gimlet::LargestMagnitude arguments{};
+  arguments.dtype = dtype_of(values);
+  arguments.values = call.data(0, values.scalar_type());
+  arguments.count = values.numel();
+  arguments.amax = call.data<float>(1, at::kFloat);
+  return arguments;
 }
 
 // values, scale, amax; narrow, transposed. The format is that of the results.
-cudaError_t cast_fp8(const Call& call) {
+gimlet::CastFp8 cast_fp8(const Call& call) {
   const at::Tensor& values = call.tensor(0);
   const auto format = (call.tensor(3).defined() ? call.tensor(3) : call.tensor(4)).scalar_type();
   TORCH_CHECK(format == at::kFloat8_e4m3fn || format == at::kFloat8_e5m2, "a cast to ", format);
@@ -232,7 +235,7 @@ cudaError_t cast_fp8(const Call& call) {
   arguments.transposed = call.data(4, format);
   arguments.rows = values.size(0);
   arguments.columns = last_extent(values);
-  return gimlet::cast_fp8(arguments, call.stream);
+  return arguments;
 }
 
 // Numbers: those of the rule in order, from the first.
@@ -252,7 +255,7 @@ gimlet::AdafactorRule adafactor_rule(const Call& call) {
 }
 
 // gradient, param, row_moment, column_moment. Numbers: the rule's, mean_of_rows.
-cudaError_t adafactor_matrix(const Call& call) {
+gimlet::AdafactorMatrix adafactor_matrix(const Call& call) {
   const at::Tensor &gradient = call.tensor(0), &param = call.tensor(1);
   gimlet::AdafactorMatrix arguments{};
   arguments.rule = adafactor_rule(call);
@@ -267,15 +270,19 @@ cudaError_t adafactor_matrix(const Call& call) {
   arguments.row_moment = call.data<float>(2, at::kFloat);
   arguments.column_moment = static_cast<float*>(call.data(3, at::kFloat));
   arguments.mean_of_rows = call.number(9) != 0;
-  const int64_t numbers = gimlet::adafactor_workspace(arguments.rows, arguments.columns);
-  const at::Tensor workspace = at::empty({numbers}, gradient.options());
-  arguments.workspace = workspace.mutable_data_ptr<float>();
+#ifdef GIMLET_CUDA
+  if (gradient.is_cuda()) {
+    // The allocator keeps it for what the stream still does.
+    const int64_t numbers = gimlet::adafactor_workspace(arguments.rows, arguments.columns);
+    arguments.workspace = at::empty({numbers}, gradient.options()).mutable_data_ptr<float>();
+  }
+#endif
   param.unsafeGetTensorImpl()->bump_version();  // a graph that still needs it must notice
-  return gimlet::adafactor_matrix(arguments, call.stream);
+  return arguments;
 }
 
 // gradient, param, moment. Numbers: the rule's.
-cudaError_t adafactor_vector(const Call& call) {
+gimlet::AdafactorVector adafactor_vector(const Call& call) {
   const at::Tensor &gradient = call.tensor(0), &param = call.tensor(1);
   TORCH_CHECK(param.sizes() == gradient.sizes() && call.tensor(2).sizes() == gradient.sizes() &&
                   gradient.numel() <= 1 << 20,
@@ -287,37 +294,50 @@ cudaError_t adafactor_vector(const Call& call) {
   arguments.moment = call.data<float>(2, at::kFloat);
   arguments.count = static_cast<int>(gradient.numel());
   param.unsafeGetTensorImpl()->bump_version();
-  return gimlet::adafactor_vector(arguments, call.stream);
+  return arguments;
 }
 
-void launch(const char* name, Call call) {
-  static const std::map<std::string, cudaError_t (*)(const Call&)> kernels = {
-      {"rms_norm", rms_norm},
-      {"rms_norm_backward", rms_norm_backward},
-      {"gated_gelu", gated_gelu},
-      {"gated_gelu_backward", gated_gelu_backward},
-      {"cross_entropy", cross_entropy},
-      {"diagonal_sums", diagonal_sums},
-      {"largest_magnitude", largest_magnitude},
-      {"cast_fp8", cast_fp8},
-      {"adafactor_matrix", adafactor_matrix},
-      {"adafactor_vector", adafactor_vector},
+// A kernel on each kind of device; null where it has none.
+struct Kernel {
+  void (*on_cpu)(const Call&);
+  void (*on_cuda)(const Call&);
+};
+
+#define GIMLET_ON_CPU(name) [](const Call& call) { gimlet::name(name(call)); }
+#ifdef GIMLET_CUDA
+#define GIMLET_ON_CUDA(name) [](const Call& call) { succeed(gimlet::name(name(call), current_stream())); }
+
+cudaStream_t current_stream() { return c10::cuda::getCurrentCUDAStream().stream(); }
+
+void succeed(cudaError_t error) { TORCH_CHECK(error == cudaSuccess, cudaGetErrorString(error)); }
+#else
+#define GIMLET_ON_CUDA(name) nullptr
+#endif
+#define GIMLET_ON_BOTH(name) {#name, {GIMLET_ON_CPU(name), GIMLET_ON_CUDA(name)}}
+#define GIMLET_ONLY_ON_CUDA(name) {#name, {nullptr, GIMLET_ON_CUDA(name)}}
+
+void launch(const char* name, const Call& call) {
+  static const std::map<std::string, Kernel> kernels = {
+      GIMLET_ON_BOTH(rms_norm),          GIMLET_ON_BOTH(rms_norm_backward),
+      GIMLET_ON_BOTH(gated_gelu),        GIMLET_ON_BOTH(gated_gelu_backward),
+      GIMLET_ON_BOTH(cross_entropy),     GIMLET_ONLY_ON_CUDA(diagonal_sums),
+      GIMLET_ONLY_ON_CUDA(cast_fp8),     GIMLET_ONLY_ON_CUDA(largest_magnitude),
+      GIMLET_ON_BOTH(adafactor_matrix),  GIMLET_ON_BOTH(adafactor_vector),
   };
-  const auto kernel = kernels.find(name);
-  TORCH_CHECK(kernel != kernels.end(), "no kernel has this name");
+  const auto found = kernels.find(name);
+  TORCH_CHECK(found != kernels.end(), "no kernel has this name");
   if (call.tensor(0).numel() == 0) return;  // a grid of no blocks is an error
   const auto device = call.tensor(0).device();
-  TORCH_CHECK(device.is_cuda(), "the tensors are on ", device, ", not on a CUDA device");
-  const c10::cuda::CUDAGuard guard(device);
-  call.stream = c10::cuda::getCurrentCUDAStream(device.index()).stream();
+  const auto run = device.is_cuda() ? found->second.on_cuda : found->second.on_cpu;
+  TORCH_CHECK(run != nullptr, "this build has no such kernel for ", device);
+#ifdef GIMLET_CUDA
+  const c10::cuda::OptionalCUDAGuard guard(device.is_cuda() ? c10::optional<c10::Device>(device) : c10::nullopt);
+#endif
   // Profilers assign a kernel to the operation that launched it, so the call needs to be one.
   at::RecordFunction operation(at::RecordScope::FUNCTION);
   operation.before(name);
-  const cudaError_t error = kernel->second(call);
-  TORCH_CHECK(error == cudaSuccess, cudaGetErrorString(error));
+  run(call);
 }
-
-#endif  // GIMLET_CUDA
 
 }  // namespace
 
@@ -325,13 +345,8 @@ void launch(const char* name, Call call) {
 extern "C" char* gimlet_launch(const char* name, const at::Tensor* const* tensors, size_t num_tensors,
                                const double* numbers, size_t num_numbers) noexcept {
   try {
-#ifdef GIMLET_CUDA
-    launch(name, Call{tensors, num_tensors, numbers, num_numbers, nullptr});
+    launch(name, Call{tensors, num_tensors, numbers, num_numbers});
     return nullptr;
-#else
-    (void)tensors, (void)num_tensors, (void)numbers, (void)num_numbers;
-    TORCH_CHECK(false, "this build has no CUDA kernels");
-#endif
   } catch (const c10::Error& error) {
     return strdup((std::string("kernel `") + name + "`: " + error.what_without_backtrace()).c_str());
   } catch (...) {

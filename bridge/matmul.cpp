@@ -9,8 +9,11 @@
 
 #include <ATen/ATen.h>
 #include <ATen/CPUFunctions.h>
+#include <ATen/native/CPUBlas.h>
 #include <c10/util/Exception.h>
 #include <torch/library.h>
+
+#include "products.h"
 
 namespace at::native {
 // Exported by libtorch_cpu; its header is not shipped. result = alpha * mat1 @ mat2 + beta * result.
@@ -95,6 +98,10 @@ at::Tensor& addmm_(
 }
 
 }  // namespace
+
+bool small_products_in_bfloat16() {
+  return !bfloat16_by_mkl && at::native::cpublas::could_pack(at::kBFloat16);
+}
 
 // Call once, before the first product.
 extern "C" void gimlet_set_products(bool float_onednn, bool bfloat16_mkl) noexcept {

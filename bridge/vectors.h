@@ -87,6 +87,20 @@ GIMLET_INLINE Floats read(const T* from, int64_t count) {
   return read(some);
 }
 
+// The first `count` numbers; the rest are `rest`.
+GIMLET_INLINE Floats first_of(const Floats& values, int64_t count, float rest) {
+  using Ints = int32_t __attribute__((vector_size(64)));
+  if (count >= kLanes) return values;
+  const Ints lanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  return lanes < static_cast<int32_t>(count) ? values : Floats{} + rest;
+}
+
+GIMLET_INLINE float largest(const Floats& values) {
+  float found = values[0];
+  for (int64_t i = 1; i < kLanes; ++i) found = std::max(found, values[i]);
+  return found;
+}
+
 template <typename T>
 GIMLET_INLINE void write(const Floats& values, T* to, int64_t count) {
   if (count >= kLanes) return write(values, to);
@@ -137,13 +151,23 @@ GIMLET_INLINE Floats exponential(const Floats& of) {
   return vanishes ? Floats{} : series * floats(power);
 }
 
-// The tanh approximation of GELU (Hendrycks & Gimpel 2016, arXiv:1606.08415): 0.5 x (1 + tanh u) = x / (1 + e^-2u).
-GIMLET_INLINE Floats gelu(const Floats& x) {
-  const Floats twice = (x + x * x * x * 0.044715f) * 1.5957691216f;  // 2 sqrt(2 / pi)
-  const auto negative = twice < 0.0f;
-  const Floats power = exponential(negative ? twice : -twice);
-  return x * (negative ? power : Floats{} + 1.0f) / (1.0f + power);
-}
+// The tanh approximation of GELU (Hendrycks & Gimpel 2016, arXiv:1606.08415), 0.5 x (1 + tanh u) = x / (1 + e^-2u), and
+// its slope.
+struct Gelu {
+  Floats value, slope;
+
+  GIMLET_INLINE explicit Gelu(const Floats& x) {
+    constexpr float kScale = 1.5957691216f, kCubic = 0.044715f;  // 2 sqrt(2 / pi)
+    const Floats square = x * x, twice = x * (square * kCubic + 1.0f) * kScale;
+    const auto negative = twice < 0.0f;
+    const Floats power = exponential(negative ? twice : -twice);
+    const Floats share = (negative ? power : Floats{} + 1.0f) / (1.0f + power);
+    value = x * share;
+    slope = share + value * (1.0f - share) * (square * (3.0f * kCubic) + 1.0f) * kScale;
+  }
+};
+
+GIMLET_INLINE Floats gelu(const Floats& x) { return Gelu(x).value; }
 
 // Converts scores to weights before their division by their sum, which is returned. `count` is a
 // multiple of the lanes.
@@ -153,11 +177,10 @@ GIMLET_INLINE float weigh(float* scores, int64_t count) {
     const Floats some = read(scores + i);
     most = some > most ? some : most;
   }
-  float largest = most[0];
-  for (int64_t i = 1; i < kLanes; ++i) largest = std::max(largest, most[i]);
+  const float subtracted = largest(most);
   Floats total = {};
   for (int64_t i = 0; i < count; i += kLanes) {
-    const Floats weights = exponential(read(scores + i) - largest);
+    const Floats weights = exponential(read(scores + i) - subtracted);
     write(weights, scores + i);
     total += weights;
   }

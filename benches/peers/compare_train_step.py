@@ -16,6 +16,8 @@ import subprocess
 
 from ours import command
 
+# Rows, and tokens of inputs and targets, of each size.
+BATCHES = {"quickstart": (32, 128, 32), "small": (8, 512, 114), "base": (8, 512, 114)}
 ENVIRONMENT = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0", "OMP_NUM_THREADS": "2"}
 
 
@@ -41,13 +43,17 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--attention", default="sdpa")
+    parser.add_argument("--size", choices=list(BATCHES), default="small")
     args = parser.parse_args()
+    rows, inputs, targets = BATCHES[args.size]
 
     script = str(pathlib.Path(__file__).with_name("train_step.py"))
     commands = {
-        "gimlet": command(args.gimlet, "train_step", args.dtype, steps=args.steps - 1, warmup=1),
+        "gimlet": command(args.gimlet, "train_step", args.dtype, size=args.size, rows=rows, inputs=inputs,
+                          targets=targets, steps=args.steps - 1, warmup=1),
         "transformers": [args.peer_python, script, f"--dtype={args.dtype}", f"--steps={args.steps}",
-                         f"--attention={args.attention}"],
+                         f"--attention={args.attention}", f"--size={args.size}", f"--batch_size={rows}",
+                         f"--inputs_length={inputs}", f"--targets_length={targets}"],
     }
     seconds, cpu, peak = ({name: [] for name in commands} for _ in range(3))
     for index in range(args.rounds):
@@ -58,8 +64,8 @@ def main():
             cpu[name] += cpu_times
             peak[name].append(peak_mb)
     for name in commands:
-        print(f"{name:<14}{args.dtype}: median {statistics.median(seconds[name]):.2f} s, "
-              f"best {min(seconds[name]):.2f} s, cpu {statistics.median(cpu[name]):.2f} s, peak {max(peak[name]):.0f} MB")
+        print(f"{name:<14}{args.dtype}: median {statistics.median(seconds[name]):.3f} s, "
+              f"best {min(seconds[name]):.3f} s, cpu {statistics.median(cpu[name]):.3f} s, peak {max(peak[name]):.0f} MB")
     ratio = lambda values, reduce: reduce(values["transformers"]) / reduce(values["gimlet"])
     memory = max(peak["gimlet"]) / max(peak["transformers"])
     print(f"speed of gimlet over transformers: {ratio(seconds, statistics.median):.2f} (median), "

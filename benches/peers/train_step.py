@@ -21,19 +21,20 @@ from transformers import T5Config, T5ForConditionalGeneration
 from transformers.optimization import Adafactor
 
 
-# Width, feed-forward width, heads, layers of a stack, parameters.
+# Width, feed-forward width, heads, their width, layers of a stack, vocabulary, parameters.
 SIZES = {
-    "small": (512, 1024, 6, 8, 76_961_152),
-    "base": (768, 2048, 12, 12, 247_577_856),
-    "large": (1024, 2816, 16, 24, 783_150_080),
-    "xl": (2048, 5120, 32, 24, 2_849_757_184),
+    "quickstart": (128, 256, 4, 32, 2, 2176, 1_345_280),
+    "small": (512, 1024, 6, 64, 8, 32128, 76_961_152),
+    "base": (768, 2048, 12, 64, 12, 32128, 247_577_856),
+    "large": (1024, 2816, 16, 64, 24, 32128, 783_150_080),
+    "xl": (2048, 5120, 32, 64, 24, 32128, 2_849_757_184),
 }
 
 
 def build(size, attention):
-    d_model, d_ff, num_heads, num_layers, expected = SIZES[size]
+    d_model, d_ff, num_heads, d_kv, num_layers, vocab_size, expected = SIZES[size]
     config = T5Config(
-        vocab_size=32128, d_model=d_model, d_kv=64, d_ff=d_ff, num_layers=num_layers,
+        vocab_size=vocab_size, d_model=d_model, d_kv=d_kv, d_ff=d_ff, num_layers=num_layers,
         num_decoder_layers=num_layers, num_heads=num_heads,
         feed_forward_proj="gated-gelu", dropout_rate=0.0, tie_word_embeddings=False, use_cache=False,
         pad_token_id=0, eos_token_id=1, decoder_start_token_id=0)
@@ -72,7 +73,7 @@ def main():
     optimizer = Adafactor(model.parameters(), lr=1e-2, scale_parameter=True, relative_step=False, warmup_init=False)
     if args.compile:
         model = torch.compile(model)
-    tokens = lambda length: torch.randint(2, 32000, (args.batch_size, length), device=args.device)
+    tokens = lambda length: torch.randint(2, model.config.vocab_size - 100, (args.batch_size, length), device=args.device)
     inputs, targets = tokens(args.inputs_length), tokens(args.targets_length)
     for step in range(args.steps):
         start, cpu = time.perf_counter(), time.process_time()

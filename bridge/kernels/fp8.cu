@@ -69,13 +69,13 @@ __global__ void cast(CastFp8 call) {
 
 }  // namespace
 
-cudaError_t largest_magnitude(Dtype dtype, const void* values, int64_t count, float* amax,
-                              cudaStream_t stream) {
-  return with_type(dtype, [&](auto type) {
+cudaError_t largest_magnitude(const LargestMagnitude& call, cudaStream_t stream) {
+  return with_type(call.dtype, [&](auto type) {
     using T = decltype(type);
-    const int64_t needed = (count + kThreads - 1) / kThreads;
+    const int64_t needed = (call.count + kThreads - 1) / kThreads;
     const int blocks = static_cast<int>(needed < 2048 ? needed : 2048);
-    launch(largest<T>, blocks, kThreads, stream, static_cast<const T*>(values), count, amax);
+    launch(largest<T>, blocks, kThreads, stream, static_cast<const T*>(call.values), call.count,
+           call.amax);
   });
 }
 

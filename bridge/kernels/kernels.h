@@ -1,146 +1,28 @@
 // Gimlet's CUDA kernels as plain functions over device pointers, without headers of torch, so that
-// they compile in seconds. `bridge/kernels.cpp` checks tensors and calls these; all matrices are
-// dense, row by row, and begin at multiples of 16 bytes. Every function returns the result of its
-// launch.
+// they compile in seconds. `bridge/kernels.cpp` checks tensors and calls these. Every function returns the result of
+// its launch.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
 
+#include "arguments.h"
+
 namespace gimlet {
 
-// The format of a matrix's numbers. Sums are float32 in any case.
-enum class Dtype { kFloat32, kBfloat16 };
-
-// RMS normalization of `sum = residual + mask * branch`, one row a block. Without `branch`, `sum` is not
-// written; `mask` [rows / rows_per_mask, width] serves `rows_per_mask` rows each and may be absent.
-struct RmsNorm {
-  Dtype dtype;
-  const void *residual, *branch, *mask;  // [rows, width]
-  const void* scale;                     // [width]
-  void *sum, *normal;                    // [rows, width]
-  float* inverse_rms;                    // [rows]
-  int64_t rows, rows_per_mask;
-  int width;  // a multiple of 8, at most 8192
-  float epsilon;
-};
 cudaError_t rms_norm(const RmsNorm& call, cudaStream_t stream);
-
-// Its gradients. `sum_gradient` and, with it, `mask` and `branch_gradient` may be absent. The
-// scale's gradient is returned as `parts` partial sums.
-struct RmsNormBackward {
-  Dtype dtype;
-  const void *normal_gradient, *sum_gradient, *mask, *sum, *scale;
-  const float* inverse_rms;
-  void *residual_gradient, *branch_gradient;
-  float* scale_gradients;  // [parts, width]
-  int64_t rows, rows_per_mask;
-  int parts, width;
-};
 cudaError_t rms_norm_backward(const RmsNormBackward& call, cudaStream_t stream);
-
-// gelu(gate) * linear with the tanh approximation. The rows of the two may lie apart (halves of one
-// matrix): strides are numbers from row to row, multiples of 8.
-struct GatedGelu {
-  Dtype dtype;
-  const void *gate, *linear;
-  void* product;  // [rows, width]
-  int64_t rows, gate_stride, linear_stride;
-  int width;  // a multiple of 8
-};
 cudaError_t gated_gelu(const GatedGelu& call, cudaStream_t stream);
-
-// Its gradients from that of the product [rows, width]. Each has the row layout of its tensor.
-struct GatedGeluBackward {
-  Dtype dtype;
-  const void *product_gradient, *gate, *linear;
-  void *gate_gradient, *linear_gradient;
-  int64_t rows, gate_stride, linear_stride;
-  int width;
-};
 cudaError_t gated_gelu_backward(const GatedGeluBackward& call, cudaStream_t stream);
-
-// Softmax cross entropy with z-loss and smoothed targets, one row a block. Writes the gradient of
-// `sum(coefficients * loss)` over the logits.
-struct CrossEntropy {
-  Dtype dtype;
-  void* logits;               // [rows, vocab]
-  const int64_t* tokens;      // [rows]
-  const float* coefficients;  // [rows]
-  float *loss, *z_loss, *correct;
-  int64_t rows;
-  int vocab;
-  // Factor of the z-loss, mass of the target, mass of every other token, entropy of such a target.
-  float z_factor, confidence, low, least;
-};
 cudaError_t cross_entropy(const CrossEntropy& call, cudaStream_t stream);
-
-// Sums over the diagonals of [batch, heads, queries, keys]: those with the same `key - query`,
-// which ranges from 1 - queries to keys - 1. Returned as partial sums [parts, heads, queries + keys
-// - 1].
-struct DiagonalSums {
-  Dtype dtype;
-  const void* values;
-  float* sums;
-  int64_t batch;
-  int heads, queries, keys, parts;
-};
 cudaError_t diagonal_sums(const DiagonalSums& call, cudaStream_t stream);
-
-enum class Fp8 { kE4m3, kE5m2 };
-
-// The largest magnitude in a matrix, merged into `*amax`, which the caller sets to 0 before.
-cudaError_t largest_magnitude(Dtype dtype, const void* values, int64_t count, float* amax,
-                              cudaStream_t stream);
-
-// Numbers times `*scale` in fp8, with clamping, in the layout of the input and transposed; either
-// may be absent. Merges the largest magnitude before scaling into `*amax`, if given.
-struct CastFp8 {
-  Dtype dtype;
-  Fp8 format;
-  const void* values;          // [rows, columns]
-  const float* scale;
-  float* amax;
-  void *narrow, *transposed;   // [rows, columns], [columns, rows]
-  int64_t rows;
-  int columns;
-};
+cudaError_t largest_magnitude(const LargestMagnitude& call, cudaStream_t stream);
 cudaError_t cast_fp8(const CastFp8& call, cudaStream_t stream);
 
-// Adafactor's factors, the same for all parameters.
-struct AdafactorRule {
-  float learning_rate;
-  float decay, mixing;  // of a second moment, and of the squares mixed into it
-  float epsilon;        // added to squares
-  bool by_parameter_scale;
-  float least_scale, greatest_scale;  // of the parameter, then
-  float threshold;                    // of the update's root mean square; infinite for none
-  float kept;                         // of the parameter, less its weight decay
-};
-
-// Updates a matrix and its two moments, one of which is divided by its mean.
-struct AdafactorMatrix {
-  AdafactorRule rule;
-  const float* gradient;  // [rows, columns]
-  float* param;           // [rows, columns]
-  float* row_moment;      // [rows]
-  float* column_moment;   // [columns]
-  float* workspace;       // adafactor_workspace(rows, columns) numbers
-  int64_t rows;
-  int columns;  // a multiple of 8
-  bool mean_of_rows;
-};
+// The number of floats of the workspace.
 int64_t adafactor_workspace(int64_t rows, int columns);
 cudaError_t adafactor_matrix(const AdafactorMatrix& call, cudaStream_t stream);
-
-// Updates numbers and their moments; there must be few enough for one block.
-struct AdafactorVector {
-  AdafactorRule rule;
-  const float* gradient;
-  float *param, *moment;
-  int count;
-};
 cudaError_t adafactor_vector(const AdafactorVector& call, cudaStream_t stream);
 
 }  // namespace gimlet

@@ -50,6 +50,8 @@ mod lookahead;
 #[cfg(feature = "torch")]
 mod masks;
 #[cfg(feature = "torch")]
+mod narrow_product;
+#[cfg(feature = "torch")]
 mod packed;
 #[cfg(feature = "torch")]
 mod params;
@@ -110,6 +112,8 @@ pub use lookahead::Lookahead;
 pub use masks::{
     AttentionBias, bias_from_mask, causal_mask, decoder_positions, pairs, same_segment,
 };
+#[cfg(feature = "torch")]
+pub use narrow_product::NarrowProduct;
 #[cfg(feature = "torch")]
 pub use packed::PackedKernel;
 #[cfg(feature = "torch")]

@@ -1,6 +1,6 @@
 //! Tests single operations, in shapes that cover every branch of their kernels.
 
-use gimlet::models::loss::{Head, LossSpec, Targets, cross_entropy};
+use gimlet::models::loss::{Head, LossSpec, Targets, Vocabulary, cross_entropy};
 use gimlet::nn::fused::gated_gelu;
 use gimlet::nn::{
     Dropout, Joined, RelativePosition, add_and_norm, relative_position_bias, rms_norm,
@@ -67,7 +67,8 @@ fn cross_entropy_with_z_loss_and_smoothing() {
             let kernels = &["cross_entropy"];
             compare(&Comparison { what: &what, kernels, tolerance: 1e-5 }, || {
                 let (hidden, kernel) = (hidden.shallow_clone(), kernel.shallow_clone());
-                let head = Head { hidden, kernel };
+                let vocabulary = Vocabulary::whole(kernel.size()[1]);
+                let head = Head { hidden, kernel, scale: 1.0, vocabulary };
                 let (losses, scalar) = cross_entropy(&head, &targets, &spec);
                 let inputs = [&head.hidden, &head.kernel];
                 let mut all = Tensor::run_backward(&[scalar], &inputs, false, false);

@@ -22,19 +22,36 @@ fn textbook(logits: &Tensor, targets: &Targets, spec: &LossSpec) -> (Tensor, Ten
     (cross_entropy + &z_loss - least, z_loss)
 }
 
-fn check(spec: LossSpec, transposed: bool) {
+/// A head of hidden states in a format.
+struct Case {
+    kind: Kind,
+    vocab: i64,
+    transposed: bool,
+    scale: f64,
+    tolerance: f64,
+}
+
+const FLOAT: Case =
+    Case { kind: Kind::Float, vocab: 11, transposed: false, scale: 1.0, tolerance: 1e-5 };
+/// Logits have 16 bits of the kernel, gradients 8 of all numbers.
+const BFLOAT16: Case =
+    Case { kind: Kind::BFloat16, vocab: 200, transposed: false, scale: 1.0, tolerance: 1e-2 };
+
+fn check(spec: LossSpec, case: Case) {
+    let Case { kind, vocab, transposed, scale, tolerance } = case;
     let _held = fixture::generator();
     tch::manual_seed(0);
     let leaf = |tensor: Tensor| tensor.set_requires_grad(true);
-    let hidden = leaf(Tensor::randn([300, 6], (Kind::Float, Device::Cpu)));
-    let size = if transposed { [11, 6] } else { [6, 11] };
+    let hidden = leaf(Tensor::randn([300, 6], (Kind::Float, Device::Cpu)).to_kind(kind));
+    let size = if transposed { [vocab, 6] } else { [6, vocab] };
     let weight = leaf(Tensor::randn(size, (Kind::Float, Device::Cpu)));
     let kernel = if transposed { weight.tr() } else { weight.shallow_clone() };
     let targets = Targets {
-        tokens: Tensor::randint(11, [300], (Kind::Int64, Device::Cpu)),
+        tokens: Tensor::randint(vocab, [300], (Kind::Int64, Device::Cpu)),
         coefficients: Tensor::rand([300], (Kind::Float, Device::Cpu)),
     };
-    let (loss, z_loss) = textbook(&hidden.matmul(&kernel), &targets, &spec);
+    let (loss, z_loss) =
+        textbook(&(hidden.to_kind(Kind::Float).matmul(&kernel) * scale), &targets, &spec);
     let total = (&loss * &targets.coefficients).sum(Kind::Double);
     let expected = Tensor::run_backward(&[total], &[&hidden, &weight], false, false);
 
@@ -42,17 +59,32 @@ fn check(spec: LossSpec, transposed: bool) {
         vocabulary: Vocabulary::whole(kernel.size()[1]),
         hidden: hidden.shallow_clone(),
         kernel,
+        scale,
     };
     let (losses, scalar) = cross_entropy(&head, &targets, &spec);
     let found = Tensor::run_backward(&[scalar], &[&hidden, &weight], false, false);
-    let close = |a: &Tensor, b: &Tensor| a.allclose(&b.to_kind(Kind::Float), 1e-5, 1e-6, false);
+    let close = |a: &Tensor, b: &Tensor| {
+        let b = b.to_kind(Kind::Float);
+        a.allclose(&b, 1e-5, 1e-6, false)
+    };
     assert!(close(&losses.loss, &loss.detach()) && close(&losses.z_loss, &z_loss.detach()));
-    assert!(found.iter().zip(&expected).all(|(found, expected)| close(found, expected)));
+    for (found, expected) in found.iter().zip(&expected) {
+        assert_eq!(found.kind(), expected.kind());
+        let [found, expected] = [found, expected].map(|tensor| tensor.to_kind(Kind::Double));
+        let error = ((&found - &expected).norm() / expected.norm()).double_value(&[]);
+        assert!(error < tolerance, "a gradient of {:?} differs by {error}", found.size());
+    }
 }
 
 #[test]
 fn loss_and_gradient_follow_the_formulas() {
-    check(LossSpec::default(), false);
-    check(LossSpec { z_loss: 0.1, ..LossSpec::default() }, false);
-    check(LossSpec { label_smoothing: 0.1, z_loss: 1e-4, ..LossSpec::default() }, true);
+    let z_loss = || LossSpec { z_loss: 0.1, ..LossSpec::default() };
+    let smooth = || LossSpec { label_smoothing: 0.1, z_loss: 1e-4, ..LossSpec::default() };
+    check(LossSpec::default(), FLOAT);
+    check(z_loss(), FLOAT);
+    check(smooth(), Case { transposed: true, scale: 0.3, ..FLOAT });
+    // A vocabulary that the kernel accepts.
+    check(smooth(), Case { vocab: 24, ..FLOAT });
+    check(z_loss(), BFLOAT16);
+    check(smooth(), Case { transposed: true, scale: 0.3, ..BFLOAT16 });
 }

@@ -7,46 +7,14 @@
 
 use tch::{Kind, Tensor};
 
+use super::head::{Head, HeadGradients, HeadProducts, Vocabulary};
 use super::spec::LossSpec;
-use crate::nn::Axis;
-use crate::nn::autograd::custom_function;
 use crate::nn::fused::kernels::{self, Kernel};
 
 /// Bytes of logits that are computed at once; larger slices make matrix products faster.
 const SLICE_BYTES: i64 = 128 << 20;
 /// Smallest number of rows of a slice: the weight's gradient is read and written once per slice.
 const MIN_SLICE_ROWS: i64 = 256;
-
-/// The linear map from hidden states to logits. Both factors are float32, for any format of
-/// activations.
-#[derive(Debug)]
-pub struct Head {
-    /// `[rows, embed]`
-    pub hidden: Tensor,
-    /// `[embed, vocab]`, or some columns of it; for tied embeddings a transposed view of them.
-    pub kernel: Tensor,
-    /// The tokens of those columns.
-    pub vocabulary: Vocabulary,
-}
-
-/// The tokens whose logits this process computes. The processes along an axis divide all of them, and sums over them
-/// are sums over processes too (Shoeybi et al. 2019, arXiv:1909.08053).
-#[derive(Clone, Debug)]
-pub struct Vocabulary {
-    /// The processes.
-    pub axis: Axis,
-    /// The first token here.
-    pub first: i64,
-    /// Number of tokens in all.
-    pub size: i64,
-}
-
-impl Vocabulary {
-    /// All of so many tokens.
-    pub fn whole(size: i64) -> Self {
-        Self { axis: Axis::default(), first: 0, size }
-    }
-}
 
 /// Targets and their weights.
 #[derive(Debug)]
@@ -74,22 +42,24 @@ pub struct TokenLosses {
 pub fn cross_entropy(head: &Head, targets: &Targets, spec: &LossSpec) -> (TokenLosses, Tensor) {
     let Vocabulary { size: vocab_size, ref axis, .. } = head.vocabulary;
     let smoothing = Smoothing::new(spec.label_smoothing, vocab_size);
-    let gradients = tch::no_grad(|| HeadGradients::zeros(head));
+    let products = tch::no_grad(|| HeadProducts::new(head));
+    let gradients = HeadGradients::new(head);
     let rows = head.hidden.size()[0];
     let slice_rows = (SLICE_BYTES * axis.size() as i64 / (4 * vocab_size)).max(MIN_SLICE_ROWS);
     let mut losses = Vec::new();
     tch::no_grad(|| {
         for start in (0..rows).step_by(slice_rows as usize) {
-            let slice = Slice::new(head, targets, start, slice_rows.min(rows - start));
+            let logits = products.logits(start, slice_rows.min(rows - start));
+            let slice = Slice::new(&head.vocabulary, logits, targets, start);
             let (slice_losses, logits_gradient) = slice.losses(spec.z_loss, &smoothing);
             if let Some(gradients) = &gradients {
-                gradients.add(&slice, head, &logits_gradient);
+                gradients.add(&products, start, &logits_gradient);
             }
             losses.push(slice_losses);
         }
     });
     let scalar = match gradients {
-        Some(gradients) => gradients.into_scalar(head),
+        Some(gradients) => gradients.into_scalar(&products),
         None => Tensor::zeros([], (Kind::Float, head.hidden.device())),
     };
     (TokenLosses::concat(&losses), scalar)
@@ -128,23 +98,19 @@ impl Smoothing {
 /// The part of the computation for some rows.
 struct Slice<'a> {
     vocabulary: &'a Vocabulary,
-    hidden: Tensor,       // [slice, embed]
     logits: Tensor,       // [slice, vocab]
     tokens: Tensor,       // [slice, 1]
     coefficients: Tensor, // [slice, 1]
-    start: i64,
 }
 
 impl<'a> Slice<'a> {
-    fn new(head: &'a Head, targets: &Targets, start: i64, rows: i64) -> Self {
-        let hidden = head.hidden.narrow(0, start, rows);
+    fn new(vocabulary: &'a Vocabulary, logits: Tensor, targets: &Targets, start: i64) -> Self {
+        let rows = logits.size()[0];
         Self {
-            vocabulary: &head.vocabulary,
-            logits: hidden.matmul(&head.kernel),
-            hidden,
+            vocabulary,
+            logits,
             tokens: targets.tokens.narrow(0, start, rows).unsqueeze(-1),
             coefficients: targets.coefficients.narrow(0, start, rows).unsqueeze(-1),
-            start,
         }
     }
 
@@ -232,38 +198,5 @@ impl TokenLosses {
             z_loss: concat(|slice| &slice.z_loss),
             correct: concat(|slice| &slice.correct),
         }
-    }
-}
-
-/// Gradients of the head's two inputs.
-struct HeadGradients {
-    hidden: Tensor,
-    kernel: Tensor,
-}
-
-impl HeadGradients {
-    /// Returns zeros, or `None` if no gradient is needed. The hidden states decide, because
-    /// parameters require gradients even under `no_grad`.
-    fn zeros(head: &Head) -> Option<Self> {
-        head.hidden
-            .requires_grad()
-            .then(|| Self { hidden: head.hidden.empty_like(), kernel: head.kernel.zeros_like() })
-    }
-
-    fn add(&self, slice: &Slice, head: &Head, logits_gradient: &Tensor) {
-        let rows = slice.hidden.size()[0];
-        let hidden = self.hidden.narrow(0, slice.start, rows);
-        let _ = logits_gradient.mm_out(&hidden, &head.kernel.tr());
-        let _ = self.kernel.shallow_clone().addmm_(&slice.hidden.tr(), logits_gradient);
-    }
-
-    /// Returns a scalar with these gradients, whose memory the backward pass uses.
-    fn into_scalar(self, head: &Head) -> Tensor {
-        let scalar = Tensor::zeros([], (Kind::Float, head.hidden.device()));
-        let scaled = |gradients: Vec<Tensor>| {
-            let scaled = [self.hidden, self.kernel].map(|mut own| own.g_mul_(&gradients[0]));
-            Vec::from(scaled)
-        };
-        custom_function(&[&head.hidden, &head.kernel], vec![scalar], scaled).remove(0)
     }
 }

@@ -7,6 +7,8 @@ mod spec;
 #[cfg(feature = "torch")]
 mod cross_entropy;
 #[cfg(feature = "torch")]
+mod head;
+#[cfg(feature = "torch")]
 mod routing;
 #[cfg(feature = "torch")]
 mod sums;
@@ -18,7 +20,9 @@ mod weights;
 pub use spec::{LossNormalizingFactor, LossSpec, RoutingLosses};
 
 #[cfg(feature = "torch")]
-pub use cross_entropy::{Head, Targets, TokenLosses, Vocabulary, cross_entropy, log_likelihoods};
+pub use cross_entropy::{Targets, TokenLosses, cross_entropy, log_likelihoods};
+#[cfg(feature = "torch")]
+pub use head::{Head, Vocabulary};
 #[cfg(feature = "torch")]
 pub use sums::{LossOutput, UnreadSums};
 #[cfg(feature = "torch")]

@@ -2,7 +2,8 @@
 
 use tch::{Kind, Tensor};
 
-use super::cross_entropy::{Head, Targets, cross_entropy, log_likelihoods};
+use super::cross_entropy::{Targets, cross_entropy, log_likelihoods};
+use super::head::Head;
 use super::spec::LossSpec;
 use super::sums::{LossOutput, UnreadSums};
 use super::weights::normalize;

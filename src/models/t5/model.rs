@@ -32,8 +32,8 @@ impl T5 {
 
     /// float32 `[batch, targets_length, vocab]`
     pub fn logits(&self, params: &Params, batch: &Batch, dropout: Dropout) -> Tensor {
-        let (Head { hidden, kernel, .. }, _) = self.head(params, batch, dropout);
-        hidden.matmul(&kernel).view([batch.num_rows(), -1, self.spec.vocab_size as i64])
+        let (head, _) = self.head(params, batch, dropout);
+        head.logits().view([batch.num_rows(), -1, self.spec.vocab_size as i64])
     }
 
     /// Encoding of `tokens` `[batch, inputs_length]` without packing: `[batch, inputs_length, embed]`.

@@ -28,8 +28,9 @@ impl TransformerSpec {
     /// The logits of `hidden` `[batch, length, embed]`, to be computed.
     pub fn head(&self, params: &Params, hidden: &Tensor) -> Head {
         Head {
-            hidden: self.head_inputs(hidden).view([-1, self.decoder.dims.emb_dim as i64]),
+            hidden: hidden.reshape([-1, self.decoder.dims.emb_dim as i64]),
             kernel: self.head_kernel(params),
+            scale: self.logits_scale(),
             vocabulary: Vocabulary {
                 axis: params.division().axes.model.clone(),
                 first: self.vocabulary(params).start as i64,
@@ -41,11 +42,15 @@ impl TransformerSpec {
     /// The head's inputs in float32: logits are float32 for any format of activations.
     pub fn head_inputs(&self, hidden: &Tensor) -> Tensor {
         let hidden = hidden.to_kind(Kind::Float);
-        if !self.logits_via_embedding {
-            return hidden;
+        if self.logits_via_embedding { hidden * self.logits_scale() } else { hidden }
+    }
+
+    /// T5 1.0 divides the logits of a shared embedding by sqrt(emb_dim).
+    fn logits_scale(&self) -> f64 {
+        match self.logits_via_embedding {
+            true => (self.decoder.dims.emb_dim as f64).sqrt().recip(),
+            false => 1.0,
         }
-        // T5 1.0 divides the logits of a shared embedding by sqrt(emb_dim); so does this.
-        hidden / (self.decoder.dims.emb_dim as f64).sqrt()
     }
 
     /// The head's kernel, or the columns of it that are here: float32 `[embed, vocab]`.

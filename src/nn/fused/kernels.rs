@@ -1,5 +1,5 @@
-//! Gimlet's own CUDA kernels: the Rust side of `bridge/kernels.cpp`, which documents their
-//! arguments; and which kernels are trusted, Gimlet's and libtorch's.
+//! Gimlet's own kernels for CUDA devices and CPUs: the Rust side of `bridge/kernels.cpp`, which documents
+//! their arguments; and which kernels are trusted, Gimlet's and libtorch's.
 
 use std::ffi::{CStr, c_char};
 use std::sync::OnceLock;
@@ -20,7 +20,7 @@ unsafe extern "C" {
     ) -> *mut c_char;
 }
 
-/// The work that kernels do on CUDA devices, each with a fall-back of libtorch's plain operations.
+/// The work that kernels do, each with a fall-back of libtorch's plain operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kernel {
     /// RMS normalization, alone or after a sum.
@@ -60,36 +60,46 @@ impl Kernel {
         };
     }
 
+    /// Whether Gimlet has it for CPUs too.
+    fn is_for_cpus(self) -> bool {
+        matches!(self, Self::Norm | Self::GatedGelu | Self::CrossEntropy | Self::Adafactor)
+    }
+
     fn bit(self) -> u32 {
         1 << self as u32
     }
 }
 
-static ENABLED: AtomicBool = AtomicBool::new(cfg!(feature = "cuda"));
+static ENABLED: AtomicBool = AtomicBool::new(true);
 
 /// Sets whether kernels are used if possible: always, except in comparisons with libtorch.
 pub fn enable(on: bool) {
-    ENABLED.store(on && cfg!(feature = "cuda"), Ordering::Relaxed);
+    ENABLED.store(on, Ordering::Relaxed);
 }
 
-/// Whether the kernel is trusted and accepts rows of this tensor: see [`accept`].
+/// Whether the kernel is trusted, there is one for the tensor's device, and it accepts rows of this tensor: see
+/// [`accept`].
 pub fn suit(kernel: Kernel, tensor: &Tensor, widest: i64) -> bool {
-    kernel.is_trusted() && accept(tensor, widest)
+    let exists = kernel.is_for_cpus() || tensor.device() != Device::Cpu;
+    kernel.is_trusted() && exists && accept(tensor, widest)
 }
 
-/// Whether kernels accept rows of this tensor: it is on a CUDA device, in a supported dtype,
-/// and its last extent, up to `widest`, is a multiple of the 8 numbers that they read at once.
+/// Whether kernels accept rows of this tensor: they were compiled for its device, its dtype is supported, and its last
+/// extent, up to `widest`, is a multiple of the 8 numbers that they read at once.
 pub fn accept(tensor: &Tensor, widest: i64) -> bool {
     ENABLED.load(Ordering::Relaxed)
-        && is_compiled_for(tensor.device())
+        && are_compiled_for(tensor.device())
         && matches!(tensor.kind(), Kind::Float | Kind::BFloat16)
         && tensor.size().last().is_some_and(|&width| width % 8 == 0 && width <= widest)
 }
 
-/// Whether the kernels were compiled for the device: an A100 or newer. Older devices use libtorch.
-fn is_compiled_for(device: Device) -> bool {
+/// Whether kernels were compiled for the device: a CPU, or an A100 or newer. Older devices use libtorch.
+fn are_compiled_for(device: Device) -> bool {
     static NEW_ENOUGH: OnceLock<Vec<bool>> = OnceLock::new();
-    let Device::Cuda(index) = device else { return false };
+    let index = match device {
+        Device::Cuda(index) if cfg!(feature = "cuda") => index,
+        device => return device == Device::Cpu,
+    };
     let ask = || cuda_devices().iter().map(|device| device.capability.0 >= 8).collect();
     NEW_ENOUGH.get_or_init(ask).get(index).copied().unwrap_or(false)
 }

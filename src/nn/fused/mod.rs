@@ -1,8 +1,8 @@
 //! Operations that read and write each number once: one forward and one backward pass in place of
 //! several operations of libtorch, each of which would keep tensors for its backward pass.
 //!
-//! Each has one file. On CUDA a kernel of `bridge/kernels/` does the work, elsewhere libtorch's
-//! operations do, with the same results except for the order of sums. Attention documents its own
+//! Each has one file. A kernel of `bridge/kernels/`, for CUDA or for CPUs, does the work; where it does not accept the
+//! tensors, libtorch's operations do, with the same results except for the order of sums. Attention documents its own
 //! implementations.
 
 mod attention;

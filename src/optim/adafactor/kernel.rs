@@ -1,6 +1,6 @@
-//! Adafactor's update by `bridge/kernels/adafactor.cu`.
+//! Adafactor's update by `bridge/kernels/adafactor.cu` or, on a CPU, `adafactor.cpp`.
 //!
-//! It launches four kernels for a matrix and one for a vector, instead of one for each operation of
+//! On a GPU it launches four kernels for a matrix and one for a vector, instead of one for each operation of
 //! libtorch's. There is one call for each parameter rather than for lists of them (`_foreach_*`),
 //! for two reasons: an update inside the backward pass has only one gradient, and lists would keep
 //! whole squares and updates of all parameters in memory between operations, while the kernel keeps

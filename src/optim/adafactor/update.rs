@@ -2,8 +2,7 @@
 //!
 //! Memory traffic dominates its cost, so everything happens in place: the gradient's own memory
 //! becomes the update, and squares exist only in pieces that stay in the cache. Nothing is read
-//! back to the host, which would stall a GPU's queue. On CUDA a kernel makes the usual updates
-//! (`kernel`).
+//! back to the host, which would stall a GPU's queue. A kernel makes the usual updates (`kernel`).
 
 use tch::{Kind, Tensor};
 

@@ -119,7 +119,7 @@ void check_largest(int64_t count) {
   const std::string name = "largest_magnitude of " + std::to_string(count);
   const auto compute = [&]() -> Results {
     Loose amax(std::vector<float>{0});
-    check(name, gimlet::largest_magnitude(kDtype<T>, values.data(), count, amax.data(), nullptr) == cudaSuccess);
+    check(name, gimlet::largest_magnitude({kDtype<T>, values.data(), count, amax.data()}, nullptr) == cudaSuccess);
     return {amax.wide()};
   };
   compare(name, in_every_order(name, compute), {{expected}}, 0);

@@ -183,7 +183,7 @@ void magnitudes() {
   *values.end(1) = narrow<Bfloat16>(-7);
   float amax = 0;
   succeeds("largest_magnitude",
-           gimlet::largest_magnitude(Dtype::kBfloat16, values.data(), kCount, &amax, nullptr));
+           gimlet::largest_magnitude({Dtype::kBfloat16, values.data(), kCount, &amax}, nullptr));
   check("largest_magnitude of the end", amax == 7);
 }
 

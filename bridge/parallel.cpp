@@ -1,0 +1,22 @@
+// Libtorch's threads. Its own parallel loops are in headers, which would bring a second OpenMP into
+// this library; an iterator over a tensor is in libtorch itself.
+
+#include "parallel.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/TensorIterator.h>
+#include <ATen/ops/arange.h>
+
+void share_out(int64_t count, int64_t grain, const std::function<void(int64_t first, int64_t task)>& body) {
+  at::Tensor tasks = at::arange(count, at::kLong);
+  const auto run = [&](char** data, const int64_t* strides, int64_t count) {
+    const int64_t first = *reinterpret_cast<const int64_t*>(data[0]);
+    for (int64_t i = 0; i < count; ++i) body(first, first + i);
+  };
+  at::TensorIterator::nullary_op(tasks).for_each(run, grain);
+}
+
+int64_t threads_awake() {
+  const Team* team = Team::of_this_thread();
+  return team ? team->threads() : at::get_num_threads();
+}

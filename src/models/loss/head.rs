@@ -1,0 +1,153 @@
+//! The linear map from hidden states to logits, and its gradients.
+
+use tch::{Kind, Tensor};
+
+use crate::nn::autograd::custom_function;
+use crate::nn::{Axis, NarrowProduct};
+
+/// The linear map from hidden states to logits, which are float32 for any format of hidden states.
+#[derive(Debug)]
+pub struct Head {
+    /// In the format of activations: `[rows, embed]`
+    pub hidden: Tensor,
+    /// Float32 `[embed, vocab]`, or some columns of it; for tied embeddings a transposed view of them.
+    pub kernel: Tensor,
+    /// The factor of logits.
+    pub scale: f64,
+    /// The tokens of those columns.
+    pub vocabulary: Vocabulary,
+}
+
+/// The tokens whose logits this process computes. The processes along an axis divide all of them, and sums over them
+/// are sums over processes too (Shoeybi et al. 2019, arXiv:1909.08053).
+#[derive(Clone, Debug)]
+pub struct Vocabulary {
+    /// The processes.
+    pub axis: Axis,
+    /// The first token here.
+    pub first: i64,
+    /// Number of tokens in all.
+    pub size: i64,
+}
+
+impl Vocabulary {
+    /// All of so many tokens.
+    pub fn whole(size: i64) -> Self {
+        Self { axis: Axis::default(), first: 0, size }
+    }
+}
+
+impl Head {
+    /// The logits, as part of the graph: `[rows, vocab]`.
+    pub fn logits(&self) -> Tensor {
+        self.wide_hidden().matmul(&self.kernel)
+    }
+
+    /// Hidden states times the scale, float32 `[rows, embed]`.
+    fn wide_hidden(&self) -> Tensor {
+        let wide = self.hidden.to_kind(Kind::Float);
+        if self.scale == 1.0 { wide } else { wide * self.scale }
+    }
+}
+
+/// The products of a head without a graph, some rows at a time.
+pub(super) struct HeadProducts<'a> {
+    head: &'a Head,
+    way: Way,
+}
+
+enum Way {
+    /// In float32, of hidden states times the scale.
+    Wide(Tensor),
+    /// Of bfloat16 hidden states, with 16 bits of the kernel for logits and 8 of all numbers for gradients.
+    Narrow,
+}
+
+impl<'a> HeadProducts<'a> {
+    pub(super) fn new(head: &'a Head) -> Self {
+        let is_narrow = head.hidden.kind() == Kind::BFloat16;
+        let way = match is_narrow && NarrowProduct::suits(head.hidden.device()) {
+            true => Way::Narrow,
+            false => Way::Wide(head.wide_hidden()),
+        };
+        Self { head, way }
+    }
+
+    /// The logits of `rows` rows from `start` on: `[rows, vocab]`.
+    pub(super) fn logits(&self, start: i64, rows: i64) -> Tensor {
+        let Head { hidden, kernel, scale, .. } = self.head;
+        match &self.way {
+            Way::Wide(hidden) => hidden.narrow(0, start, rows).matmul(kernel),
+            Way::Narrow => {
+                let size = [rows, kernel.size()[1]];
+                let logits = Tensor::empty(size, (Kind::Float, hidden.device()));
+                let first = &hidden.narrow(0, start, rows);
+                NarrowProduct { first, second: kernel, scale: *scale, halves: true }
+                    .write(&logits, false);
+                logits
+            }
+        }
+    }
+}
+
+/// Gradients of the head's two inputs.
+pub(super) struct HeadGradients {
+    hidden: Tensor, // float32 [rows, embed]
+    kernel: Tensor,
+}
+
+impl HeadGradients {
+    /// Returns room for gradients, or `None` if none is needed. The hidden states decide, because
+    /// parameters require gradients even under `no_grad`.
+    pub(super) fn new(head: &Head) -> Option<Self> {
+        let hidden = || Tensor::empty(head.hidden.size(), (Kind::Float, head.hidden.device()));
+        head.hidden
+            .requires_grad()
+            .then(|| Self { hidden: hidden(), kernel: head.kernel.empty_like() })
+    }
+
+    /// Takes the gradient of the logits of the rows from `start` on, which come in order.
+    pub(super) fn add(&self, products: &HeadProducts, start: i64, logits: &Tensor) {
+        let (rows, kernel) = (logits.size()[0], &products.head.kernel);
+        let hidden_gradient = self.hidden.narrow(0, start, rows);
+        let is_first = start == 0;
+        match &products.way {
+            Way::Wide(hidden) => {
+                let hidden = hidden.narrow(0, start, rows);
+                let _ = logits.mm_out(&hidden_gradient, &kernel.tr());
+                let _ = match is_first {
+                    true => hidden.tr().mm_out(&self.kernel, logits),
+                    false => self.kernel.shallow_clone().addmm_(&hidden.tr(), logits),
+                };
+            }
+            Way::Narrow => {
+                let scale = products.head.scale;
+                let write = |first: &Tensor, second: &Tensor, result: &Tensor, add: bool| {
+                    NarrowProduct { first, second, scale, halves: false }.write(result, add);
+                };
+                let hidden = products.head.hidden.narrow(0, start, rows);
+                write(logits, &kernel.tr(), &hidden_gradient, false);
+                match self.kernel.is_contiguous() {
+                    true => write(&hidden.tr(), logits, &self.kernel, !is_first),
+                    false => write(&logits.tr(), &hidden, &self.kernel.tr(), !is_first),
+                }
+            }
+        }
+    }
+
+    /// Returns a scalar with these gradients, whose memory the backward pass uses.
+    pub(super) fn into_scalar(self, products: &HeadProducts) -> Tensor {
+        let head = products.head;
+        let scalar = Tensor::zeros([], (Kind::Float, head.hidden.device()));
+        let (kind, scale) = match products.way {
+            Way::Wide(_) => (head.hidden.kind(), head.scale),
+            Way::Narrow => (head.hidden.kind(), 1.0),
+        };
+        let Self { mut hidden, mut kernel } = self;
+        let scaled = move |gradients: Vec<Tensor>| {
+            let factor = &gradients[0];
+            vec![hidden.g_mul_(&(factor * scale)).to_kind(kind), kernel.g_mul_(factor)]
+        };
+        custom_function(&[&head.hidden, &head.kernel], vec![scalar], scaled).remove(0)
+    }
+}
