@@ -44,6 +44,7 @@ def main():
     assert torch.set_flush_denormal(True)
     dtype = getattr(torch, args.dtype)
     model = T5ForConditionalGeneration.from_pretrained(args.folder / "model", dtype=dtype).eval()
+    model.config.use_cache = model.generation_config.use_cache = True
     model.generation_config.eos_token_id = None
     examples = [json.loads(line)["inputs"] for line in open(args.folder / "examples.jsonl")]
     with open(args.folder / "transformers.jsonl", "w") as file:
