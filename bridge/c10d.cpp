@@ -269,6 +269,17 @@ char* gimlet_all_gather(void* group, const at::Tensor* part, const at::Tensor* w
   });
 }
 
+// Begins to send each member its part of `parts`, and to fill `received` with the members' parts for this one, in the
+// order of ranks. All parts have the same size.
+char* gimlet_all_to_all(void* group, const at::Tensor* parts, const at::Tensor* received,
+                        void** work) noexcept {
+  return guarded([&] {
+    at::Tensor to = *received, from = *parts;
+    std::vector<int64_t> equal;
+    *work = begun(group_of(group), group_of(group).backend->alltoall_base(to, from, equal, equal));
+  });
+}
+
 // Begins to replace `tensor` by that of the member `root`.
 char* gimlet_broadcast(void* group, const at::Tensor* tensor, int32_t root, void** work) noexcept {
   return guarded([&] {

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use super::decoding::Prediction;
 use super::loss::LossSpec;
-use super::memory::{Estimate, Gradients, StepShape};
+use super::memory::{Estimate, Gradients, Held, StepShape};
 use super::transformer::{DimensionNames, TransformerSpec};
 use crate::data::{ConverterClass, DataError, Lengths};
 use crate::nn::{Dtype, ParamSpec};
@@ -31,7 +31,9 @@ pub trait BaseModel: Debug {
     fn dimensions(&self) -> DimensionNames;
 
     /// Every parameter, sorted by name.
-    fn param_tree(&self) -> Vec<ParamSpec>;
+    fn param_tree(&self) -> Vec<ParamSpec> {
+        self.transformer().param_tree()
+    }
 
     /// Number of parameters.
     fn num_params(&self) -> u64 {
@@ -39,10 +41,14 @@ pub trait BaseModel: Debug {
     }
 
     /// Type of activations.
-    fn dtype(&self) -> Dtype;
+    fn dtype(&self) -> Dtype {
+        self.transformer().decoder.dims.dtype
+    }
 
     /// Number of token ids in the embedding.
-    fn num_ids(&self) -> usize;
+    fn num_ids(&self) -> usize {
+        self.transformer().vocab_size
+    }
 
     /// Vocabularies by feature of a task.
     fn vocabularies(&self) -> Vec<(&'static str, &VocabularySpec)>;
@@ -80,15 +86,15 @@ pub trait BaseModel: Debug {
     /// Description of the network.
     fn transformer(&self) -> TransformerSpec;
 
-    /// Estimates the memory of a training step on a device, with an optimizer whose state has that many bytes.
+    /// Estimates the memory of a training step on a device that holds some parts of the model.
     fn estimate(
         &self,
-        optimizer: u64,
+        held: Held,
         gradients: Gradients,
         shape: StepShape,
         device: LocalDevice,
     ) -> Estimate {
-        self.transformer().step_estimate(optimizer, gradients, shape, device)
+        self.transformer().step_estimate(held, gradients, shape, device)
     }
 
     /// Operations of a training step over rows of that shape, padding included.

@@ -11,7 +11,6 @@ use crate::data::{
 };
 use crate::gin::{Configurable, Ref};
 use crate::models::transformer::{DimensionNames, TransformerSpec};
-use crate::nn::{Dtype, ParamSpec};
 use crate::optim::OptimizerDef;
 use crate::vocab::VocabularySpec;
 
@@ -139,18 +138,6 @@ impl BaseModel for EncoderDecoderModel {
         self.module.dimensions()
     }
 
-    fn param_tree(&self) -> Vec<ParamSpec> {
-        self.transformer().param_tree()
-    }
-
-    fn dtype(&self) -> Dtype {
-        self.transformer().decoder.dims.dtype
-    }
-
-    fn num_ids(&self) -> usize {
-        self.transformer().vocab_size
-    }
-
     fn vocabularies(&self) -> Vec<(&'static str, &VocabularySpec)> {
         vec![("inputs", &self.input_vocabulary), ("targets", &self.output_vocabulary)]
     }
@@ -170,7 +157,12 @@ impl BaseModel for EncoderDecoderModel {
 
     fn step_shape(&self, rows: usize, lengths: &Lengths) -> Result<StepShape, DataError> {
         let inputs_length = feature_length("inputs", lengths)?;
-        Ok(StepShape { rows, inputs_length, targets_length: feature_length("targets", lengths)? })
+        Ok(StepShape {
+            rows,
+            inputs_length,
+            targets_length: feature_length("targets", lengths)?,
+            parts: 1,
+        })
     }
 
     fn optimizer_def(&self) -> &OptimizerDef {

@@ -1,5 +1,9 @@
 //! The bytes that a training step needs on one device, as each family estimates them.
 
+use std::collections::BTreeMap;
+
+use crate::nn::ParamSpec;
+
 /// The part of a batch that one device computes at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepShape {
@@ -9,6 +13,53 @@ pub struct StepShape {
     pub inputs_length: usize,
     /// Length of the decoder's rows.
     pub targets_length: usize,
+    /// Number of processes that compute such a part at the same time. Experts take groups of all their tokens.
+    pub parts: usize,
+}
+
+impl StepShape {
+    /// Returns the part of this batch that one of `parts` processes computes at a time, of so many microbatches.
+    pub fn divided(self, num_microbatches: usize, parts: usize) -> Self {
+        Self { rows: self.rows / (num_microbatches * parts), parts, ..self }
+    }
+}
+
+/// The parts of a model that lie on one device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Numbers of all parameters.
+    pub params: u64,
+    /// Those of the largest array with the vocabulary.
+    pub table: u64,
+    /// Those of the largest block of experts, whose gradients are made together.
+    pub experts: u64,
+    /// Bytes of the optimizer's state.
+    pub optimizer: u64,
+}
+
+impl Held {
+    /// Counts parameters of which `own` are on the device, and that many bytes of the optimizer.
+    pub fn of(params: &[ParamSpec], own: &dyn Fn(&ParamSpec) -> u64, optimizer: u64) -> Self {
+        let mut held = Self { optimizer, ..Self::default() };
+        let mut blocks = BTreeMap::<&str, u64>::new();
+        for param in params {
+            let numbers = own(param);
+            held.params += numbers;
+            if param.axes.contains(&"vocab") {
+                held.table = held.table.max(numbers);
+            }
+            if let Some((block, _)) = param.name.split_once("/expert/") {
+                *blocks.entry(block).or_default() += numbers;
+            }
+        }
+        held.experts = blocks.into_values().max().unwrap_or(0);
+        held
+    }
+
+    /// Counts all of a model.
+    pub fn whole(params: &[ParamSpec], optimizer: u64) -> Self {
+        Self::of(params, &ParamSpec::num_elements, optimizer)
+    }
 }
 
 /// The gradients that are in memory at once.

@@ -3,10 +3,10 @@
 use std::ops::Deref;
 
 use super::base_model::BaseModel;
-use super::decoder_only::DecoderOnlyModel;
+use super::decoder_only::{DecoderModule, DecoderOnlyModel};
 use super::encoder_decoder::EncoderDecoderModel;
 use super::moe::{MoeDecoderOnlyModel, MoeEncoderDecoderModel};
-use super::t5::flaxformer::{EncoderDecoder, LongEncoderDecoder};
+use super::t5::flaxformer::{EncoderDecoder, LayerRemat, LongEncoderDecoder};
 use super::t5::{ScalableTransformer, Transformer};
 use super::transformer::{DimensionNames, TransformerSpec};
 use crate::gin::Configurable;
@@ -43,8 +43,34 @@ impl Model {
                 model.module.set_remat_policy(remat_policy)?;
                 Some(Self::MoeEncoderDecoderModel(model))
             }
-            Self::DecoderOnlyModel(_) | Self::MoeDecoderOnlyModel(_) => None,
+            Self::DecoderOnlyModel(mut model) => {
+                model.module.set_remat_policy(remat_policy)?;
+                Some(Self::DecoderOnlyModel(model))
+            }
+            Self::MoeDecoderOnlyModel(mut model) => {
+                model.module.set_remat_policy(remat_policy)?;
+                Some(Self::MoeDecoderOnlyModel(model))
+            }
         }
+    }
+
+    /// Names of the parameters that say what layers keep for the backward pass; none if the network has no such choice.
+    pub fn remat_parameters(&self) -> Vec<String> {
+        let of_dimensions = || vec![self.dimensions().parameter("remat_policy")];
+        let own = match self {
+            Self::EncoderDecoderModel(EncoderDecoderModel { module, .. })
+            | Self::MoeEncoderDecoderModel(MoeEncoderDecoderModel { module, .. }) => match module {
+                Module::Transformer(_) | Module::Scalable(_) => return of_dimensions(),
+                Module::Flaxformer(network) => network.layer_remats().to_vec(),
+                Module::LongT5(network) => network.layer_remats().to_vec(),
+            },
+            Self::DecoderOnlyModel(DecoderOnlyModel { module, .. })
+            | Self::MoeDecoderOnlyModel(MoeDecoderOnlyModel { module, .. }) => match module {
+                DecoderModule::DecoderWrapper(_) => Vec::new(),
+                DecoderModule::Flaxformer(network) => network.layer_remats().to_vec(),
+            },
+        };
+        own.into_iter().map(str::to_string).collect()
     }
 }
 
@@ -67,8 +93,8 @@ impl Module {
         match self {
             Self::Transformer(network) => network.config.remat_policy = remat_policy,
             Self::Scalable(network) => network.config.remat_policy = remat_policy,
-            // The modules of both stacks have it, each by itself.
-            Self::Flaxformer(_) | Self::LongT5(_) => return None,
+            Self::Flaxformer(network) => network.set_layer_remat(LayerRemat::of(remat_policy)),
+            Self::LongT5(network) => network.set_layer_remat(LayerRemat::of(remat_policy)),
         }
         Some(())
     }

@@ -75,7 +75,7 @@ impl Axis {
     }
 
     /// Returns the bytes that this process has sent, if a sum of b bytes over n processes sends 2 b (n - 1) / n, as rings
-    /// do, and a gather or a scatter half of that. Sums in place, which are of few numbers, do not count.
+    /// do, and a gather, a scatter or an exchange half of that. Sums in place, which are of few numbers, do not count.
     pub fn sent(&self) -> u64 {
         self.0.as_ref().map_or(0, |members| members.sent.load(Ordering::Relaxed))
     }
@@ -201,6 +201,33 @@ impl Axis {
         };
         let part = recall().map_or_else(form, |kept| kept.unwrap_or_else(unread));
         self.with_gathered_gradient(addend, part, dim)
+    }
+
+    /// Returns the parts that the processes have for this one, in the order of their numbers. Each process has a part for
+    /// every process, and all parts are equal, along the first dimension. Gradients go the way back.
+    pub fn exchanged(&self, parts: &Tensor) -> Tensor {
+        if self.is_alone() {
+            return parts.shallow_clone();
+        }
+        let form = || {
+            let received = tch::no_grad(|| self.exchange(&parts.detach()));
+            keep(&received);
+            received
+        };
+        let unread = || parts.detach().empty_like();
+        let received = recall().map_or_else(form, |kept| kept.unwrap_or_else(unread));
+        let axis = self.clone();
+        let backward = move |gradients: Vec<Tensor>| vec![axis.exchange(&gradients[0])];
+        custom_function(&[parts], vec![received], backward).remove(0)
+    }
+
+    fn exchange(&self, parts: &Tensor) -> Tensor {
+        let parts = parts.contiguous();
+        let received = parts.empty_like();
+        self.run(|group| group.all_to_all(&parts, &received));
+        let size = self.size() as u64;
+        self.count(bytes(&parts) * (size - 1) / size);
+        received
     }
 
     /// Returns this process's part, along a dimension, of what all processes hold alike.

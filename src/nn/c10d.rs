@@ -73,6 +73,12 @@ unsafe extern "C" {
         own: RawTensor,
         work: *mut *mut c_void,
     ) -> *mut c_char;
+    fn gimlet_all_to_all(
+        group: *mut c_void,
+        parts: RawTensor,
+        received: RawTensor,
+        work: *mut *mut c_void,
+    ) -> *mut c_char;
     fn gimlet_broadcast(
         group: *mut c_void,
         tensor: RawTensor,
@@ -294,6 +300,18 @@ impl ProcessGroup {
         self.begin(&[part, whole], |work| {
             // SAFETY: the tensors live as long as the operation.
             unsafe { gimlet_all_gather(self.raw, raw(part), raw(whole), work) }
+        })
+    }
+
+    /// Begins to send each member its part of `parts`, and to fill `received` with the members' parts for this one, in
+    /// the order of their numbers. Both are contiguous, and the members divide their first dimension evenly.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::all_reduce`].
+    pub fn all_to_all(&self, parts: &Tensor, received: &Tensor) -> Result<Work, C10dError> {
+        self.begin(&[parts, received], |work| {
+            // SAFETY: the tensors live as long as the operation.
+            unsafe { gimlet_all_to_all(self.raw, raw(parts), raw(received), work) }
         })
     }
 

@@ -19,30 +19,43 @@ pub struct Division {
     pub splits_length: bool,
     /// The part of each parameter by name.
     pub shards: BTreeMap<String, Shard>,
-    /// The result of [`Division::along_model`], which each pass through a layer asks for.
-    along_model: OnceLock<Arc<Self>>,
+    /// The result of [`Division::gathered`], which each pass through a layer asks for.
+    gathered: OnceLock<Arc<Self>>,
 }
 
 impl Division {
     /// Creates a division over these processes.
     pub fn new(axes: Axes, splits_length: bool, shards: BTreeMap<String, Shard>) -> Self {
-        Self { axes, splits_length, shards, along_model: OnceLock::new() }
+        Self { axes, splits_length, shards, gathered: OnceLock::new() }
     }
 
-    /// The same division, but for parameters that are whole along the data axis.
-    pub fn along_model(&self) -> &Arc<Self> {
-        self.along_model.get_or_init(|| {
-            let whole = |part: &Shard| part.clone().without(MeshDim::Data);
-            let shards = self.shards.iter().map(|(name, part)| (name.clone(), whole(part)));
-            let axes = Axes { data: Axis::default(), model: self.axes.model.clone() };
-            Arc::new(Self::new(axes, self.splits_length, shards.collect()))
+    /// The same division after parameters were gathered along the data axis, as far as they do not stay.
+    pub fn gathered(&self) -> &Arc<Self> {
+        self.gathered.get_or_init(|| {
+            let gathered = |part: &Shard| match part.stays {
+                true => part.clone(),
+                false => part.clone().without(MeshDim::Data),
+            };
+            let shards = self.shards.iter().map(|(name, part)| (name.clone(), gathered(part)));
+            Arc::new(Self::new(self.axes.clone(), self.splits_length, shards.collect()))
         })
     }
 
-    /// The portion of a parameter, or of its gradient, that is spread over the data axis; `None` if it is whole there.
+    /// Whether no axis divides any parameter.
+    pub fn is_whole(&self) -> bool {
+        self.shards.values().all(|shard| shard.axes.iter().all(Option::is_none))
+    }
+
+    /// The processes among which the first dimension of a parameter is divided that stays; this one alone for others.
+    pub fn exchange(&self, shard: &Shard) -> Axis {
+        if shard.stays { self.axes.data.clone() } else { Axis::default() }
+    }
+
+    /// The portion of a parameter, or of its gradient, that is spread over the data axis; `None` if it is whole there, or
+    /// stays.
     pub fn spread(&self, name: &str, tensor: &Tensor) -> Option<Portion> {
         let shard = self.shards.get(name).filter(|_| !self.axes.data.is_alone())?;
-        shard.portion(tensor, MeshDim::Data)
+        if shard.stays { None } else { shard.portion(tensor, MeshDim::Data) }
     }
 
     /// Returns the whole array of which this is a part.

@@ -69,7 +69,9 @@ impl Dropout {
         whole[0] *= count;
         let mut noise = Tensor::empty(&whole, (inputs.kind(), inputs.device()));
         let noise = noise.uniform_(1.0 - amplitude, 1.0 + amplitude);
-        inputs * noise.narrow(0, index * rows, rows)
+        let own = noise.narrow(0, index * rows, rows);
+        // The backward pass keeps no other part.
+        inputs * if count == 1 { own } else { own.copy() }
     }
 
     /// Whether anything is dropped.

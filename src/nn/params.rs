@@ -23,8 +23,8 @@ pub struct ParamsUnderWay {
 }
 
 impl ParamsUnderWay {
-    /// Waits for the parameters and returns them as leaves that are whole along the data axis; those themselves if
-    /// they are anyway.
+    /// Waits for the parameters and returns them as leaves that are whole along the data axis, as far as they do not stay;
+    /// those themselves if nothing was gathered.
     pub fn finish(self) -> Params {
         let Self { parts, names, gathering } = self;
         if names.is_empty() {
@@ -36,7 +36,7 @@ impl ParamsUnderWay {
             let whole = wholes.remove(name).unwrap_or_else(|| tensor.shallow_clone());
             (name.to_string(), whole.contiguous().detach().set_requires_grad(true))
         };
-        parts.with(parts.iter().map(leaf).collect(), Arc::clone(parts.division.along_model()))
+        parts.with(parts.iter().map(leaf).collect(), Arc::clone(parts.division.gathered()))
     }
 }
 
@@ -157,7 +157,7 @@ impl Params {
 
     /// Returns the parameters as whole leaves, gathered one by one, for work that needs no other process.
     pub fn whole(&self) -> Self {
-        if self.division.axes.model.is_alone() && !self.are_spread() {
+        if self.division.axes.model.is_alone() && self.division.is_whole() {
             return self.clone();
         }
         let leaf = |(name, part): (&str, &Tensor)| {

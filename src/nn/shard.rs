@@ -22,6 +22,9 @@ pub struct Shard {
     pub axes: Vec<Option<MeshDim>>,
     /// Number of parts along each dimension.
     pub counts: Vec<usize>,
+    /// Whether a training step leaves the parts along the data axis where they are, and sends tokens to them, as to
+    /// experts. Other parts along that axis are gathered while a layer computes.
+    pub stays: bool,
 }
 
 impl Shard {
@@ -29,7 +32,7 @@ impl Shard {
     pub fn whole(shape: &[usize]) -> Self {
         let ranges = shape.iter().map(|&extent| 0..extent).collect();
         let (axes, counts) = (vec![None; shape.len()], vec![1; shape.len()]);
-        Self { whole: shape.to_vec(), ranges, axes, counts }
+        Self { whole: shape.to_vec(), ranges, axes, counts, stays: false }
     }
 
     /// Extents of the part.
@@ -56,6 +59,11 @@ impl Shard {
         self
     }
 
+    /// The same array, of which a step leaves the parts along the data axis where they are.
+    pub fn staying(self) -> Self {
+        Self { stays: true, ..self }
+    }
+
     /// The same array, whole along an axis of the mesh.
     pub fn without(mut self, axis: MeshDim) -> Self {
         if let Some(dim) = self.dim(axis) {
@@ -73,6 +81,7 @@ impl Shard {
             ranges: dims.iter().map(|&dim| self.ranges[dim].clone()).collect(),
             axes: dims.iter().map(|&dim| self.axes[dim]).collect(),
             counts: dims.iter().map(|&dim| self.counts[dim]).collect(),
+            stays: self.stays,
         }
     }
 

@@ -151,6 +151,11 @@ impl Mesh {
         self.divided(axes, shape, &self.state_rules)
     }
 
+    /// Number of experts of each process, of so many.
+    pub fn own_experts(&self, num_experts: usize) -> usize {
+        self.shard(&["expert"], &[num_experts]).shape()[0]
+    }
+
     /// The processes that hold the same part of an array.
     pub fn holders(&self, part: &Shard) -> Vec<usize> {
         let is_alike = |rank: &usize| {
@@ -172,8 +177,13 @@ impl Mesh {
                 Some("expert") if self.divides_experts => (MeshDim::Data, self.data),
                 _ => continue,
             };
-            if axis.size > 1 {
-                part = part.divided(dim, name, (axis.index, axis.size));
+            // Two rules may name the same processes.
+            if axis.size == 1 || part.dim(name).is_some() {
+                continue;
+            }
+            part = part.divided(dim, name, (axis.index, axis.size));
+            if axes[dim] == "expert" {
+                part = part.staying();
             }
         }
         part

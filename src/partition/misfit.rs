@@ -9,8 +9,12 @@ use crate::nn::{MeshDim, ParamSpec, Shard, part_of};
 pub struct Misfit(pub String);
 
 /// The logical axes that every process must have the same share of, in the words of a T5Config.
-const EVEN: [(&str, &str); 3] =
-    [("heads", "num_heads"), ("mlp", "mlp_dim"), ("expert_mlp", "EXPERT_MLP_DIM")];
+const EVEN: [(&str, &str); 4] = [
+    ("heads", "num_heads"),
+    ("mlp", "mlp_dim"),
+    ("expert_mlp", "EXPERT_MLP_DIM"),
+    ("expert", "NUM_EXPERTS"),
+];
 
 impl Mesh {
     /// Ensures that each process has a share of every parameter that the mesh divides.
@@ -36,8 +40,12 @@ impl Mesh {
             let divisors = (1..=count).filter(|size| extent.is_multiple_of(*size));
             let divisors: Vec<String> = divisors.map(|size| size.to_string()).collect();
             let dimension = if name.contains("/task_adapter/") { "adapter_dim" } else { dimension };
+            let or_whole = match part.stays && !is_model {
+                true => ", or NUM_EXPERT_PARTITIONS = 1, with which each process has all experts",
+                false => "",
+            };
             return Err(Misfit(format!(
-                "{dimension} = {extent} cannot be divided among {count} processes: {remedy} one of {}",
+                "{dimension} = {extent} cannot be divided among {count} processes: {remedy} one of {}{or_whole}",
                 divisors.join(", ")
             )));
         }
@@ -71,7 +79,8 @@ impl Mesh {
 mod tests {
     use super::super::mesh::{LocalDevice, Process};
     use super::super::spec::{
-        LogicalAxisRules, Partitioner, PjitPartitioner, StandardLogicalAxisRules,
+        LogicalAxisRules, MoePjitPartitioner, Partitioner, PjitPartitioner,
+        StandardLogicalAxisRules,
     };
     use super::*;
     use crate::nn::{Dtype, Initializer};
@@ -84,7 +93,16 @@ mod tests {
             logical_axis_rules: Some(LogicalAxisRules::Standard(rules)),
             ..Default::default()
         });
-        let mesh = Mesh::new(&partitioner, Process { rank: 0, count }, LocalDevice::Cpu);
+        misfit(&partitioner, count, axes, shape)
+    }
+
+    fn misfit(
+        partitioner: &Partitioner,
+        count: usize,
+        axes: [&'static str; 2],
+        shape: [usize; 2],
+    ) -> String {
+        let mesh = Mesh::new(partitioner, Process { rank: 0, count }, LocalDevice::Cpu);
         let mesh = mesh.expect("it divides the processes");
         let param = ParamSpec {
             name: "x".to_string(),
@@ -104,6 +122,13 @@ mod tests {
         let expected = "num_heads = 6 cannot be divided among 4 processes: set PjitPartitioner.num_partitions to one of \
                         1, 2, 3";
         assert_eq!(heads, expected);
+        let partitioner =
+            Partitioner::Moe(MoePjitPartitioner { num_expert_partitions: 6, ..Default::default() });
+        let experts = misfit(&partitioner, 4, ["expert", "mlp_embed"], [6, 4]);
+        assert!(
+            experts.contains("data axis is one of 1, 2, 3, or NUM_EXPERT_PARTITIONS = 1"),
+            "{experts}"
+        );
         let vocabulary = error(8, ["vocab", "embed"], [9, 4]);
         assert!(vocabulary.contains("9 rows of `vocab`, too few for 8 processes"), "{vocabulary}");
         let lengths = error(2, ["embed", "mlp"], [4, 8]);

@@ -1,6 +1,8 @@
 //! The mapping from logical axes to mesh axes by T5X's standard rules (T5X `partitioning.py`).
 
-use super::spec::{LogicalAxisRules, PjitPartitioner, StandardLogicalAxisRules};
+use super::spec::{
+    LogicalAxisRules, PjitPartitioner, StandardLogicalAxisRules, StandardMoeAxisRules,
+};
 
 /// Pairs of a logical axis and the mesh axis that splits it, tried in order.
 pub type Rules = Vec<(String, Option<String>)>;
@@ -34,6 +36,28 @@ impl StandardLogicalAxisRules {
 }
 
 impl LogicalAxisRules {
+    /// Returns the same rules with those numbers of dimensions; standard rules instead of listed ones.
+    pub fn with_dims(
+        self,
+        activation_partitioning_dims: usize,
+        parameter_partitioning_dims: usize,
+    ) -> Self {
+        match self {
+            Self::Moe(StandardMoeAxisRules { additional_rules, .. }) => {
+                Self::Moe(StandardMoeAxisRules {
+                    activation_partitioning_dims,
+                    parameter_partitioning_dims,
+                    additional_rules,
+                })
+            }
+            rules => Self::Standard(StandardLogicalAxisRules {
+                activation_partitioning_dims,
+                parameter_partitioning_dims,
+                additional_rules: rules.standard().additional_rules,
+            }),
+        }
+    }
+
     /// Returns the parameters that all rules have.
     pub fn standard(&self) -> StandardLogicalAxisRules {
         match self {

@@ -61,10 +61,9 @@ impl Default for PjitPartitioner {
 }
 
 /// A mesh of (data, model) devices that also divides experts over its data axis, where T5X has an axis of its own for
-/// them. Each process holds some experts and their optimizer's state; a layer's experts are gathered while it computes, as
-/// parameters are by `parameter_partitioning_dims = 2`, where T5X sends tokens to them. Source: T5X
+/// them. Each process holds some experts and their optimizer's state, and tokens are sent to them and back, as in T5X. Source: T5X
 /// `contrib/moe/partitioning.py`.
-#[derive(Clone, Debug, PartialEq, Configurable)]
+#[derive(Clone, Debug, Default, PartialEq, Configurable)]
 #[gin(
     name = "t5x.contrib.moe.partitioning.MoePjitPartitioner",
     ignored(
@@ -86,6 +85,9 @@ pub struct MoePjitPartitioner {
     /// Rules that map each logical axis to the mesh axis that splits it; None are those of contrib/moe.
     #[gin(default = None)]
     pub logical_axis_rules: Option<LogicalAxisRules>,
+    /// Whether the optimizer's state is divided over the data axis, as by `PjitPartitioner`. T5X has no such parameter.
+    #[gin(default = false)]
+    pub spread_optimizer_state: bool,
 }
 
 impl Partitioner {
@@ -101,6 +103,7 @@ impl Partitioner {
                         .clone()
                         .unwrap_or_else(|| LogicalAxisRules::Moe(StandardMoeAxisRules::default())),
                 ),
+                spread_optimizer_state: moe.spread_optimizer_state,
                 ..PjitPartitioner::default()
             },
         }

@@ -31,7 +31,7 @@ pub fn check(spec: &Precompile) -> Result<(), UnfitSpec> {
 pub fn mesh(spec: &Precompile, process: Process, device: LocalDevice) -> Result<Mesh, UnfitSpec> {
     let unfit = |misfit: crate::partition::Misfit| UnfitSpec(misfit.to_string());
     let mesh = Mesh::new(&spec.partitioner, process, device).map_err(unfit)?;
-    let StepShape { inputs_length, targets_length, rows } = shape(spec)?;
+    let StepShape { inputs_length, targets_length, rows, .. } = shape(spec)?;
     mesh.check(&spec.model.param_tree()).map_err(unfit)?;
     mesh.check_lengths(&[inputs_length, targets_length]).map_err(unfit)?;
     let count = mesh.data().size;

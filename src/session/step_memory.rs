@@ -1,7 +1,7 @@
 //! The memory that a training step needs, on one process of a mesh.
 
 use crate::models::Model;
-use crate::models::memory::{Estimate, Gradients, StepShape};
+use crate::models::memory::{Estimate, Gradients, Held, StepShape};
 use crate::nn::{ParamSpec, Shard};
 use crate::partition::Mesh;
 
@@ -19,8 +19,7 @@ pub fn step_estimate(
     num_microbatches: usize,
     mesh: &Mesh,
 ) -> Result<Estimate, UnfitSpec> {
-    let parts = num_microbatches * mesh.data().size;
-    let shape = StepShape { rows: batch.rows / parts, ..batch };
+    let shape = batch.divided(num_microbatches, mesh.data().size);
     let slots = state_variables(model).map_err(|error| UnfitSpec(error.to_string()))?;
     let numbers: usize = slots.iter().map(|slot| slot.shape.iter().product::<usize>()).sum();
     let params = model.param_tree();
@@ -30,19 +29,11 @@ pub fn step_estimate(
     let waits = model.optimizer_def().waits_for_all(params.iter().any(is_divided));
     let together = num_microbatches > 1 || waits;
     let gradients = if together { Gradients::Together } else { Gradients::OneByOne };
-    let whole = model.estimate(4 * numbers as u64, gradients, shape, mesh.local_device());
-    let share = |part: &dyn Fn(&ParamSpec) -> Shard| {
-        let own: usize =
-            params.iter().map(|param| part(param).shape().iter().product::<usize>()).sum();
-        own as f64 / model.num_params() as f64
-    };
-    let of_params = share(&|param| mesh.shard(&param.axes, &param.shape));
-    let of_state = share(&|param| mesh.state_shard(&param.axes, &param.shape));
-    let scaled = |bytes: u64, share: f64| (bytes as f64 * share) as u64;
-    Ok(Estimate {
-        parameters: scaled(whole.parameters, of_params),
-        gradients: scaled(whole.gradients, of_params),
-        optimizer: scaled(whole.optimizer, of_state),
-        activations: whole.activations / mesh.model().size as u64,
-    })
+    let count = |part: Shard| part.shape().iter().product::<usize>() as u64;
+    let updated = params.iter().map(|param| count(mesh.state_shard(&param.axes, &param.shape)));
+    let of_state = updated.sum::<u64>() as f64 / model.num_params() as f64;
+    let own = |param: &ParamSpec| count(mesh.shard(&param.axes, &param.shape));
+    let held = Held::of(&params, &own, (4.0 * numbers as f64 * of_state) as u64);
+    let whole = model.estimate(held, gradients, shape, mesh.local_device());
+    Ok(Estimate { activations: whole.activations / mesh.model().size as u64, ..whole })
 }

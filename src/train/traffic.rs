@@ -1,7 +1,6 @@
 //! The bytes that a training step sends, by arithmetic alone. Sums of losses and of the optimizer's statistics, a few
 //! numbers each, do not count.
 
-use crate::models::memory::StepShape;
 use crate::nn::{Dtype, MeshDim, ParamSpec, Shard};
 use crate::partition::Mesh;
 use crate::session::check::UnfitSpec;
@@ -19,6 +18,8 @@ pub struct Traffic {
     pub model: f64,
     /// Parameters and their gradients.
     pub data: f64,
+    /// Tokens on their way to experts and back, and their gradients, along the data axis.
+    pub experts: f64,
 }
 
 /// Returns the bytes that each process of a mesh sends in a step.
@@ -26,12 +27,12 @@ pub struct Traffic {
 /// # Errors
 /// A length is not bound.
 pub fn bytes_sent(train: &Train, mesh: &Mesh) -> Result<u64, UnfitSpec> {
-    let Traffic { model, data } = traffic(train, mesh)?;
-    Ok((model + data).round() as u64)
+    let Traffic { model, data, experts } = traffic(train, mesh)?;
+    Ok((model + data + experts).round() as u64)
 }
 
 /// Returns the bytes that each process of a mesh sends in a step, if a sum of b bytes over n processes sends
-/// 2 b (n - 1) / n, as rings do, and a gather or a scatter half of that.
+/// 2 b (n - 1) / n, as rings do, and a gather, a scatter or an exchange half of that.
 ///
 /// # Errors
 /// A length is not bound.
@@ -39,14 +40,19 @@ pub fn traffic(train: &Train, mesh: &Mesh) -> Result<Traffic, UnfitSpec> {
     let trainer = train.trainer_cls.0.trainer();
     let parts = trainer.num_microbatches();
     let batch = training_shape(train)?;
-    let shape = StepShape { rows: batch.rows / (parts * mesh.data().size), ..batch };
+    let shape = batch.divided(parts, mesh.data().size);
     let params = train.model.param_tree();
-    let are_spread = params.iter().any(|param| shard(mesh, param).dim(MeshDim::Data).is_some());
-    let summed = train.model.transformer().summed_bytes(shape, mesh.splits_length(), are_spread);
+    let shards: Vec<Shard> = params.iter().map(|param| shard(mesh, param)).collect();
+    let are_spread = shards.iter().any(|part| part.dim(MeshDim::Data).is_some() && !part.stays);
+    let are_experts_divided = shards.iter().any(|part| part.stays);
+    let spec = train.model.transformer();
+    let summed = spec.summed_bytes(shape, mesh.splits_length(), are_spread);
+    let exchanged = if are_experts_divided { spec.exchanged_bytes(shape) } else { 0.0 };
     let of_params = params.iter().map(|param| of_param(train, mesh, param, parts as f64));
     Ok(Traffic {
         model: ring(mesh.model().size) * summed * parts as f64,
         data: of_params.sum::<f64>(),
+        experts: ring(mesh.data().size) / 2.0 * exchanged * parts as f64,
     })
 }
 
@@ -74,6 +80,7 @@ fn of_param(train: &Train, mesh: &Mesh, param: &ParamSpec, num_microbatches: f64
     };
     let others = mesh.data().size as f64 - 1.0;
     match (held.dim(MeshDim::Data), updated.dim(MeshDim::Data)) {
+        (Some(_), _) if held.stays => 0.0,
         (Some(_), _) => {
             let is_of_layer = param.name.contains("/layers_");
             let is_read_twice =

@@ -113,7 +113,7 @@ impl Case {
 }
 
 /// Checks that each step has sent the bytes that `--dry_run` foretells.
-fn assert_sent(model_dir: &Path, described: &str) {
+pub fn assert_sent(model_dir: &Path, described: &str) {
     let foretold = described.lines().find_map(|line| line.strip_prefix("traffic      "));
     let foretold = foretold.and_then(|line| line.split(' ').next()).expect("it is said");
     let foretold: f64 = foretold.replace(',', "").parse().expect("a number");

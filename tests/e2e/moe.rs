@@ -1,4 +1,4 @@
-//! Models with experts, `contrib/moe`: trained from gin with the losses of routers, in one process and in two that divide the
+//! Models with experts, `contrib/moe`: trained from gin with the losses of routers, in one process and in several that divide the
 //! experts, evaluated by decoding, and begun with a model without experts.
 
 use std::fs;
@@ -9,6 +9,7 @@ use crate::arrays;
 use crate::command::Train;
 use crate::events::read_scalars;
 use crate::folder::Folder;
+use crate::meshes::assert_sent;
 use crate::processes::{assert_same_run, launched};
 
 const STEPS: u64 = 3;
@@ -73,18 +74,88 @@ fn a_decoder_alone_has_experts_too() {
     assert!(!shapes.keys().any(|name| name.contains("encoder")));
 }
 
-#[test]
-fn two_processes_divide_the_experts_and_make_the_run_of_one() {
+/// A mesh: the sizes of both axes, and 1 for a divided state of the optimizer, 3 for divided parameters.
+type Mesh = (usize, usize, usize);
+
+const RULES: &str = "moe.partitioning.standard_logical_axis_rules";
+const MICROBATCHES: &str = "--gin.MoeTrainer.num_microbatches=2";
+/// Norms of parameters and of all gradients, and the measures of weights.
+const LAMB: &[&str] = &[
+    "--gin.OPTIMIZER=@optimizers.chain()",
+    "--gin_param=from t5x import optimizers",
+    "--gin_param=from t5x import trainer",
+    "--gin_param=import optax",
+    "--gin_param=optimizers.chain.transformations = [@optax.clip_by_global_norm(), @optax.lamb()]",
+    "--gin.optax.clip_by_global_norm.max_norm=0.5",
+    "--gin.optax.lamb.learning_rate=0.001",
+    "--gin.MoeTrainer.weight_metrics_computer=@trainer.WeightMetricsComputer()",
+];
+
+/// Checks that runs on meshes are that of one process with those flags, with dropout of experts and noise of routers, and send the
+/// bytes that `--dry_run` foretells. `again` are flags of the runs on meshes alone.
+fn check(args: &[&str], again: &[&str], meshes: &[Mesh]) {
     let folder = Folder::new();
-    // Parts of the batch, and of these parts for gradients.
-    let run =
-        |model_dir: &str| train(&folder, model_dir, 10).bind("MoeTrainer.num_microbatches", 2);
+    let run = |model_dir: &str| {
+        args.iter().fold(train(&folder, model_dir, 10), |train, arg| train.arg(*arg))
+    };
     run("one").succeeds();
-    launched(run("two"), 2).succeeds();
-    assert_same_run(&folder.path("two"), &folder.path("one"));
-    let model = launched(run("model").bind("NUM_MODEL_PARTITIONS", 2), 2);
-    model.succeeds();
-    assert_same_run(&folder.path("model"), &folder.path("one"));
+    for &(data, model, zero) in meshes {
+        let model_dir = format!("{data}x{model}-{zero}");
+        eprintln!("{args:?} {again:?}: {model_dir}");
+        let spreads_state = if zero == 1 { "True" } else { "False" };
+        let divided = run(&model_dir)
+            .bind("NUM_MODEL_PARTITIONS", model)
+            .bind("MoePjitPartitioner.logical_axis_rules", format!("@{RULES}()"))
+            .bind(&format!("{RULES}.parameter_partitioning_dims"), if zero == 3 { 2 } else { 1 })
+            .bind("MoePjitPartitioner.spread_optimizer_state", spreads_state);
+        let divided = again.iter().fold(divided, |train, arg| train.arg(*arg));
+        let launched = launched(divided, data * model);
+        launched.succeeds();
+        assert_same_run(&folder.path(&model_dir), &folder.path("one"));
+        let described = launched.arg("--dry_run").succeeds().stdout;
+        assert_sent(&folder.path(&model_dir), &described);
+    }
+}
+
+#[test]
+fn processes_divide_the_experts_and_make_the_run_of_one() {
+    check(&[MICROBATCHES], &[], &[(2, 1, 0), (4, 1, 3), (1, 2, 0), (2, 2, 1)]);
+}
+
+#[test]
+fn layers_with_experts_that_are_made_again_make_the_same_run() {
+    let remat = |policy: &str| {
+        ["Encoder", "Decoder"]
+            .map(|stack| format!("--gin.moe_architecture.Sparse{stack}.layer_remat='{policy}'"))
+    };
+    for policy in ["minimal", "full"] {
+        let flags = remat(policy);
+        check(&[], &flags.each_ref().map(String::as_str), &[(2, 1, 0), (2, 2, 3)]);
+    }
+}
+
+#[test]
+#[ignore = "takes minutes: `make soak`"]
+fn every_mesh_makes_the_run_of_one_process() {
+    let zeros = |data: usize| if data == 1 { &[0][..] } else { &[0, 1, 3] };
+    let meshes = [(2, 1), (4, 1), (1, 2), (2, 2), (4, 2)].into_iter();
+    let meshes =
+        meshes.flat_map(|(data, model)| zeros(data).iter().map(move |zero| (data, model, *zero)));
+    let meshes: Vec<Mesh> = meshes.collect();
+    check(&[], &[], &meshes);
+    check(&[MICROBATCHES], &[], &meshes);
+    check(LAMB, &[], &meshes);
+    let two_experts = "--gin.NUM_SELECTED_EXPERTS=2";
+    check(&[two_experts, "--gin.TRAIN_EXPERT_CAPACITY_FACTOR=2.0"], &[], &meshes);
+}
+
+#[test]
+fn a_run_with_experts_goes_on_with_another_number_of_processes() {
+    let folder = Folder::new();
+    train(&folder, "one", 10).succeeds();
+    launched(train(&folder, "other", 6), 4).succeeds();
+    launched(train(&folder, "other", 10), 2).succeeds();
+    assert_same_run(&folder.path("other"), &folder.path("one"));
 }
 
 #[test]

@@ -8,8 +8,8 @@ use gimlet::models::transformer::{
 };
 use gimlet::models::{Batch, Network, feature};
 use gimlet::nn::{
-    Activation, Division, Dropout, Dtype, ExpertKernels, Experts, ExpertsSpec, IgnoredPadding,
-    Initializer, ParamSpec, Params, RematPolicy, RouterSpec, Routing,
+    Activation, Axis, Division, Dropout, Dtype, ExpertKernels, Experts, ExpertsSpec,
+    IgnoredPadding, Initializer, ParamSpec, Params, RematPolicy, RouterSpec, Routing,
 };
 use serde_json::Value;
 use tch::{Kind, Tensor};
@@ -78,7 +78,8 @@ fn check_layer(name: &str, spec: &ExpertsSpec, shape: [usize; 2], dropout: Dropo
     leaves.extend(bias.as_ref().map(Tensor::shallow_clone));
     leaves.push(router.shallow_clone());
     let [first, second, output] = kernels;
-    let kernels = ExpertKernels { router, router_bias: bias, inputs: vec![first, second], output };
+    let (inputs, axis) = (vec![first, second], Axis::default());
+    let kernels = ExpertKernels { router, router_bias: bias, inputs, output, axis };
     let experts = Experts::new(spec, &GATED, kernels, &Division::default().into());
     let inputs = noise(&[shape[0], shape[1], 6], 100) * 4.0;
     if spec.router.ignore_padding_tokens {
@@ -256,6 +257,7 @@ fn parts_of_a_batch_have_the_losses_of_the_whole() {
         router_bias: None,
         inputs: vec![noise(&[4, 6, 5], 1), noise(&[4, 6, 5], 2)],
         output: noise(&[4, 5, 6], 3),
+        axis: Axis::default(),
     };
     let experts = Experts::new(&experts, &GATED, kernels(), &Division::default().into());
     let inputs = noise(&[4, 8, 6], 100) * 4.0;

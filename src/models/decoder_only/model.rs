@@ -13,7 +13,7 @@ use crate::models::loss::{LossNormalizingFactor, LossSpec};
 use crate::models::memory::StepShape;
 use crate::models::t5::flaxformer;
 use crate::models::transformer::{DimensionNames, TransformerSpec};
-use crate::nn::{Dtype, ParamSpec};
+use crate::nn::RematPolicy;
 use crate::optim::OptimizerDef;
 use crate::vocab::VocabularySpec;
 
@@ -65,6 +65,17 @@ impl DecoderModule {
         match self {
             Self::DecoderWrapper(wrapper) => wrapper.config.transformer(),
             Self::Flaxformer(network) => network.transformer(),
+        }
+    }
+
+    /// Lets layers keep other tensors for the backward pass; `None` if the network has no such choice.
+    pub(in crate::models) fn set_remat_policy(&mut self, remat_policy: RematPolicy) -> Option<()> {
+        match self {
+            Self::DecoderWrapper(_) => None,
+            Self::Flaxformer(network) => {
+                network.set_layer_remat(flaxformer::LayerRemat::of(remat_policy));
+                Some(())
+            }
         }
     }
 
@@ -179,18 +190,6 @@ impl BaseModel for DecoderOnlyModel {
         self.module.dimensions()
     }
 
-    fn param_tree(&self) -> Vec<ParamSpec> {
-        self.transformer().param_tree()
-    }
-
-    fn dtype(&self) -> Dtype {
-        self.transformer().decoder.dims.dtype
-    }
-
-    fn num_ids(&self) -> usize {
-        self.transformer().vocab_size
-    }
-
     fn vocabularies(&self) -> Vec<(&'static str, &VocabularySpec)> {
         ["inputs", "targets"].map(|feature| (feature, &self.vocabulary)).into()
     }
@@ -218,7 +217,7 @@ impl BaseModel for DecoderOnlyModel {
             })?;
         }
         feature_length("targets", lengths)?;
-        Ok(StepShape { rows, inputs_length: 0, targets_length: lengths.values().sum() })
+        Ok(StepShape { rows, inputs_length: 0, targets_length: lengths.values().sum(), parts: 1 })
     }
 
     fn optimizer_def(&self) -> &OptimizerDef {

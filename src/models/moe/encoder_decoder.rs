@@ -9,7 +9,6 @@ use crate::models::loss::{LossNormalizingFactor, LossSpec};
 use crate::models::memory::StepShape;
 use crate::models::transformer::{DimensionNames, TransformerSpec};
 use crate::models::{BaseModel, EncoderDecoderModel, Module, PredictBatchWithAux};
-use crate::nn::{Dtype, ParamSpec};
 use crate::optim::OptimizerDef;
 use crate::vocab::VocabularySpec;
 

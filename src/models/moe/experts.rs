@@ -3,8 +3,8 @@
 use crate::models::loss::RoutingLosses;
 use crate::models::transformer::{StackSpec, TransformerSpec};
 
-/// Defines the methods of `BaseModel` that are those of the model without experts, `self.model()`, and the losses and the
-/// check of routers. The caller's `NAME` names its configurable.
+/// Defines the methods of `BaseModel` that are those of the model without experts, `self.model()`, a copy, or of `self.module`,
+/// and the losses and the check of routers. The caller's `NAME` names its configurable.
 macro_rules! as_without_experts {
     () => {
         fn check(&self) -> Result<(), String> {
@@ -17,19 +17,7 @@ macro_rules! as_without_experts {
         }
 
         fn dimensions(&self) -> DimensionNames {
-            self.model().dimensions()
-        }
-
-        fn param_tree(&self) -> Vec<ParamSpec> {
-            self.model().param_tree()
-        }
-
-        fn dtype(&self) -> Dtype {
-            self.model().dtype()
-        }
-
-        fn num_ids(&self) -> usize {
-            self.model().num_ids()
+            self.module.dimensions()
         }
 
         fn feature_converter(&self) -> ConverterClass {
@@ -66,7 +54,7 @@ macro_rules! as_without_experts {
         }
 
         fn transformer(&self) -> TransformerSpec {
-            self.model().transformer()
+            self.module.transformer()
         }
     };
 }

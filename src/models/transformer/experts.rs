@@ -10,7 +10,7 @@ pub(super) fn load_experts(block: &FeedForwardSpec, layer: &str, params: &Params
     let spec = block.experts.as_ref().expect("it is a block of experts");
     let read = |path: &str, kind: Kind| params.cast(&format!("{path}/kernel"), kind);
     let (of_experts, of_router) = (kind(spec.dtype), kind(spec.router.weights_dtype));
-    let router = block.router(layer);
+    let (router, output) = (block.router(layer), block.output(layer).path);
     let inputs: Vec<Tensor> =
         block.inputs(layer).iter().map(|input| read(&input.path, of_experts)).collect();
     let kernels = ExpertKernels {
@@ -18,7 +18,8 @@ pub(super) fn load_experts(block: &FeedForwardSpec, layer: &str, params: &Params
         router_bias: (spec.router.use_bias)
             .then(|| params.cast(&format!("{router}/bias"), of_router)),
         inputs,
-        output: read(&block.output(layer).path, of_experts),
+        axis: params.division().exchange(&params.shard(&format!("{output}/kernel"))),
+        output: read(&output, of_experts),
     };
     Experts::new(spec, &block.activations, kernels, params.division())
 }

@@ -12,18 +12,29 @@ use crate::models::memory::StepShape;
 impl TransformerSpec {
     /// Returns the operations of a training step over rows of that shape, padding included.
     pub fn train_step_flops(&self, shape: StepShape) -> f64 {
-        let [inputs, targets] =
-            [shape.inputs_length, shape.targets_length].map(|length| length as f64);
-        let encoder = self.encoder.as_ref().map_or(0.0, |stack| forward_flops(stack, inputs, 0.0));
-        let decoder = forward_flops(&self.decoder, targets, inputs);
-        let head = 2.0 * targets * (self.decoder.dims.emb_dim * self.vocab_size) as f64;
-        3.0 * shape.rows as f64 * (encoder + decoder + head)
+        let StepShape { rows, inputs_length, targets_length, parts } = shape;
+        let tokens = |length| Tokens { rows, length, parts };
+        let encoder = self.encoder.as_ref();
+        let encoder = encoder.map_or(0.0, |stack| forward_flops(stack, tokens(inputs_length), 0.0));
+        let decoder = forward_flops(&self.decoder, tokens(targets_length), inputs_length as f64);
+        let num_logits = rows * targets_length * self.vocab_size;
+        let head = 2.0 * num_logits as f64 * self.decoder.dims.emb_dim as f64;
+        3.0 * (encoder + decoder + head)
     }
 }
 
-/// Returns the operations of a forward pass of one row of that length, beside an encoding.
-fn forward_flops(stack: &StackSpec, length: f64, encoding: f64) -> f64 {
-    let dims = &stack.dims;
+/// The tokens of a stack, as [`StepShape`] has them.
+#[derive(Clone, Copy)]
+struct Tokens {
+    rows: usize,
+    length: usize,
+    parts: usize,
+}
+
+/// Returns the operations of a forward pass, beside an encoding of that length.
+fn forward_flops(stack: &StackSpec, tokens: Tokens, encoding: f64) -> f64 {
+    let Tokens { rows, length, parts } = tokens;
+    let (dims, shape, length) = (&stack.dims, (rows, length), length as f64);
     let [embed, joined] = [dims.emb_dim, dims.joined()].map(|n| n as f64);
     // One projection of a token, from or to all heads.
     let projection = 2.0 * embed * joined;
@@ -39,13 +50,14 @@ fn forward_flops(stack: &StackSpec, length: f64, encoding: f64) -> f64 {
     let feed_forward = |block: &FeedForwardSpec| {
         let numbers = (block.dim * (block.activations.len() + 1)) as f64;
         let router = block.experts.as_ref().map_or(0.0, |experts| experts.num_experts as f64);
-        2.0 * embed * (numbers * block.places_of_token() + router)
+        let scored = (rows as f64) * length * router;
+        2.0 * embed * (numbers * block.num_places(shape, parts) + scored)
     };
     let feed_forwards = stack
         .layer_kinds()
         .into_iter()
         .map(|(count, blocks)| count as f64 * blocks.iter().map(feed_forward).sum::<f64>());
-    stack.num_layers as f64 * attentions.sum::<f64>() + length * feed_forwards.sum::<f64>()
+    (rows * stack.num_layers) as f64 * attentions.sum::<f64>() + feed_forwards.sum::<f64>()
 }
 
 #[cfg(test)]
@@ -78,7 +90,7 @@ mod tests {
             mlp_activations: vec![Activation::Relu],
             ..config([7, 11, 3, 1])
         };
-        let shape = StepShape { rows: 4, inputs_length: 13, targets_length: 17 };
+        let shape = StepShape { rows: 4, inputs_length: 13, targets_length: 17, parts: 1 };
         // A token in a stack: four projections of 7 x 15 and two of 7 x 11. A pair: two products of 15.
         let token = 2 * (4 * 7 * 15 + 2 * 7 * 11);
         let encoder_layer = 13 * token + 13 * 13 * 60;
@@ -94,7 +106,7 @@ mod tests {
         let flops = |reach, inputs_length| {
             let mut spec = config([7, 11, 3, 1]).transformer();
             spec.encoder.as_mut().expect("a T5 has an encoder").reach = reach;
-            let shape = StepShape { rows: 1, inputs_length, targets_length: 1 };
+            let shape = StepShape { rows: 1, inputs_length, targets_length: 1, parts: 1 };
             spec.train_step_flops(shape)
         };
         let all = |length: usize| flops(Reach::All, length);
@@ -117,7 +129,7 @@ mod tests {
             ([2048, 5120, 32, 24], 5346.0),
         ];
         for (dims, expected) in sizes {
-            let shape = StepShape { rows: 1, inputs_length: 512, targets_length: 114 };
+            let shape = StepShape { rows: 1, inputs_length: 512, targets_length: 114, parts: 1 };
             let found = config(dims).transformer().train_step_flops(shape) / 1e9;
             assert!((found - expected).abs() < 0.06, "{found} for {dims:?}");
         }

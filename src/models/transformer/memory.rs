@@ -6,7 +6,7 @@
 
 use super::layer_arrays::LayerArrays;
 use super::spec::{AttentionSpec, FeedForwardSpec, LayerDims, Reach, StackSpec, TransformerSpec};
-use crate::models::memory::{Estimate, Gradients, StepShape};
+use crate::models::memory::{Estimate, Gradients, Held, StepShape};
 use crate::nn::{Activation, Dtype, RematPolicy, Routing, SCORES_AT_ONCE};
 use crate::partition::LocalDevice;
 
@@ -14,11 +14,10 @@ use crate::partition::LocalDevice;
 const BUILT_FOR_CUDA: bool = cfg!(feature = "cuda");
 
 impl TransformerSpec {
-    /// Estimates a step on one device that holds all of the model, with an optimizer whose state
-    /// has that many bytes.
+    /// Estimates a step on one device that holds some parts of the model, and computes with all of it.
     pub fn step_estimate(
         &self,
-        optimizer: u64,
+        held: Held,
         gradients: Gradients,
         shape: StepShape,
         device: LocalDevice,
@@ -36,36 +35,42 @@ impl TransformerSpec {
             RematPolicy::None => 1,
             _ => self.stacks().map(|stack| stack.num_layers as u64).sum::<u64>().max(1),
         };
-        let cast = copied * dims.dtype.size() / layers;
+        let share = held.params as f64 / num_params as f64;
+        let cast = (copied * dims.dtype.size() / layers) as f64 * share;
         // Gradients of layers on an axis of one array come together at the end.
         let come_together =
             gradients == Gradients::Together || self.layer_arrays == LayerArrays::Stacked;
         // The head's gradient passes through the graph once more.
-        let head = 4 * table;
+        let head = 4 * held.table;
         let activations = activations(&self.passes(shape, device), self, shape);
         Estimate {
-            parameters: 4 * num_params + cast,
-            gradients: head + if come_together { 4 * num_params } else { head },
-            optimizer,
+            parameters: 4 * held.params + cast as u64,
+            gradients: head
+                + match come_together {
+                    true => 4 * held.params,
+                    false => head.max(4 * held.experts),
+                },
+            optimizer: held.optimizer,
             activations: activations as u64,
         }
     }
 
     /// The passes of a step through the stacks.
     fn passes(&self, shape: StepShape, device: LocalDevice) -> Vec<Pass<'_>> {
-        let rows = shape.rows as f64;
-        let lengths = [shape.inputs_length, shape.targets_length].map(|length| length as f64);
-        let pass = |stack, length, encoding| Pass {
+        let StepShape { rows, inputs_length, targets_length, parts } = shape;
+        let pass = |stack, length: usize, encoding: usize| Pass {
             stack,
             dropped: self.dropout_rate > 0.0,
-            tokens: rows * length,
-            encoded: rows * encoding,
-            rows,
+            tokens: (rows * length) as f64,
+            encoded: (rows * encoding) as f64,
+            rows: rows as f64,
+            extents: (rows, length),
+            parts,
             whole_biases: BUILT_FOR_CUDA || device != LocalDevice::Cpu,
         };
-        let encoder = self.encoder.as_ref().map(|stack| pass(stack, lengths[0], 0.0));
-        let read = if encoder.is_some() { lengths[0] } else { 0.0 };
-        encoder.into_iter().chain([pass(&self.decoder, lengths[1], read)]).collect()
+        let encoder = self.encoder.as_ref().map(|stack| pass(stack, inputs_length, 0));
+        let read = if encoder.is_some() { inputs_length } else { 0 };
+        encoder.into_iter().chain([pass(&self.decoder, targets_length, read)]).collect()
     }
 }
 
@@ -114,6 +119,10 @@ struct Pass<'a> {
     tokens: f64,
     /// Rows times the length of the encoding that it reads.
     encoded: f64,
+    /// Rows and their length.
+    extents: (usize, usize),
+    /// Processes that compute such rows at the same time.
+    parts: usize,
     /// Whether attention's kernels read and write complete biases and their gradients, as those of CUDA do
     /// (`nn::fused`); on CPUs they are computed by blocks.
     whole_biases: bool,
@@ -166,6 +175,10 @@ impl Pass<'_> {
             };
             let projected: usize = blocks.iter().map(projected).sum();
             numbers += self.tokens * projected as f64;
+            // And the buffers that came from other processes and back.
+            let is_exchanged = |block: &&FeedForwardSpec| block.experts.is_some() && self.parts > 1;
+            let received = blocks.iter().filter(is_exchanged);
+            numbers += received.map(|block| 2.0 * self.places(block) * emb).sum::<f64>();
             for attention in self.stack.attentions {
                 let keys = if attention.reads_encoding { self.encoded } else { self.tokens };
                 numbers += self.tokens * emb + (self.tokens + 2.0 * keys) * dims.joined() as f64;
@@ -216,24 +229,33 @@ impl Pass<'_> {
         };
         let gated = f64::from(activations.len() > 1);
         let copies = activations.iter().map(kept).sum::<f64>() + gated + f64::from(self.dropped);
-        let hidden = copies * self.tokens * block.places_of_token() * block.dim as f64;
+        let hidden = copies * self.places(block) * block.dim as f64;
         self.size() * hidden + self.routing(block)
+    }
+
+    fn places(&self, block: &FeedForwardSpec) -> f64 {
+        block.num_places(self.extents, self.parts)
     }
 
     /// Bytes of what a router makes, and of tokens on their way to experts and back.
     fn routing(&self, block: &FeedForwardSpec) -> f64 {
         let Some(experts) = &block.experts else { return 0.0 };
         let (count, emb_dim) = (experts.num_experts as f64, self.dims().emb_dim as f64);
-        let (entries, choices) = match experts.router.routing {
-            Routing::TokensChoose { num_selected_experts: count, .. } => (count as f64, count),
-            Routing::ExpertsChoose => (block.places_of_token(), 0),
+        let entries = match experts.router.routing {
+            Routing::TokensChoose { num_selected_experts, .. } => {
+                self.tokens * num_selected_experts as f64
+            }
+            Routing::ExpertsChoose => self.places(block),
         };
-        // Scores and probabilities in float32, and choices and their positions in int32.
-        let scores = 4.0 * count * (3.0 + 3.0 * choices as f64);
-        // The router's float32 inputs; places at experts, before and after; each entry's result, and its sum.
-        let places = block.places_of_token() * experts.dtype.size() as f64 * 2.0;
-        let moved = 4.0 + places + 4.0 * entries;
-        self.tokens * (scores + moved * emb_dim)
+        // Scores, their normalizer's and the probabilities in float32.
+        let scores = 3.0 * 4.0 * count * self.tokens;
+        // The router's inputs in float32, with noise also before it, and the noise.
+        let noisy = if experts.router.jitter_noise > 0.0 { 3.0 } else { 1.0 };
+        let inputs = noisy * 4.0 * self.tokens;
+        // Tokens at their places, and each entry's result in the format of weights.
+        let placed = experts.dtype.size() as f64 * self.places(block);
+        let results = experts.router.dtype.size() as f64 * entries;
+        scores + (inputs + placed + results) * emb_dim
     }
 
     /// Bytes of embeddings, the last norm, and biases of mask and position.
@@ -291,10 +313,11 @@ mod tests {
 
     fn check(dtype: Dtype, remat_policy: RematPolicy, measured_mb: f64) {
         let config = T5Config { dtype, remat_policy, ..T5Config::t5_1_1_small() };
-        let shape = StepShape { rows: 8, inputs_length: 512, targets_length: 114 };
+        let spec = config.transformer();
+        let shape = StepShape { rows: 8, inputs_length: 512, targets_length: 114, parts: 1 };
         // Adafactor's factored state is below a percent of the parameters.
-        let estimated = config.transformer().step_estimate(
-            1 << 20,
+        let estimated = spec.step_estimate(
+            Held::whole(&spec.param_tree(), 1 << 20),
             Gradients::OneByOne,
             shape,
             LocalDevice::Cpu,

@@ -5,7 +5,7 @@ use super::layer_arrays::LayerArrays;
 use super::sparse::SparseLayers;
 use crate::nn::{
     Activation, Distribution, Dtype, ExpertsSpec, FanMode, Initializer, RelativePosition,
-    RematPolicy, TransformerEngineConfig,
+    RematPolicy, RoutingMode, TransformerEngineConfig,
 };
 
 /// Buckets of relative position; fixed in T5X's `network.py`.
@@ -391,10 +391,17 @@ impl FeedForwardSpec {
         KernelSpec { path: format!("{}/wo", self.path(layer)), divisor: None }
     }
 
-    /// Places at experts in training, as a multiple of the number of tokens; 1 without experts. Rounding, and the smallest
-    /// number of places, do not count.
-    pub fn places_of_token(&self) -> f64 {
-        self.experts.as_ref().map_or(1.0, |experts| experts.train_capacity_factor)
+    /// Returns the number of places that rows of `length` tokens have at experts in training, or of the tokens without
+    /// experts. The rows are one of `parts` equal parts of a batch.
+    pub fn num_places(&self, (rows, length): (usize, usize), parts: usize) -> f64 {
+        let places = match &self.experts {
+            None => rows * length,
+            Some(experts) => {
+                let groups = experts.groups((rows, length), parts, RoutingMode::Training);
+                experts.num_experts * groups.count * groups.capacity
+            }
+        };
+        places as f64
     }
 
     /// Path of the router's projection in the layer of that path.

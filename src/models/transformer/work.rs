@@ -15,7 +15,8 @@ const MOVES_OF_PLACE: f64 = 8.0;
 /// Operations of a layer's own bias of relative position: product with buckets, window, and sum with the mask.
 const OPERATIONS_OF_BIAS: f64 = 3.0;
 
-/// Products of a matrix of `rows` x `inner` numbers with one of `inner` x `columns`.
+/// Products of a matrix of `rows` x `inner` numbers with one of `inner` x `columns`, or of equal parts of its rows with
+/// several, which experts have.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MatrixProducts {
     /// Tokens.
@@ -24,6 +25,8 @@ pub struct MatrixProducts {
     pub inner: f64,
     /// Numbers of a token after.
     pub columns: f64,
+    /// Matrices of `inner` x `columns`.
+    pub num_kernels: f64,
     /// Number of such products.
     pub count: f64,
     /// Whether they can be computed in fp8.
@@ -53,16 +56,14 @@ impl MatrixProducts {
 
     /// Returns the numbers that one of them reads and writes.
     pub fn numbers(&self) -> f64 {
-        self.rows * (self.inner + self.columns) + self.inner * self.columns
+        self.rows * (self.inner + self.columns) + self.num_kernels * self.inner * self.columns
     }
 }
 
 impl TransformerSpec {
     /// Returns the work of one process of a mesh for a microbatch of that shape.
     pub fn forward_work(&self, shape: StepShape, mesh: &Mesh) -> ForwardWork {
-        let rows = shape.rows as f64;
-        let [inputs, targets] =
-            [shape.inputs_length, shape.targets_length].map(|length| length as f64);
+        let StepShape { rows, inputs_length, targets_length, parts } = shape;
         let dims = &self.decoder.dims;
         let size = dims.dtype.size() as f64;
         let mut work = ForwardWork {
@@ -72,40 +73,54 @@ impl TransformerSpec {
             num_operations: 0.0,
             size,
         };
-        let encoder = self.encoder.iter().map(|stack| (stack, inputs, 0.0));
-        for (stack, length, encoding) in encoder.chain([(&self.decoder, targets, inputs)]) {
+        let encoder = self.encoder.iter().map(|stack| (stack, inputs_length, 0));
+        let decoder = (&self.decoder, targets_length, inputs_length);
+        for (stack, length, encoding) in encoder.chain([decoder]) {
             let part = stack.part(mesh.model().size);
-            let tokens = Tokens { rows, length, encoding };
+            let tokens = Tokens { rows, length, encoding, parts };
             let is_dropped = self.dropout_rate > 0.0;
             work.add_stack(&part, tokens, mesh, is_dropped);
         }
         let vocabulary = self.vocab_size.div_ceil(mesh.model().size) as f64;
         // The head multiplies in the format of activations, and leaves float32.
-        let [rows, inner] = [rows * targets, dims.emb_dim as f64];
-        let head =
-            MatrixProducts { rows, inner, columns: vocabulary, count: 1.0, is_projection: false };
-        work.products.push(head);
+        let [rows, inner] = [rows * targets_length, dims.emb_dim].map(|number| number as f64);
+        work.products.push(MatrixProducts {
+            rows,
+            inner,
+            columns: vocabulary,
+            num_kernels: 1.0,
+            count: 1.0,
+            is_projection: false,
+        });
         work.stream_bytes += LOGIT_PASSES * 4.0 * rows * vocabulary;
         work
     }
 }
 
-/// The tokens of a stack: rows of one length, beside an encoding of another.
+/// The tokens of a stack: rows of one length, beside an encoding of another, in one of several parts of a batch.
 #[derive(Clone, Copy)]
 struct Tokens {
-    rows: f64,
-    length: f64,
-    encoding: f64,
+    rows: usize,
+    length: usize,
+    encoding: usize,
+    parts: usize,
 }
 
 impl ForwardWork {
     fn add(&mut self, [rows, inner, columns]: [f64; 3], count: f64) {
-        self.products.push(MatrixProducts { rows, inner, columns, count, is_projection: true });
-        self.num_operations += count;
+        let (num_kernels, is_projection) = (1.0, true);
+        self.push(MatrixProducts { rows, inner, columns, num_kernels, count, is_projection });
+    }
+
+    fn push(&mut self, products: MatrixProducts) {
+        self.num_operations += products.count;
+        self.products.push(products);
     }
 
     fn add_stack(&mut self, stack: &StackSpec, tokens: Tokens, mesh: &Mesh, is_dropped: bool) {
-        let Tokens { rows, length, encoding } = tokens;
+        let (shape, parts) = ((tokens.rows, tokens.length), tokens.parts);
+        let [rows, length, encoding] =
+            [tokens.rows, tokens.length, tokens.encoding].map(|number| number as f64);
         let (dims, layers) = (&stack.dims, stack.num_layers as f64);
         let [embed, joined] = [dims.emb_dim, dims.joined()].map(|number| number as f64);
         let own = rows * length;
@@ -134,14 +149,25 @@ impl ForwardWork {
             let layers = count as f64;
             for block in blocks {
                 let [num_inputs, mlp] = [block.activations.len(), block.dim].map(|n| n as f64);
-                let mut computed = own;
+                let (computed, mut num_kernels) = (block.num_places(shape, parts), 1.0);
                 if let Some(experts) = &block.experts {
-                    computed *= block.places_of_token();
+                    num_kernels = mesh.own_experts(experts.num_experts) as f64;
                     self.add([own, embed, experts.num_experts as f64], layers);
                     activated += layers * MOVES_OF_PLACE * computed * embed;
                 }
-                self.add([computed, embed, num_inputs * mlp], layers);
-                self.add([computed, mlp, embed], layers);
+                // Experts compute in no 8 bits.
+                let (rows, is_projection) = (computed, block.experts.is_none());
+                for (inner, columns) in [(embed, num_inputs * mlp), (mlp, embed)] {
+                    let count = layers;
+                    self.push(MatrixProducts {
+                        rows,
+                        inner,
+                        columns,
+                        num_kernels,
+                        count,
+                        is_projection,
+                    });
+                }
                 activated += layers * (num_inputs + 1.0 + dropped) * computed * mlp;
             }
         }
@@ -169,13 +195,13 @@ mod tests {
         let pjit = PjitPartitioner { num_partitions: Some(count), ..Default::default() };
         let process = Process { rank: 0, count };
         let mesh = Mesh::new(&Partitioner::Pjit(pjit), process, LocalDevice::Cpu);
-        let shape = StepShape { rows: 4, inputs_length: 512, targets_length: 114 };
+        let shape = StepShape { rows: 4, inputs_length: 512, targets_length: 114, parts: 1 };
         T5Config::t5_1_1_small().transformer().forward_work(shape, &mesh.expect("it divides"))
     }
 
     #[test]
     fn the_work_has_the_operations_of_the_model_and_processes_divide_them() {
-        let shape = StepShape { rows: 4, inputs_length: 512, targets_length: 114 };
+        let shape = StepShape { rows: 4, inputs_length: 512, targets_length: 114, parts: 1 };
         let flops = |work: &ForwardWork| {
             work.products.iter().map(MatrixProducts::flops).sum::<f64>() + work.attention_flops
         };

@@ -9,9 +9,10 @@ use super::spec::{ExpertsSpec, RoutingMode, TokenGroups};
 use crate::nn::autograd::custom_function;
 use crate::nn::products::{keep, recall};
 use crate::nn::profiler::{Activity, part};
-use crate::nn::{Activation, Division, Dropout, Joined, activated, kind};
+use crate::nn::{Activation, Axis, Division, Dropout, Joined, activated, kind};
 
-/// The parameters of a block of experts. Experts of processes along the model axis have parts of `mlp`.
+/// The parameters of a block of experts. Processes may divide the experts, and those along the model axis have parts of
+/// `mlp`.
 #[derive(Debug)]
 pub struct ExpertKernels {
     /// The router's projection, in the format of its scores: `[embed, experts]`.
@@ -22,6 +23,8 @@ pub struct ExpertKernels {
     pub inputs: Vec<Tensor>,
     /// The output kernel: `[experts, mlp, embed]`.
     pub output: Tensor,
+    /// The processes that divide the experts; kernels are of this one's.
+    pub axis: Axis,
 }
 
 /// A block of experts.
@@ -31,8 +34,9 @@ pub struct Experts {
     activations: Vec<Activation>,
     router: Tensor,              // [embed, experts]
     router_bias: Option<Tensor>, // [experts]
-    inputs: Tensor,              // side by side: [experts, embed, activations * mlp]
-    output: Tensor,              // [experts, mlp, embed]
+    inputs: Tensor,              // side by side: [own experts, embed, activations * mlp]
+    output: Tensor,              // [own experts, mlp, embed]
+    axis: Axis,                  // the processes with the other experts
     division: Arc<Division>,
 }
 
@@ -44,14 +48,14 @@ impl Experts {
         kernels: ExpertKernels,
         division: &Arc<Division>,
     ) -> Self {
-        let ExpertKernels { router, router_bias, inputs, output } = kernels;
+        let ExpertKernels { router, router_bias, inputs, output, axis } = kernels;
         let inputs = match &inputs[..] {
             [one] => one.shallow_clone(),
             several => Tensor::cat(several, -1),
         };
         let (spec, activations) = (spec.clone(), activations.to_vec());
         let division = Arc::clone(division);
-        Self { spec, activations, router, router_bias, inputs, output, division }
+        Self { spec, activations, router, router_bias, inputs, output, axis, division }
     }
 
     /// Maps normed activations, `[batch, length, embed]` or `[batch, embed]`, to the same shape. Rows are those of the
@@ -122,13 +126,25 @@ impl Experts {
         by_expert.transpose(0, 1).reshape([by_group[1], -1, embed])
     }
 
-    /// Computes all experts: `[experts, places, embed]` to the same shape.
+    /// Computes all experts, each on its process: `[experts, places, embed]` to the same shape.
     fn compute(&self, inputs: &Tensor, dropout: Dropout) -> Tensor {
-        let hidden = inputs.to_kind(self.inputs.kind()).bmm(&self.inputs);
-        let hidden = Joined::new(vec![hidden], self.activations.len());
+        let (experts, places, embed) = inputs.size3().expect("buffers have three axes");
+        let count = self.axis.size() as i64;
+        let own = experts / count;
+        let sent = self.axis.exchanged(&inputs.to_kind(self.inputs.kind()));
+        let arrived = sent.view([count, own, places, embed]).transpose(0, 1);
+        let results = self.compute_own(&arrived.reshape([own, count * places, embed]), dropout);
+        let by_process = results.view([own, count, places, embed]).transpose(0, 1);
+        self.axis.exchanged(&by_process.reshape([experts, places, embed]))
+    }
+
+    /// Computes this process's experts: `[own experts, places, embed]` to the same shape.
+    fn compute_own(&self, inputs: &Tensor, dropout: Dropout) -> Tensor {
+        let hidden = Joined::new(vec![inputs.bmm(&self.inputs)], self.activations.len());
         let hidden = activated(&self.activations, &hidden);
-        // Every process has the same experts, so the mask is that of no part of the batch.
-        let dropout = dropout.with_rate(self.spec.dropout_rate).of_part(0, 1);
+        // An expert has one mask for all its places; the mask is that of a part of the experts, and of no part of the batch.
+        let dropout = dropout.with_rate(self.spec.dropout_rate);
+        let dropout = dropout.of_part(self.axis.index(), self.axis.size());
         dropout.apply_to_columns(hidden).bmm(&self.output)
     }
 

@@ -88,7 +88,7 @@ fn plan(args: &BenchArgs) -> Plan {
 /// Describes the model and its device.
 fn describe_model(train: &Train, shape: StepShape, report: &mut Report) {
     let model = &train.model;
-    let StepShape { rows, inputs_length, targets_length } = shape;
+    let StepShape { rows, inputs_length, targets_length, .. } = shape;
     let (dtype, num_params) = (model.dtype().as_str(), model.num_params());
     report.set(json!({
         "dtype": dtype,
@@ -157,7 +157,7 @@ fn describe_exchange(figures: &TrainStepFigures, report: &mut Report) {
 
 /// Rates are those of the median step.
 fn describe_speed(figures: &TrainStepFigures, report: &mut Report) {
-    let StepShape { rows, inputs_length, targets_length } = figures.shape;
+    let StepShape { rows, inputs_length, targets_length, .. } = figures.shape;
     let step = figures.laps.median();
     let sequences = rows as f64 / step;
     let tokens = sequences * (inputs_length + targets_length) as f64;

@@ -20,7 +20,7 @@ pub fn describe_batches(model: &Model, data: &DatasetConfig, out: &mut String) {
     let lengths = data.task_feature_lengths.as_ref();
     if let Some(shape) = lengths.and_then(|lengths| model.step_shape(data.batch_size, lengths).ok())
     {
-        let StepShape { rows, inputs_length, targets_length } = shape;
+        let StepShape { rows, inputs_length, targets_length, .. } = shape;
         let names: Vec<&str> = match inputs_length {
             0 => lengths.into_iter().flatten().map(|(name, _)| name.as_str()).collect(),
             length => {

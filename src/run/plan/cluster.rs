@@ -83,6 +83,20 @@ impl Cluster {
         }
     }
 
+    /// Returns the seconds in which a process sends so many bytes, an equal part to each other process of a group of that
+    /// size, of which `neighbours` are in each host, and the slower links. Its port carries what leaves the host.
+    pub fn exchange(&self, bytes: f64, neighbours: usize, size: usize) -> (f64, RingPlace) {
+        let part = bytes / (size as f64 - 1.0);
+        let inside =
+            part * (neighbours as f64 - 1.0) / (self.efficiency.links * self.device.inside);
+        let leaving = part * (size - neighbours) as f64;
+        let network = leaving / (self.efficiency.links * self.device.network);
+        match network > inside {
+            true => (network, RingPlace::Network),
+            false => (inside, RingPlace::Inside),
+        }
+    }
+
     /// A process's part of a rate or a size.
     fn share(&self, whole: f64) -> f64 {
         match self.local_device() {
@@ -114,6 +128,15 @@ mod tests {
         // Eight ports of 50 GB/s, and one.
         assert_eq!(cluster.link(8, 16), (0.75 * 400e9, RingPlace::Network));
         assert_eq!(cluster.link(1, 2), (0.75 * 50e9, RingPlace::Network));
+    }
+
+    #[test]
+    fn an_exchange_leaves_each_host_over_the_port_of_each_process() {
+        let device = KNOWN.into_iter().find(|device| device.name == "H100").expect("it is known");
+        let cluster = Cluster { count: 16, per_host: 8, device, efficiency: GPUS, pace: 1.0 };
+        assert_eq!(cluster.exchange(7e9, 8, 8), (7e9 / (0.75 * 450e9), RingPlace::Inside));
+        // Eight of fifteen parts.
+        assert_eq!(cluster.exchange(15e9, 8, 16), (8e9 / (0.75 * 50e9), RingPlace::Network));
     }
 
     #[test]

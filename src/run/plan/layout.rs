@@ -1,7 +1,9 @@
 //! The layouts of a run on a number of processes, and the bindings with which a user asks for them.
 
 use crate::nn::RematPolicy;
-use crate::partition::{LogicalAxisRules, Partitioner, PjitPartitioner, StandardLogicalAxisRules};
+use crate::partition::{
+    LogicalAxisRules, MoePjitPartitioner, Partitioner, PjitPartitioner, StandardLogicalAxisRules,
+};
 use crate::session::spec::TrainerClass;
 use crate::train::Train;
 
@@ -49,29 +51,54 @@ impl MeshLayout {
     /// Returns the run in this layout; `None` if its network cannot keep other tensors.
     pub fn of(&self, train: &Train) -> Option<Train> {
         let mut train = train.clone();
-        if train.model.transformer().decoder.dims.remat_policy != self.remat_policy {
+        if self.changes_remat(&train) {
             train.model = train.model.with_remat_policy(self.remat_policy)?;
         }
-        let (Partitioner::Pjit(pjit), TrainerClass::Trainer(trainer)) =
-            (&mut train.partitioner, &mut train.trainer_cls.0)
-        else {
-            return None;
-        };
-        let rules = pjit.logical_axis_rules.take();
-        let standard = rules.map_or_else(Default::default, |rules| rules.standard());
-        *pjit = PjitPartitioner {
-            num_partitions: Some(self.num_partitions),
-            model_parallel_submesh: None,
-            logical_axis_rules: Some(LogicalAxisRules::Standard(StandardLogicalAxisRules {
-                activation_partitioning_dims: self.activation_dims,
-                parameter_partitioning_dims: self.parameter_dims(),
-                ..standard
-            })),
-            spread_optimizer_state: self.zero == Zero::State,
-            ..pjit.clone()
-        };
-        trainer.num_microbatches = Some(self.num_microbatches);
+        let rules = self.rules(&train);
+        let (num_partitions, spreads) = (Some(self.num_partitions), self.zero == Zero::State);
+        match &mut train.partitioner {
+            Partitioner::Pjit(pjit) => {
+                *pjit = PjitPartitioner {
+                    num_partitions,
+                    model_parallel_submesh: None,
+                    logical_axis_rules: rules,
+                    spread_optimizer_state: spreads,
+                    ..pjit.clone()
+                };
+            }
+            Partitioner::Moe(moe) => {
+                *moe = MoePjitPartitioner {
+                    num_partitions,
+                    model_parallel_submesh: None,
+                    logical_axis_rules: rules,
+                    spread_optimizer_state: spreads,
+                    ..moe.clone()
+                };
+            }
+        }
+        *num_microbatches(&mut train.trainer_cls.0) = Some(self.num_microbatches);
         Some(train)
+    }
+
+    /// Whether a stack of the run's network keeps other tensors.
+    fn changes_remat(&self, train: &Train) -> bool {
+        let spec = train.model.transformer();
+        spec.stacks().any(|stack| stack.dims.remat_policy != self.remat_policy)
+    }
+
+    /// The rules of the run in this layout; `None` where it leaves them to its partitioner and they are right.
+    fn rules(&self, train: &Train) -> Option<LogicalAxisRules> {
+        let rules = rules(train);
+        match has_no_rules(train) && !self.changes_rules(&rules) {
+            true => None,
+            false => Some(rules.with_dims(self.activation_dims, self.parameter_dims())),
+        }
+    }
+
+    fn changes_rules(&self, rules: &LogicalAxisRules) -> bool {
+        let standard = rules.standard();
+        standard.activation_partitioning_dims != self.activation_dims
+            || standard.parameter_partitioning_dims != self.parameter_dims()
     }
 
     fn parameter_dims(&self) -> usize {
@@ -81,18 +108,25 @@ impl MeshLayout {
     /// Returns the flags that give a run this layout, those that say what it does already left out.
     pub fn flags(&self, train: &Train) -> Vec<String> {
         let pjit = train.partitioner.pjit();
-        let rules = pjit.logical_axis_rules.as_ref();
-        let (standard, are_listed) = match rules {
-            Some(LogicalAxisRules::Listed(_)) => (StandardLogicalAxisRules::default(), true),
-            rules => (rules.map_or_else(Default::default, LogicalAxisRules::standard), false),
-        };
+        let rules = rules(train);
+        let are_listed = matches!(rules, LogicalAxisRules::Listed(_));
+        let standard =
+            if are_listed { StandardLogicalAxisRules::default() } else { rules.standard() };
         let trainer = train.trainer_cls.0.trainer();
-        let remat_policy = train.model.transformer().decoder.dims.remat_policy;
-        let are_rules_changed = standard.activation_partitioning_dims != self.activation_dims
-            || standard.parameter_partitioning_dims != self.parameter_dims();
         let spreads = self.zero == Zero::State;
-        let pjit_name = |parameter: &str| format!("partitioning.PjitPartitioner.{parameter}");
-        let rule_name = |parameter: &str| format!("{RULES}.{parameter}");
+        let pjit_name = |parameter: &str| match &train.partitioner {
+            Partitioner::Pjit(_) => format!("partitioning.PjitPartitioner.{parameter}"),
+            Partitioner::Moe(_) => format!("MoePjitPartitioner.{parameter}"),
+        };
+        let rules_name = match rules {
+            LogicalAxisRules::Moe(_) => "moe.partitioning.standard_logical_axis_rules",
+            _ => "partitioning.standard_logical_axis_rules",
+        };
+        let rule_name = |parameter: &str| format!("{rules_name}.{parameter}");
+        let trainer_name = match &train.trainer_cls.0 {
+            TrainerClass::Trainer(_) => "trainer.Trainer",
+            TrainerClass::Moe(_) => "MoeTrainer",
+        };
         let settings = [
             (
                 pjit.model_parallel_submesh.is_some(),
@@ -105,9 +139,9 @@ impl MeshLayout {
                 self.num_partitions.to_string(),
             ),
             (
-                are_listed || (pjit.logical_axis_rules.is_none() && are_rules_changed),
+                are_listed || (has_no_rules(train) && self.changes_rules(&rules)),
                 pjit_name("logical_axis_rules"),
-                format!("@{RULES}()"),
+                format!("@{rules_name}()"),
             ),
             (
                 standard.activation_partitioning_dims != self.activation_dims,
@@ -126,22 +160,44 @@ impl MeshLayout {
             ),
             (
                 trainer.num_microbatches() != self.num_microbatches,
-                "trainer.Trainer.num_microbatches".to_string(),
+                format!("{trainer_name}.num_microbatches"),
                 self.num_microbatches.to_string(),
             ),
-            (
-                remat_policy != self.remat_policy,
-                train.model.dimensions().parameter("remat_policy"),
-                format!("\"'{}'\"", remat_name(self.remat_policy)),
-            ),
         ];
-        let changed = settings.into_iter().filter(|(is_changed, ..)| *is_changed);
+        let remat = train.model.remat_parameters().into_iter().map(|parameter| {
+            let value = format!("\"'{}'\"", remat_name(self.remat_policy));
+            (self.changes_remat(train), parameter, value)
+        });
+        let changed = settings.into_iter().chain(remat).filter(|(is_changed, ..)| *is_changed);
         changed.map(|(_, name, value)| format!("--gin.{name}={value}")).collect()
     }
 }
 
-/// The configurable of the rules that divide arrays.
-const RULES: &str = "partitioning.standard_logical_axis_rules";
+/// Whether the run leaves the rules that divide arrays to its partitioner.
+fn has_no_rules(train: &Train) -> bool {
+    match &train.partitioner {
+        Partitioner::Pjit(pjit) => pjit.logical_axis_rules.is_none(),
+        Partitioner::Moe(moe) => moe.logical_axis_rules.is_none(),
+    }
+}
+
+/// The rules that divide arrays.
+fn rules(train: &Train) -> LogicalAxisRules {
+    let standard = || LogicalAxisRules::Standard(StandardLogicalAxisRules::default());
+    train.partitioner.pjit().logical_axis_rules.unwrap_or_else(standard)
+}
+
+/// The number of dimensions of activations that the run divides.
+pub fn activation_dims(train: &Train) -> usize {
+    rules(train).standard().activation_partitioning_dims
+}
+
+fn num_microbatches(trainer: &mut TrainerClass) -> &mut Option<usize> {
+    match trainer {
+        TrainerClass::Trainer(trainer) => &mut trainer.num_microbatches,
+        TrainerClass::Moe(trainer) => &mut trainer.num_microbatches,
+    }
+}
 
 /// The policy as gin writes it.
 pub fn remat_name(policy: RematPolicy) -> &'static str {

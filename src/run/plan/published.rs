@@ -6,6 +6,8 @@
 
 use super::super::cli::{Command, try_parse};
 use super::*;
+use crate::partition::Process;
+use crate::train::step_estimate;
 
 const BINDINGS: [&str; 9] = [
     "--gin_file=benches/t5_1_1.gin",
@@ -27,8 +29,26 @@ const FP8: [&str; 3] = [
 /// Reads the run and the machine of a T5 1.1 of that size with further flags.
 fn read(size: &str, flags: &[&str]) -> (Train, Cluster) {
     let model = format!("--gin_file=t5x/examples/t5/t5_1_1/{size}.gin");
-    let words = ["gimlet", "plan", &model].into_iter().chain(BINDINGS).chain(flags.iter().copied());
-    let parsed = try_parse(words.map(str::to_string).collect()).expect("well formed");
+    let words: Vec<&str> =
+        [&model[..]].into_iter().chain(BINDINGS).chain(flags.iter().copied()).collect();
+    read_words(&words)
+}
+
+/// Reads the run and the machine of a model with experts, with further flags.
+fn read_moe(model: &str, flags: &[&str]) -> (Train, Cluster) {
+    let model = format!("--gin_file=flaxformer/t5x/configs/moe/models/{model}.gin");
+    let files = [&model[..], "--gin_file=benches/moe.gin"].into_iter();
+    let words: Vec<&str> = files.chain(flags.iter().copied()).collect();
+    read_words(&words)
+}
+
+fn read_with_experts(flags: &[&str]) -> (Train, Cluster) {
+    read_moe("tokens_choose_small", flags)
+}
+
+fn read_words(words: &[&str]) -> (Train, Cluster) {
+    let words = ["gimlet", "plan"].iter().chain(words);
+    let parsed = try_parse(words.map(|word| word.to_string()).collect()).expect("well formed");
     let Command::Plan(args) = parsed.command else { panic!("parsed as plan") };
     let machine = flags::machine(&args).expect("a machine");
     (configure::<Train>(&args.gin, &Library, false).expect("a run").spec, machine)
@@ -83,11 +103,10 @@ fn published_runs_are_predicted_as_the_page_says() {
     check("xl", ["256xH100", "2048"], 1, &FP8, 37.8, -0.13);
 }
 
-#[test]
-fn the_bindings_of_a_layout_make_it() {
-    let flags =
-        ["--gpus=16xH100", "--gin.BATCH_SIZE=64", "--gin.trainer.Trainer.num_microbatches=2"];
-    let (train, _, plan) = planned("small", &flags);
+/// Checks that the bindings of every fourth layout of a run make it.
+fn check_bindings(read: &dyn Fn(&[&str]) -> (Train, Cluster), flags: &[&str]) {
+    let (train, machine) = read(flags);
+    let plan = search(&train, &machine).expect("it can be planned");
     assert!(plan.rows.len() > 4);
     for row in plan.rows.iter().step_by(4) {
         let own = row.layout.flags(&train);
@@ -95,9 +114,45 @@ fn the_bindings_of_a_layout_make_it() {
         let own = own.iter().map(|flag| flag.replace('"', ""));
         let given: Vec<String> = flags.iter().map(|flag| flag.to_string()).chain(own).collect();
         let given: Vec<&str> = given.iter().map(String::as_str).collect();
-        let (made, _) = read("small", &given);
+        let (made, _) = read(&given);
         assert_eq!(row.layout.of(&train).as_ref(), Some(&made), "{given:?}");
     }
+}
+
+#[test]
+fn the_bindings_of_a_layout_make_it() {
+    let flags =
+        ["--gpus=16xH100", "--gin.BATCH_SIZE=64", "--gin.trainer.Trainer.num_microbatches=2"];
+    check_bindings(&|flags| read("small", flags), &flags);
+    let flags = ["--gpus=16xH100", "--gin.BATCH_SIZE=64", "--gin.MoeTrainer.num_microbatches=2"];
+    check_bindings(&read_with_experts, &flags);
+}
+
+#[test]
+fn runs_with_experts_are_planned_on_meshes_that_divide_them() {
+    let planned = |experts: &str| {
+        let (train, machine) =
+            read_with_experts(&["--gpus=8xH100", "--gin.BATCH_SIZE=512", experts]);
+        let plan = search(&train, &machine).expect("it can be planned");
+        let has = |data: usize| plan.rows.iter().any(|row| row.data == data);
+        ([8, 4].map(has), plan.misfits)
+    };
+    let (found, misfits) = planned("--gin.NUM_EXPERTS=12");
+    assert_eq!(found, [false, true]);
+    let is_told = |reason: &String| reason.contains("NUM_EXPERTS = 12 cannot be divided among 8 ");
+    assert!(misfits.iter().any(is_told), "{misfits:?}");
+    // Four experts are fewer parts than eight processes: each has all of them.
+    assert_eq!(planned("--gin.NUM_EXPERTS=4").0, [true, true]);
+    let memory = |partitions: &str| {
+        let flags = ["--gpus=16xH100", "--gin.BATCH_SIZE=16", partitions];
+        let (train, machine) = read_with_experts(&flags);
+        let mut plan = search::MeshPlan::default();
+        plan.add(&train, &machine, (1, 2, layout::Zero::None)).expect("it can be planned");
+        plan.rows.first().expect("it fits").memory as f64
+    };
+    let [divided, whole] =
+        ["--gin.NUM_EXPERT_PARTITIONS=16", "--gin.NUM_EXPERT_PARTITIONS=1"].map(memory);
+    assert!(divided < 0.7 * whole, "{divided} {whole}");
 }
 
 #[test]
@@ -110,4 +165,46 @@ fn a_run_that_does_not_fit_is_planned_in_parts_or_made_again() {
     assert!(plan.too_large.iter().any(is_replica), "replicas take 180 GB");
     let best = plan.rows.first().expect("some mesh fits").layout;
     assert!(best.num_microbatches > 1 || best.remat_policy != crate::nn::RematPolicy::None);
+}
+
+/// Two layers in each stack, one with experts.
+const TWO_LAYERS: [&str; 8] = [
+    "--cpus=1",
+    "--gflops=100",
+    "--gin.NUM_ENCODER_LAYERS=2",
+    "--gin.NUM_DECODER_LAYERS=2",
+    "--gin.NUM_ENCODER_SPARSE_LAYERS=1",
+    "--gin.NUM_DECODER_SPARSE_LAYERS=1",
+    "--gin.EMBED_DIM=512",
+    "--gin.MLP_DIM=1024",
+];
+
+fn check_memory(model: &str, flags: &[&str], measured_mb: f64) {
+    let flags: Vec<&str> = TWO_LAYERS.iter().chain(flags).copied().collect();
+    let (train, machine) = read_moe(model, &flags);
+    let mesh = train.mesh(Process::ALONE, machine.local_device()).expect("one process fits");
+    let estimated = step_estimate(&train, &mesh).expect("it is known").total() as f64 / 1e6;
+    let ratio = estimated / measured_mb;
+    println!("{model} {flags:?}: {estimated:.0} MB, {measured_mb} measured");
+    assert!((0.8..1.2).contains(&ratio), "{estimated:.0} MB of {model}, measured {measured_mb}");
+}
+
+/// Peaks of `gimlet bench train_step` on a CPU minus the 250 MB of a process with libtorch.
+#[test]
+fn the_estimate_is_near_what_models_with_experts_take() {
+    const EIGHT: &str = "--gin.NUM_EXPERTS=8";
+    const FOUR_ROWS: &str = "--gin.BATCH_SIZE=4";
+    const NOISE: &str = "--gin.JITTER_NOISE=0.01";
+    const FLOAT32: [&str; 2] =
+        ["--gin.ACTIVATION_DTYPE='float32'", "--gin.MOE_TRUNCATED_DTYPE='float32'"];
+    let [activations, experts] = FLOAT32;
+    check_memory("tokens_choose_small", &[EIGHT, FOUR_ROWS, activations, experts], 742.0);
+    check_memory("tokens_choose_small", &[EIGHT, FOUR_ROWS], 688.0);
+    check_memory("tokens_choose_small", &[FOUR_ROWS, activations, experts], 1459.0);
+    let rows = "--gin.BATCH_SIZE=16";
+    check_memory("tokens_choose_small", &[EIGHT, rows, NOISE], 1261.0);
+    check_memory("experts_choose_small", &[EIGHT, rows], 1155.0);
+    // Groups are so small that most experts have the least number of places, four.
+    let many = ["--gin.NUM_EXPERTS=64", FOUR_ROWS, "--gin.NUM_HEADS=6"];
+    check_memory("st_moe_base", &many, 2160.0);
 }

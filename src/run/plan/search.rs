@@ -6,7 +6,7 @@ use crate::session::check::UnfitSpec;
 use crate::train::{Train, bytes_sent, step_estimate, training_shape};
 
 use super::cluster::Cluster;
-use super::layout::{MeshLayout, Zero};
+use super::layout::{MeshLayout, Zero, activation_dims};
 use super::time::{StepTime, step_time};
 
 /// A layout, and the predictions about it.
@@ -42,7 +42,8 @@ pub struct MeshPlan {
 pub fn search(train: &Train, machine: &Cluster) -> Result<MeshPlan, UnfitSpec> {
     let mut plan = MeshPlan::default();
     for num_partitions in (1..=machine.count).filter(|size| machine.count.is_multiple_of(*size)) {
-        let dims = if num_partitions > 1 { &[1, 2][..] } else { &[1] };
+        let alone = [activation_dims(train)];
+        let dims = if num_partitions > 1 { &[1, 2][..] } else { &alone };
         let zeros = if num_partitions < machine.count { &Zero::ALL[..] } else { &[Zero::None] };
         for activation_dims in dims.iter().copied() {
             for zero in zeros.iter().copied() {
@@ -128,9 +129,7 @@ enum Predicted {
 
 fn predict(train: &Train, machine: &Cluster, layout: MeshLayout) -> Result<Predicted, UnfitSpec> {
     let Some(train) = layout.of(train) else {
-        return Ok(Predicted::Misfit(
-            "the network has no remat_policy, or experts: plans are of dense models".to_string(),
-        ));
+        return Ok(Predicted::Misfit("the network has no remat_policy".to_string()));
     };
     let process = Process { rank: 0, count: machine.count };
     let mesh = match train.mesh(process, machine.local_device()) {

@@ -4,7 +4,6 @@
 //! A product takes the longer of its operations and its bytes, at the shares of the device's rates that kernels reach;
 //! everything else on activations takes its bytes. A backward pass is two forward passes, inside attention two and a half.
 
-use crate::models::memory::StepShape;
 use crate::models::transformer::{ForwardWork, MatrixProducts, StackSpec, TransformerSpec};
 use crate::nn::{Dtype, RematPolicy};
 use crate::partition::Mesh;
@@ -86,15 +85,19 @@ pub fn step_time(
     let trainer = train.trainer_cls.0.trainer();
     let num_microbatches = trainer.num_microbatches();
     let batch = training_shape(train)?;
-    let rows = batch.rows / (num_microbatches * mesh.data().size);
+    let shape = batch.divided(num_microbatches, mesh.data().size);
     let spec = transformer(train, zero);
-    let work = spec.forward_work(StepShape { rows, ..batch }, mesh);
+    let work = spec.forward_work(shape, mesh);
     let mut time = computing(&spec, &work, machine, num_microbatches as f64);
     time.optimizer = updating(train, mesh, machine)?;
     time = time.scaled(machine.pace);
     let sent = traffic(train, mesh)?;
     add_model_axis(&mut time, &spec, sent, mesh, machine, num_microbatches as f64);
     add_data_axis(&mut time, sent, mesh, machine, (zero, num_microbatches as f64));
+    if sent.experts > 0.0 {
+        let exchanges = num_microbatches as f64 * spec.num_exchanges();
+        add_experts(&mut time, (sent.experts, exchanges), mesh, machine);
+    }
     Ok(time)
 }
 
@@ -208,8 +211,7 @@ fn add_data_axis(
     if size == 1 {
         return;
     }
-    let neighbours = (machine.per_host / mesh.model().size).max(1).min(size);
-    let (rate, place) = machine.link(neighbours, size);
+    let (rate, place) = machine.link(neighbours(mesh, machine), size);
     let buckets = (sent.data / 2.0 / BUCKET).ceil();
     let seconds = sent.data / rate + buckets * latency(machine, size);
     let computing = time.products + time.attention + time.other;
@@ -221,6 +223,18 @@ fn add_data_axis(
     };
     time.hidden = hidden;
     time.wait(place, seconds - hidden);
+}
+
+/// Adds the bytes of tokens on their way to experts and back in so many exchanges, for which everything waits.
+fn add_experts(time: &mut StepTime, (bytes, count): (f64, f64), mesh: &Mesh, machine: &Cluster) {
+    let size = mesh.data().size;
+    let (seconds, place) = machine.exchange(bytes, neighbours(mesh, machine), size);
+    time.wait(place, seconds + count * latency(machine, size));
+}
+
+/// The processes of a host along the data axis.
+fn neighbours(mesh: &Mesh, machine: &Cluster) -> usize {
+    (machine.per_host / mesh.model().size).max(1).min(mesh.data().size)
 }
 
 /// The seconds of a collective that has nothing to send.

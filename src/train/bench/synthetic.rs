@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn packed_rows_hold_two_examples_and_padding() {
-        let shape = StepShape { rows: 2, inputs_length: 64, targets_length: 3 };
+        let shape = StepShape { rows: 2, inputs_length: 64, targets_length: 3, parts: 1 };
         let batch = batch(shape, 9, RowKind::Packed, 1);
         let counts = |ids: &Tensor, id: i64| ids.eq(id).sum(Kind::Int64).int64_value(&[]);
         let ids = batch.tensor(feature::ENCODER_SEGMENT_IDS);

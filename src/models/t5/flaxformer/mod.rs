@@ -19,6 +19,7 @@ mod long_attention;
 mod long_stacks;
 mod moe;
 mod parts;
+mod remat;
 mod stacks;
 mod values;
 
