@@ -81,3 +81,8 @@ pub fn expected_slot<T: Slot>() -> String {
         many => format!("one of {}", many.join(", ")),
     }
 }
+
+/// `@write_inferences_to_file`, or `one of @a, @b`: the same for parameters that take the configurable itself.
+pub fn expected_bare<T: Slot>() -> String {
+    expected_slot::<T>().replace("()", "")
+}

@@ -142,6 +142,16 @@ impl<'a> Loader<'a> {
         self.diagnostics.extend(unresolved.into_diagnostic());
     }
 
+    /// Adds the configurables that the bound parameter takes to the report of an unknown name, unless they are many.
+    fn with_expected(&self, mut error: Diagnostic, bound: Option<&BindingKey>) -> Diagnostic {
+        let param = bound.and_then(|(_, schema, name)| self.registry.get(schema)?.param(name));
+        let are_few = |expected: &str| (1..=8).contains(&expected.matches('@').count());
+        if let Some(param) = param.filter(|param| are_few(&param.expected)) {
+            error.help.insert(0, format!("`{}` takes {}", param.name, param.expected));
+        }
+        error
+    }
+
     fn mention(&mut self, span: Span, named: Named, table: Table) {
         self.mentions.push(Mention { span, named, in_task_file: table == Table::Tasks });
     }
@@ -270,6 +280,10 @@ impl<'a> Loader<'a> {
                         self.skipped.insert(reference.selector.clone());
                         let wrong_for = bound.cloned().into_iter().collect();
                         self.diagnostics.push(Diagnostic { wrong_for, ..diagnostic });
+                    }
+                    Err(Unresolved::Unknown(diagnostic)) => {
+                        let diagnostic = self.with_expected(diagnostic, bound);
+                        self.unresolved(Unresolved::Unknown(diagnostic));
                     }
                     Err(unresolved) => self.unresolved(unresolved),
                 }

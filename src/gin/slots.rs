@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use super::configurable::{FromGin, Slot, expected_slot};
+use super::configurable::{FromGin, Slot, expected_bare};
 use super::diagnostic::Reported;
 use super::evaluate::Evaluator;
 use super::schema::{Registry, Schema};
@@ -49,7 +49,7 @@ impl<T> Deref for Ref<T> {
 
 impl<T: Slot> FromGin for Ref<T> {
     fn expected() -> String {
-        expected_slot::<T>().replace("()", "")
+        expected_bare::<T>()
     }
 
     fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {

@@ -52,9 +52,8 @@ fn check_shards(spec: &Infer) -> Result<(), UnfitSpec> {
         (0, _) => unfit("infer.num_shards is 0, expected at least 1".to_string()),
         (_, true) => Ok(()),
         (_, false) => unfit(format!(
-            "infer.shard_id is {shard_id}, expected 0 to {}: shards are counted from 0, and infer.num_shards \
-             is {num_shards}",
-            num_shards - 1
+            "infer.shard_id is {shard_id}, expected a number below infer.num_shards, which is {num_shards}: shards \
+             are counted from 0, and each run has its own"
         )),
     }
 }

@@ -2,9 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::data::{DatasetConfig, Task, TaskProvider, check_split, split_files_found, subtasks};
+use crate::data::{
+    DatasetConfig, FeatureConverter, Packing, Task, TaskProvider, check_split, split_files_found,
+    subtasks,
+};
 use crate::session::check::{UnfitSpec, unfit};
 use crate::session::error::SessionError;
+use crate::session::held_out_task::prediction_converter;
 use crate::session::vocabularies::check_vocabularies;
 use crate::telemetry;
 
@@ -14,7 +18,7 @@ use super::spec::{Infer, Mode};
 /// their reading: they may exist on the machine of the run.
 ///
 /// # Errors
-/// A missing task, split or vocabulary, a vocabulary that differs from the model's or exceeds its embedding.
+/// A missing task, split, length or vocabulary, a vocabulary that differs from the model's or exceeds its embedding.
 pub fn foresee(spec: &Infer, tasks: &dyn TaskProvider) -> Result<Vec<Arc<Task>>, SessionError> {
     let data = &spec.dataset_cfg;
     check_vocabularies(&spec.model, data, tasks)?;
@@ -22,6 +26,7 @@ pub fn foresee(spec: &Infer, tasks: &dyn TaskProvider) -> Result<Vec<Arc<Task>>,
     let of_mixture = subtasks(name, tasks).map_err(|error| tasks.placed(name, error))?;
     for task in &of_mixture {
         check_features(spec, task)?;
+        converter(spec, task)?;
         let one =
             DatasetConfig { mixture_or_task_name: task.task_name().to_string(), ..data.clone() };
         let found = check_split(&one, tasks).and_then(|()| match data.use_cached {
@@ -35,6 +40,21 @@ pub fn foresee(spec: &Infer, tasks: &dyn TaskProvider) -> Result<Vec<Arc<Task>>,
         }
     }
     Ok(of_mixture)
+}
+
+/// Returns the converter of a task's examples into the model's rows, one example each.
+///
+/// # Errors
+/// A feature has no length.
+pub fn converter(spec: &Infer, task: &Task) -> Result<FeatureConverter, SessionError> {
+    let lengths = spec.dataset_cfg.task_feature_lengths.as_ref().expect("the check asks for them");
+    match spec.mode {
+        Mode::Predict | Mode::PredictWithAux => prediction_converter(task, lengths, &spec.model),
+        Mode::Score => {
+            let features = spec.model.prediction_converter();
+            Ok(FeatureConverter::new(&features, lengths, Packing::None, 0)?)
+        }
+    }
 }
 
 fn check_features(spec: &Infer, task: &Task) -> Result<(), UnfitSpec> {

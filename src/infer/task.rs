@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::data::{
     Batch, BatchValues, Caches, DataError, Example, ExampleIterator, ExampleOptions,
-    FeatureConverter, Packing, Task, task_examples,
+    FeatureConverter, Task, task_examples,
 };
 use crate::gin::Json;
 use crate::models::feature;
@@ -12,7 +12,6 @@ use crate::partition::Process;
 use crate::session::agreement::{agree_to_go_on, of_all, of_first};
 use crate::session::error::SessionError;
 use crate::session::eval_context::EvalContext;
-use crate::session::held_out_task::prediction_converter;
 use crate::session::occupied::Occupied;
 use crate::session::seeds::{Purpose, derive};
 use crate::session::text_predictor::{Hypothesis, TextPredictor};
@@ -22,6 +21,7 @@ use crate::telemetry;
 use crate::vocab::Vocabulary;
 
 use super::files::TaskFiles;
+use super::foresee::converter;
 use super::lines::{ChunkPadding, Lines, Output, ScoreParts};
 use super::progress::{ChunkSettings, Progress};
 use super::spec::{Infer, Mode, WriteFn};
@@ -52,18 +52,7 @@ impl<'a> TaskInference<'a> {
     ) -> Result<Self, SessionError> {
         let data = &spec.dataset_cfg;
         let lengths = data.task_feature_lengths.clone().expect("the check asks for them");
-        let converter = match spec.mode {
-            Mode::Predict | Mode::PredictWithAux => {
-                prediction_converter(&task, &lengths, &spec.model)?
-            }
-            Mode::Score => FeatureConverter::new(
-                &spec.model.prediction_converter(),
-                &lengths,
-                Packing::None,
-                0,
-            )?,
-        };
-        let converter = data.ended(converter, &task)?;
+        let converter = data.ended(converter(spec, &task)?, &task)?;
         let options = ExampleOptions {
             split: data.split.clone(),
             lengths: Some(lengths),

@@ -156,7 +156,10 @@ pub fn prediction_converter(
     let length = |feature: &str| {
         lengths.get(feature).copied().filter(|length| *length > 0).ok_or_else(|| {
             let name = task.task_name();
-            SessionError::Unfit(format!("{name} has no '{feature}' to decode: it needs a length"))
+            SessionError::Unfit(format!(
+                "utils.DatasetConfig.task_feature_lengths has no length for '{feature}', expected one for 'inputs' and \
+                 for 'targets', since {name} is decoded: add it to TASK_FEATURE_LENGTHS"
+            ))
         })
     };
     let lengths = ["inputs", "targets"].map(|name| Ok((name.to_string(), length(name)?)));

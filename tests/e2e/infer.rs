@@ -315,6 +315,11 @@ fn mistakes_are_told_before_anything_is_written() {
     check("infer.mode", "'guess'", &["infer.mode", "'predict_with_aux'"]);
     check("infer.checkpoint_period", "0", &["checkpoint_period is 0"]);
     check("TASK_FEATURE_LENGTHS", "None", &["TASK_FEATURE_LENGTHS"]);
+    check("TASK_FEATURE_LENGTHS", "{'inputs': 8}", &["no length for 'targets'", "add it to TASK"]);
+    let takes_write_fn = &["`my_write`", "`write_fn` takes @write_inferences_to_file\n"];
+    check("infer.write_fn", "@my_write", takes_write_fn);
+    let merge_fn = &["cannot be used here", "expected @merge_chunks_to_file\n"];
+    check("infer.merge_fn", "@write_inferences_to_file", merge_fn);
     check("utils.DatasetConfig.split", "'test'", &["no split 'test'", "validation"]);
     check("MIXTURE_OR_TASK_NAME", "'ecco'", &["ecco", "echo"]);
     check("infer.output_vocab_feature_name", "'text'", &["no feature 'text'", "'targets'"]);
@@ -330,4 +335,7 @@ fn mistakes_are_told_before_anything_is_written() {
         .run();
     assert_eq!(both.status, Some(2), "{}", both.stderr);
     assert_said(&both, &["are both bound"]);
+    let flag = infer(&folder).arg("--mode=score").run();
+    assert_eq!(flag.status, Some(2), "{}", flag.stderr);
+    assert_said(&flag, &["--gin.CONFIGURABLE.mode=VALUE"]);
 }

@@ -2,7 +2,7 @@
 
 use super::{Evaluator, Frame, SINGLETON};
 use crate::config::scope_components;
-use crate::configurable::{Configurable, Slot, expected_slot};
+use crate::configurable::{Configurable, Slot, expected_bare, expected_slot};
 use crate::diagnostic::{Diagnostic, Reported};
 use crate::reach::{MAX_CALLS, TOO_DEEP};
 use crate::schema::{Call, CallSite, REQUIRED, Schema};
@@ -21,7 +21,7 @@ impl Frame {
 impl Evaluator<'_> {
     /// Evaluates `@f()` to the spec that it names.
     pub fn called<T: Slot>(&mut self, value: &Value) -> Result<T, Reported> {
-        let (reference, schema) = self.filling::<T>(value)?;
+        let (reference, schema) = self.filling::<T>(value, &expected_slot::<T>())?;
         if !reference.called {
             let written = format!("@{}", reference.selector);
             let diagnostic = Diagnostic::error(
@@ -56,7 +56,7 @@ impl Evaluator<'_> {
 
     /// Returns the reference in `value`, which must not be called.
     fn bare<T: Slot>(&mut self, value: &Value) -> Result<(Reference, &'static Schema), Reported> {
-        let (reference, schema) = self.filling::<T>(value)?;
+        let (reference, schema) = self.filling::<T>(value, &expected_bare::<T>())?;
         if reference.called {
             let written = format!("@{}", reference.selector);
             let diagnostic = Diagnostic::error(
@@ -69,14 +69,15 @@ impl Evaluator<'_> {
         Ok((reference, schema))
     }
 
-    /// Returns the reference in `value`, and the one of `T`'s configurables that it names.
+    /// Returns the reference in `value`, and the one of `T`'s configurables that it names; `expected` names them all in
+    /// messages.
     fn filling<T: Slot>(
         &mut self,
         value: &Value,
+        expected: &str,
     ) -> Result<(Reference, &'static Schema), Reported> {
-        let expected = expected_slot::<T>();
         let ValueKind::Reference(reference) = &value.kind else {
-            return Err(self.mismatch(value, &expected));
+            return Err(self.mismatch(value, expected));
         };
         let schemas = T::schemas();
         let target = self.registry.get(&reference.target);

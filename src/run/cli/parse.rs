@@ -86,12 +86,20 @@ fn with_tip(mut error: clap::Error) -> clap::Error {
     };
     if error.kind() == ErrorKind::UnknownArgument {
         let tip = match word.starts_with('-') || word.contains('=') {
-            true => format!("values are bound with `--gin.{}=VALUE`", name_in(&word)),
+            true => format!("values are bound with `--gin.{}=VALUE`", bindable(name_in(&word))),
             false => format!("a gin file is given with `--gin_file={word}`"),
         };
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     }
     error
+}
+
+/// The name of a macro or parameter as a binding has it: a parameter follows its configurable.
+fn bindable(name: &str) -> String {
+    match name.contains('.') || name.contains(char::is_uppercase) {
+        true => name.to_string(),
+        false => format!("CONFIGURABLE.{name}"),
+    }
 }
 
 /// The name in `--NAME`, `NAME=VALUE`, `gin.NAME=VALUE`.

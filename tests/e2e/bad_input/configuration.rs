@@ -188,7 +188,11 @@ fn flags_that_are_none() {
     check(&pretrain().arg("--gin.MODEL_DIR=/tmp/run"), USER, &["MODEL_DIR", "quotes"]);
     check(&pretrain().arg("small.gin"), USER, &["'small.gin'", "--gin_file=small.gin"]);
     check(&pretrain().arg("BATCH_SIZE=4"), USER, &["'BATCH_SIZE=4'", "`--gin.BATCH_SIZE=VALUE`"]);
-    check(&pretrain().arg("--model_dir=x"), USER, &["'--model_dir'", "`--gin.model_dir=VALUE`"]);
+    check(
+        &pretrain().arg("--model_dir=x"),
+        USER,
+        &["'--model_dir'", "`--gin.CONFIGURABLE.model_dir=VALUE`"],
+    );
     check(&pretrain().arg("--gin_fil=x"), USER, &["--gin_fil", "--gin_file"]);
     check(&pretrain().arg("--path_map").arg("gs://a"), USER, &["gs://a", "PREFIX=DIR"]);
     check(&pretrain().arg("--process_count=2"), USER, &["2 processes", "--process_count"]);
