@@ -1,7 +1,9 @@
 //! The training state, which a step changes: parameters, optimizer state and the step count.
 
+use tch::{Device, Kind, Tensor};
+
 use crate::models::Model;
-use crate::nn::{Axes, Axis, Division, MeshDim, ParamSpec, Params, draw};
+use crate::nn::{Axes, Axis, Division, MeshDim, ParamSpec, Params, Shard, draw};
 use crate::optim::{OptimError, Optimizer, OwnPart, ParamShape};
 use crate::partition::Mesh;
 
@@ -61,9 +63,18 @@ fn peers(params: &[ParamShape<'_>], mesh: &Mesh, axes: &Axes) -> Axes {
 /// the mesh.
 pub fn draw_params(specs: &[ParamSpec], seed: u64, mesh: &Mesh) -> Params {
     let seed = derive(seed, Purpose::Initialization, &[]);
-    let parts = specs.iter().map(|spec| {
-        let shard = mesh.shard(&spec.axes, &spec.shape);
-        (spec.name.clone(), shard.of(&draw(spec, seed, mesh.device())).copy())
+    let shards: Vec<Shard> = specs.iter().map(|spec| mesh.shard(&spec.axes, &spec.shape)).collect();
+    // All parts are allocated before the first whole parameter is drawn, so that no part lies in the hole that a whole
+    // one leaves: a process of ZeRO-3 needs that hole again for each step's whole parameters.
+    let parts: Vec<Tensor> = shards.iter().map(|shard| empty(shard, mesh.device())).collect();
+    let filled = specs.iter().zip(&shards).zip(parts).map(|((spec, shard), mut part)| {
+        part.copy_(&shard.of(&draw(spec, seed, mesh.device())));
+        (spec.name.clone(), part)
     });
-    Params::from_tensors(parts)
+    Params::from_tensors(filled)
+}
+
+fn empty(shard: &Shard, device: Device) -> Tensor {
+    let size: Vec<i64> = shard.shape().iter().map(|&extent| extent as i64).collect();
+    Tensor::empty(size, (Kind::Float, device))
 }
