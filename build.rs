@@ -264,12 +264,8 @@ fn link(libtorch: &Path, cuda: bool) {
     println!("cargo::rustc-link-arg=-Wl,--allow-shlib-undefined");
     if cuda {
         link_cuda_runtime(libtorch);
-        // The code names no symbol of these libraries: they register themselves when loaded.
-        for target in ["bin=gimlet-torch", "tests"] {
-            println!(
-                "cargo::rustc-link-arg-{target}=-Wl,--no-as-needed,-ltorch_cuda,-lc10_cuda,--as-needed"
-            );
-        }
+        // Most of what is in these libraries registers itself when loaded, without a symbol that the code names.
+        println!("cargo::rustc-link-arg=-Wl,--no-as-needed,-ltorch_cuda,-lc10_cuda,--as-needed");
     }
 }
 

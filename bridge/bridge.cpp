@@ -60,7 +60,8 @@ bool gimlet_cuda_memory(int32_t index, GimletMemory* memory) noexcept {
   try {
     if (index < 0 || index >= c10::cuda::device_count()) return false;
     const auto device = static_cast<c10::DeviceIndex>(index);
-    const auto& bytes = c10::cuda::CUDACachingAllocator::getDeviceStats(device).allocated_bytes[0];
+    const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(device);
+    const auto& bytes = stats.allocated_bytes[0];
     memory->current_bytes = bytes.current;
     memory->peak_bytes = bytes.peak;
     c10::cuda::CUDACachingAllocator::resetPeakStats(device);

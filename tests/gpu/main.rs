@@ -51,8 +51,21 @@ fn compare(comparison: &Comparison, mut results: impl FnMut() -> Vec<Tensor>) {
 
 /// Does the same for results that depend on whether kernels are enabled, since libtorch would round
 /// more.
-fn compare_ways(comparison: &Comparison, mut results: impl FnMut(bool) -> Vec<Tensor>) {
+fn compare_ways(comparison: &Comparison, results: impl FnMut(bool) -> Vec<Tensor>) {
     let Comparison { what, kernels, tolerance } = *comparison;
+    let [found, expected] = both_ways(what, kernels, results);
+    for (index, (found, expected)) in found.iter().zip(&expected).enumerate() {
+        let error = relative_error(found, expected);
+        assert!(error < tolerance, "{what}, result {index}: relative error {error}");
+    }
+}
+
+/// Returns the results with Gimlet's kernels, all of which must run, and without.
+fn both_ways(
+    what: &str,
+    kernels: &[&str],
+    mut results: impl FnMut(bool) -> Vec<Tensor>,
+) -> [Vec<Tensor>; 2] {
     let [(found, not_in_ours), (expected, not_in_theirs)] = [true, false].map(|ours| {
         kernels::enable(ours);
         tch::manual_seed(8);
@@ -64,9 +77,8 @@ fn compare_ways(comparison: &Comparison, mut results: impl FnMut(bool) -> Vec<Te
     assert_eq!(found.len(), expected.len(), "{what}");
     for (index, (found, expected)) in found.iter().zip(&expected).enumerate() {
         assert_eq!(found.kind(), expected.kind(), "{what}, result {index}");
-        let error = relative_error(found, expected);
-        assert!(error < tolerance, "{what}, result {index}: relative error {error}");
     }
+    [found, expected]
 }
 
 fn relative_error(found: &Tensor, expected: &Tensor) -> f64 {
