@@ -65,9 +65,9 @@ def main():
     check = Check(binaries, args.peer_python, time.monotonic() + args.seconds)
     check.parity()
     check.sanitize()
-    check.decode(DECODED_SIZE)
     for size in SIZES:
         check.train_step(size)
+    check.decode(DECODED_SIZE)
     sys.exit(1 if check.failed else 0)
 
 
@@ -144,9 +144,11 @@ class Check:
         return {"transformers": peer, "transformers compiled": [*peer, "--compile"]}
 
     def measure(self, about, commands):
-        """Runs the commands in turn, twice, the second time in the opposite order, and prints a line for each."""
+        """Runs the commands in turn, then again in the opposite order, and prints a line for each. What compiles for
+        a minute runs once."""
         seconds, last = {name: [] for name in commands}, {}
-        for names in [list(commands), list(commands)[::-1]]:
+        again = [name for name in commands if "compiled" not in name]
+        for names in [list(commands), again[::-1]]:
             for name in names:
                 done = self.run(commands[name])
                 if done is None or done.returncode != 0:
@@ -155,6 +157,8 @@ class Check:
                     continue
                 records = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
                 last[name] = records[-1]
+                if "peak_device_mb" in last[name]:
+                    last[name]["peak_memory_bytes"] = last[name]["peak_device_mb"] * 2**20
                 ours = last[name].get("step_seconds")
                 seconds[name] += ours or [record["seconds"] for record in records[WARM_UP:]]
                 # That of the first step, with which both sides begin.
@@ -180,6 +184,8 @@ class Check:
             shares = ", ".join(f"{part} {share:.1%}" for part, share in breakdown["shares"].items())
             print(f"{about['bench']} {about['size']}, {name}, of the {breakdown['timeline']}'s "
                   f"{breakdown['seconds'] * 1e3:.1f} ms a step: {shares}", flush=True)
+            for one in breakdown["longest"]:
+                print(f"    {one['seconds'] * 1e3:8.2f} ms in {one['runs']:.0f} runs of {one['name'][:100]}", flush=True)
 
     def run(self, command):
         """The finished process, or None if there was no time for it."""

@@ -53,10 +53,10 @@ struct Member {
 impl Axis {
     /// Begins to join the processes' parts of tensors, all of one kind, in one operation.
     pub fn begin_gather(&self, parts: &[Portion]) -> Gathering {
-        let _part = part(Activity::Communication);
         if self.is_alone() || parts.is_empty() {
             return Gathering(Exchange::alone(parts));
         }
+        let _part = part(Activity::Communication);
         let count = self.size();
         let filled: Vec<Tensor> = parts.iter().map(|part| part.filled(count)).collect();
         let own = joined(&filled);
@@ -81,10 +81,10 @@ impl Axis {
     /// Begins to form this process's part of the sum over the processes of each whole tensor, in one operation; the
     /// inverse of [`Axis::begin_gather`].
     pub fn begin_sum_parts(&self, wholes: &[Portion]) -> Scattering {
-        let _part = part(Activity::Communication);
         if self.is_alone() || wholes.is_empty() {
             return Scattering(Exchange::alone(wholes));
         }
+        let _part = part(Activity::Communication);
         let count = self.size();
         let by_member: Vec<Tensor> = wholes.iter().map(|whole| whole.by_member(count)).collect();
         let rows: Vec<Tensor> =
@@ -115,7 +115,6 @@ impl Axis {
 impl Gathering {
     /// Waits for the whole tensors.
     pub fn finish(self) -> Vec<Tensor> {
-        let _part = part(Activity::Communication);
         self.0.finish(|axis, flat, members| {
             let count = axis.size() as i64;
             let rows = flat.view([count, -1]);
@@ -133,7 +132,6 @@ impl Gathering {
 impl Scattering {
     /// Waits for the parts of the sums.
     pub fn finish(self) -> Vec<Tensor> {
-        let _part = part(Activity::Communication);
         self.0.finish(|axis, flat, members| {
             let own = |member: &Member, start: i64| {
                 let part = flat.narrow(0, start, member.numel()).view(member.size.as_slice());
@@ -154,6 +152,7 @@ impl Exchange {
         match self {
             Self::Alone(tensors) => tensors,
             Self::UnderWay { axis, work, flat, members } => {
+                let _part = part(Activity::Communication);
                 axis.finish(work);
                 take(&axis, &flat, &members)
             }

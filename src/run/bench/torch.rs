@@ -16,7 +16,7 @@ use crate::session::kernel_trials::try_kernels;
 use crate::telemetry::{Laps, thousands};
 use crate::train::Train;
 use crate::train::bench::{
-    Breakdown, DecodeFigures, Exchanged, Machine, Plan, TrainStepFigures, bench_decode,
+    Breakdown, DecodeFigures, Exchanged, Longest, Machine, Plan, TrainStepFigures, bench_decode,
     bench_train_step,
 };
 
@@ -25,6 +25,8 @@ use super::report::{Report, rate, seconds};
 
 /// Number of timed steps.
 const STEPS: usize = 10;
+/// Characters of an operation's name that a table shows: those of CUDA are long.
+const LONGEST_NAME: usize = 60;
 
 /// Prints the figures of the training step.
 pub(super) fn train_step(args: &BenchArgs, color: bool) -> Result<(), Failure> {
@@ -211,16 +213,28 @@ fn describe_breakdown(breakdown: &Breakdown, report: &mut Report) {
     let share = |seconds: f64| seconds / breakdown.seconds;
     let shares: Map<String, Value> =
         rows.iter().map(|(name, seconds)| (name.to_string(), json!(share(*seconds)))).collect();
-    let Breakdown { seconds: step, timeline, .. } = breakdown;
+    let Breakdown { seconds: step, timeline, longest, .. } = breakdown;
     let timeline = timeline.name();
+    let named =
+        |one: &Longest| json!({ "name": one.name, "seconds": one.seconds, "runs": one.runs });
     report.set(json!({
-        "breakdown": { "timeline": timeline, "seconds": step, "shares": shares },
+        "breakdown": {
+            "timeline": timeline, "seconds": step, "shares": shares,
+            "longest": longest.iter().map(named).collect::<Vec<_>>(),
+        },
     }));
     let step = seconds(*step);
     report.say("breakdown", format!("of the {timeline}'s {step} a step under the profiler:"));
     for (name, time) in rows {
         let share = 100.0 * share(time);
         report.say(name, format!("{share:5.1}%  {}", seconds(time)));
+    }
+    for (index, one) in longest.iter().enumerate() {
+        let heading = if index == 0 { "longest" } else { "" };
+        let share = 100.0 * share(one.seconds);
+        let (time, runs) = (seconds(one.seconds), one.runs.round());
+        let name: String = one.name.chars().take(LONGEST_NAME).collect();
+        report.say(heading, format!("{share:5.1}%  {time} in {runs} runs of {name}"));
     }
 }
 

@@ -67,6 +67,19 @@ pub struct Breakdown {
     pub other: f64,
     /// Seconds without work.
     pub gaps: f64,
+    /// The operations or kernels that take the most, by name, the longest first.
+    pub longest: Vec<Longest>,
+}
+
+/// All runs of one operation or kernel in a step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Longest {
+    /// As libtorch or the library calls it.
+    pub name: String,
+    /// Seconds in a step.
+    pub seconds: f64,
+    /// Runs in a step.
+    pub runs: f64,
 }
 
 impl Breakdown {
@@ -81,13 +94,14 @@ impl Breakdown {
         };
         let mut parts: BTreeMap<Activity, f64> = Activity::ALL.map(|part| (part, 0.0)).into();
         let (mut other, mut busy) = (0.0, 0.0);
-        for (part, nanoseconds) in work {
+        let longest = longest(&work, num_steps);
+        for Piece { part, nanoseconds, .. } in work {
             let share = nanoseconds as f64 * 1e-9 / num_steps as f64;
             *part.and_then(|part| parts.get_mut(&part)).unwrap_or(&mut other) += share;
             busy += share;
         }
         let seconds = seconds / num_steps as f64;
-        Self { timeline, seconds, parts, other, gaps: (seconds - busy).max(0.0) }
+        Self { timeline, seconds, parts, other, gaps: (seconds - busy).max(0.0), longest }
     }
 
     /// Returns name and seconds of each row: the parts, `other` and `gaps`. One process alone has no communication.
@@ -100,8 +114,33 @@ impl Breakdown {
     }
 }
 
-/// The durations of pieces of work in nanoseconds, each with its part.
-type Work = Vec<(Option<Activity>, u64)>;
+/// The time of one operation or kernel.
+struct Piece<'a> {
+    part: Option<Activity>,
+    name: &'a str,
+    nanoseconds: u64,
+}
+
+/// How many of the longest are named.
+const LONGEST: usize = 12;
+
+fn longest(work: &[Piece], num_steps: usize) -> Vec<Longest> {
+    let mut by_name: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    for piece in work {
+        let (nanoseconds, runs) = by_name.entry(piece.name).or_default();
+        *nanoseconds += piece.nanoseconds;
+        *runs += 1;
+    }
+    let mut all: Vec<_> = by_name.into_iter().collect();
+    all.sort_by_key(|(_, (nanoseconds, _))| u64::MAX - nanoseconds);
+    let of_a_step = |total: u64| total as f64 / num_steps as f64;
+    let named = |(name, (nanoseconds, runs)): (&str, (u64, u64))| Longest {
+        name: name.to_string(),
+        seconds: of_a_step(nanoseconds) * 1e-9,
+        runs: of_a_step(runs),
+    };
+    all.into_iter().take(LONGEST).map(named).collect()
+}
 
 /// The operations on the host, with their nesting.
 struct Operations<'a> {
@@ -144,7 +183,7 @@ impl<'a> Operations<'a> {
     }
 
     /// Returns each operation's own time.
-    fn work(&self) -> Work {
+    fn work(&self) -> Vec<Piece<'a>> {
         let duration = |event: &Event| event.end_ns.saturating_sub(event.start_ns);
         let mut own: Vec<u64> = self.events.iter().map(|event| duration(event)).collect();
         for (event, outer) in self.events.iter().zip(&self.outer) {
@@ -152,11 +191,16 @@ impl<'a> Operations<'a> {
                 own[*outer] = own[*outer].saturating_sub(duration(event));
             }
         }
-        own.into_iter().enumerate().map(|(index, own)| (self.part(index), own)).collect()
+        let piece = |(index, nanoseconds): (usize, u64)| Piece {
+            part: self.part(index),
+            name: &self.events[index].name,
+            nanoseconds,
+        };
+        own.into_iter().enumerate().map(piece).collect()
     }
 
     /// Returns the part of each kernel's time in which no earlier kernel runs.
-    fn work_of(&self, mut kernels: Vec<&Event>) -> Work {
+    fn work_of(&self, mut kernels: Vec<&'a Event>) -> Vec<Piece<'a>> {
         kernels.sort_by_key(|kernel| kernel.start_ns);
         let operations = self.events.iter().enumerate();
         let launchers: HashMap<u64, usize> = operations
@@ -164,12 +208,13 @@ impl<'a> Operations<'a> {
             .map(|(index, event)| (event.correlation, index))
             .collect();
         let mut covered = 0;
-        let own = |kernel: &Event| {
-            let own = kernel.end_ns.saturating_sub(kernel.start_ns.max(covered));
+        let own = |kernel: &'a Event| {
+            let nanoseconds = kernel.end_ns.saturating_sub(kernel.start_ns.max(covered));
             covered = covered.max(kernel.end_ns);
             let launcher = launchers.get(&kernel.correlation);
             let part = launcher.and_then(|index| self.part(*index));
-            (part.or_else(|| part_of_name(&kernel.name)), own)
+            let part = part.or_else(|| part_of_name(&kernel.name));
+            Piece { part, name: &kernel.name, nanoseconds }
         };
         kernels.into_iter().map(own).collect()
     }

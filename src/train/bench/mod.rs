@@ -11,7 +11,7 @@ use tch::Device;
 use crate::nn::bridge::{cuda_devices, device_memory};
 use crate::telemetry::peak_resident_bytes;
 
-pub use breakdown::{Breakdown, Timeline};
+pub use breakdown::{Breakdown, Longest, Timeline};
 pub use decode::{DecodeFigures, bench_decode};
 pub use train_step::{Exchanged, TrainStepFigures, bench_train_step};
 
