@@ -116,11 +116,18 @@ pub fn set_deterministic(on: bool) -> bool {
     gimlet_set_deterministic(on)
 }
 
-/// Lets CUDA's tensor cores round the factors of float32 products to TF32's 10 bits. libtorch's own
-/// state is off, and runs do not change it: their float32 is float32. Returns true if rounding is
-/// now allowed.
-pub fn allow_tf32(on: bool) -> bool {
-    gimlet_allow_tf32(on)
+/// Runs `body`, in which CUDA's tensor cores round the factors of float32 products to TF32's 10 bits. Everywhere
+/// else they do not, as in libtorch by default: float32 is float32.
+pub fn with_tf32<R>(body: impl FnOnce() -> R) -> R {
+    struct Off;
+    impl Drop for Off {
+        fn drop(&mut self) {
+            gimlet_allow_tf32(false);
+        }
+    }
+    let _off = Off;
+    gimlet_allow_tf32(true);
+    body()
 }
 
 /// Returns the memory of tensors on a CUDA device, and its peak since the last call; `None` for
@@ -240,12 +247,6 @@ mod tests {
         assert!(!set_deterministic(false));
         assert!(failed.unwrap_err().to_string().contains("deterministic"));
         assert!(scatter().is_ok());
-    }
-
-    #[test]
-    fn tf32_is_switched() {
-        assert!(allow_tf32(true));
-        assert!(!allow_tf32(false));
     }
 
     #[test]

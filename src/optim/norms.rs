@@ -7,7 +7,7 @@ use super::parts::OwnPart;
 /// Scales all gradients so that their joint norm is at most `threshold`.
 pub(super) fn clip_global_norm(grads: &[(&Tensor, &OwnPart)], threshold: f64) {
     let Some((_, first)) = grads.first() else { return };
-    let own = |(grad, part): &(&Tensor, &OwnPart)| square_sum(grad) / part.copies();
+    let own = |(grad, part): &(&Tensor, &OwnPart)| part.shared(square_sum(grad));
     let squares: Vec<Tensor> = grads.iter().map(own).collect();
     let square = Tensor::stack(&squares, 0).sum(Kind::Float);
     first.peers().sum_in_place(&square);

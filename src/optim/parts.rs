@@ -36,8 +36,14 @@ impl OwnPart {
         &self.peers
     }
 
+    /// This process's share of a sum over the part: what the peers with the same part add up to.
+    pub(super) fn shared(&self, sum: Tensor) -> Tensor {
+        let copies = self.copies();
+        if copies == 1.0 { sum } else { sum / copies }
+    }
+
     /// The number of processes among the peers that update the same part.
-    pub(super) fn copies(&self) -> f64 {
+    fn copies(&self) -> f64 {
         let alike =
             self.peers.named().into_iter().filter(|(name, _)| self.shard.dim(*name).is_none());
         alike.map(|(_, axis)| axis.size() as f64).product()

@@ -49,7 +49,7 @@ impl Watch {
     ) -> Option<Tensor> {
         self.peers = part.peers().clone();
         let flat = grad.flatten(0, -1);
-        self.squares.push((name.to_string(), flat.dot(&flat) / part.copies()));
+        self.squares.push((name.to_string(), part.shared(flat.dot(&flat))));
         if self.watched == Watched::GradientNorm {
             return None;
         }
@@ -75,7 +75,7 @@ impl Watch {
     }
 
     fn mean(&mut self, metric: &str, name: &str, of: &Tensor, part: &OwnPart) {
-        let squares = square_sum(of) / part.copies();
+        let squares = part.shared(square_sum(of));
         self.means.push((format!("{metric}/{name}"), squares, part.numel()));
     }
 

@@ -108,7 +108,7 @@ impl Stepper {
         let learning_rate = self.schedule.at(i64::try_from(state.step).expect("steps fit"));
         let divisor = self.divisor(batch);
         let sent = self.axes.sent();
-        let (mut total, mut watch) = (None::<LossSums>, Watch::new(self.watched));
+        let (mut outputs, mut watch) = (Vec::new(), Watch::new(self.watched));
         for part in 0..self.num_microbatches {
             let own = self.own_rows(batch, part);
             // The second number was the process's before all processes shared their masks.
@@ -120,16 +120,17 @@ impl Stepper {
                 false => self.guarded(state.step, || output.loss.backward())?,
                 true => self.update(state, learning_rate, &output.loss, &mut watch)?,
             }
-            let sums = self.guarded(state.step, || output.sums.read())?;
-            match &mut total {
-                None => total = Some(sums),
-                Some(total) => *total += &sums,
-            }
+            outputs.push(output.sums);
         }
+        // All work of the step is under way before the host waits for a number.
         let weights = self.guarded(state.step, || watch.read())?;
+        let parts: Vec<LossSums> =
+            self.guarded(state.step, || outputs.iter().map(|sums| sums.read()).collect())?;
+        let mut parts = parts.into_iter();
+        let mut sums = parts.next().expect("there is at least one part");
+        parts.for_each(|part| sums += &part);
         self.check_axes()?;
         state.step += 1;
-        let mut sums = total.expect("there is at least one part");
         if self.axes.model.index() > 0 {
             // The rows of the first process along the model axis are the same.
             sums.each(&mut |sum| *sum = 0.0);

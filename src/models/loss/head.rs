@@ -3,6 +3,7 @@
 use tch::{Kind, Tensor};
 
 use crate::nn::autograd::custom_function;
+use crate::nn::bridge::with_tf32;
 use crate::nn::{Axis, NarrowProduct};
 
 /// The linear map from hidden states to logits, which are float32 for any format of hidden states.
@@ -59,16 +60,19 @@ pub(super) struct HeadProducts<'a> {
 enum Way {
     /// In float32, of hidden states times the scale.
     Wide(Tensor),
+    /// The same on tensor cores, which keep 11 bits of each factor: of bfloat16 hidden states all.
+    TensorFloat(Tensor),
     /// Of bfloat16 hidden states, with 16 bits of the kernel for logits and 8 of all numbers for gradients.
     Narrow,
 }
 
 impl<'a> HeadProducts<'a> {
     pub(super) fn new(head: &'a Head) -> Self {
-        let is_narrow = head.hidden.kind() == Kind::BFloat16;
-        let way = match is_narrow && NarrowProduct::suits(head.hidden.device()) {
-            true => Way::Narrow,
-            false => Way::Wide(head.wide_hidden()),
+        let device = head.hidden.device();
+        let way = match head.hidden.kind() {
+            Kind::BFloat16 if NarrowProduct::suits(device) => Way::Narrow,
+            Kind::BFloat16 if device.is_cuda() => Way::TensorFloat(head.wide_hidden()),
+            _ => Way::Wide(head.wide_hidden()),
         };
         Self { head, way }
     }
@@ -78,6 +82,7 @@ impl<'a> HeadProducts<'a> {
         let Head { hidden, kernel, scale, .. } = self.head;
         match &self.way {
             Way::Wide(hidden) => hidden.narrow(0, start, rows).matmul(kernel),
+            Way::TensorFloat(hidden) => with_tf32(|| hidden.narrow(0, start, rows).matmul(kernel)),
             Way::Narrow => {
                 let size = [rows, kernel.size()[1]];
                 let logits = Tensor::empty(size, (Kind::Float, hidden.device()));
@@ -111,15 +116,17 @@ impl HeadGradients {
         let (rows, kernel) = (logits.size()[0], &products.head.kernel);
         let hidden_gradient = self.hidden.narrow(0, start, rows);
         let is_first = start == 0;
+        let multiply = |hidden: &Tensor| {
+            let hidden = hidden.narrow(0, start, rows);
+            let _ = logits.mm_out(&hidden_gradient, &kernel.tr());
+            let _ = match is_first {
+                true => hidden.tr().mm_out(&self.kernel, logits),
+                false => self.kernel.shallow_clone().addmm_(&hidden.tr(), logits),
+            };
+        };
         match &products.way {
-            Way::Wide(hidden) => {
-                let hidden = hidden.narrow(0, start, rows);
-                let _ = logits.mm_out(&hidden_gradient, &kernel.tr());
-                let _ = match is_first {
-                    true => hidden.tr().mm_out(&self.kernel, logits),
-                    false => self.kernel.shallow_clone().addmm_(&hidden.tr(), logits),
-                };
-            }
+            Way::Wide(hidden) => multiply(hidden),
+            Way::TensorFloat(hidden) => with_tf32(|| multiply(hidden)),
             Way::Narrow => {
                 let scale = products.head.scale;
                 let write = |first: &Tensor, second: &Tensor, result: &Tensor, add: bool| {
@@ -140,7 +147,7 @@ impl HeadGradients {
         let head = products.head;
         let scalar = Tensor::zeros([], (Kind::Float, head.hidden.device()));
         let (kind, scale) = match products.way {
-            Way::Wide(_) => (head.hidden.kind(), head.scale),
+            Way::Wide(_) | Way::TensorFloat(_) => (head.hidden.kind(), head.scale),
             Way::Narrow => (head.hidden.kind(), 1.0),
         };
         let Self { mut hidden, mut kernel } = self;
