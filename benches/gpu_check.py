@@ -155,6 +155,9 @@ class Check:
                     reason = "out of time" if done is None else done.stderr[-300:]
                     print(f"{about['bench']} {about['size']}, {name}: left out, {reason}", flush=True)
                     continue
+                for line in done.stderr.splitlines():
+                    if line.startswith("warning:"):
+                        print(f"{about['bench']} {about['size']}, {name}: {line}", flush=True)
                 records = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
                 last[name] = records[-1]
                 if "peak_device_mb" in last[name]:

@@ -10,7 +10,7 @@ use super::shard::part_of;
 
 /// The number of elements of a tensor above which it is exchanged in pieces of that size, since an exchange needs
 /// memory for two copies.
-const PIECE_ELEMENTS: i64 = 4 << 20;
+const PIECE_ELEMENTS: i64 = 2 << 20;
 
 /// A tensor, or this process's part of it along one dimension.
 #[derive(Debug)]
