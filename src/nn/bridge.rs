@@ -250,6 +250,12 @@ mod tests {
     }
 
     #[test]
+    fn tf32_is_switched() {
+        assert!(gimlet_allow_tf32(true));
+        assert!(!gimlet_allow_tf32(false));
+    }
+
+    #[test]
     fn there_is_no_account_of_memory_without_a_gpu() {
         assert_eq!(device_memory(Device::Cpu), None);
         let no_such = cuda_devices().len();
