@@ -14,7 +14,7 @@ const TORCH_VERSION: &str = "2.11.0";
 /// The versions 3.N of Python for which this torch has wheels.
 const PYTHONS: RangeInclusive<u32> = 10..=14;
 /// The sources of `bridge/`, except the one that links SentencePiece.
-const BRIDGE: [&str; 20] = [
+const BRIDGE: [&str; 21] = [
     "bridge/attention.cpp",
     "bridge/autograd.cpp",
     "bridge/bridge.cpp",
@@ -32,6 +32,7 @@ const BRIDGE: [&str; 20] = [
     "bridge/packed.cpp",
     "bridge/parallel.cpp",
     "bridge/profiler.cpp",
+    "bridge/screen.cpp",
     "bridge/sequence_attention.cpp",
     "bridge/step_attention.cpp",
     "bridge/team.cpp",

@@ -31,7 +31,6 @@ struct Bias {
 
 template <typename T>
 GIMLET_INLINE Floats biased(const float* scores, const Bias<T>& bias, int64_t i) {
-  using Ints = int32_t __attribute__((vector_size(64)));
   using Bytes = uint8_t __attribute__((vector_size(16)));
   const int64_t left = bias.count - i;
   Floats values = read(scores + i);

@@ -126,7 +126,7 @@ GIMLET_INLINE void multiply_rows(const c10::BFloat16* part, const Block& block, 
   if (block.count <= kRowsReadingNarrow) return multiply_part<Ahead::kAsk>(part, block, in, from, depth, sums);
   Floats wide[kDepth][2];
   for (int64_t k = 0; k < depth; ++k) {
-    read_columns(part + k * kColumns, wide[k]);
+    read_columns(part + k * kColumns, &wide[k]);
     ask_ahead(part + k * kColumns, sizeof(*part) * kColumns);
   }
   multiply_part<Ahead::kHave>(reinterpret_cast<const float*>(wide), block, in, from, depth, sums);

@@ -28,6 +28,7 @@
 constexpr int64_t kLanes = 16;
 using Floats = float __attribute__((vector_size(64)));
 using Bits = uint32_t __attribute__((vector_size(64)));
+using Ints = int32_t __attribute__((vector_size(64)));
 using Halves = uint16_t __attribute__((vector_size(32)));
 
 // The number of bytes read between asking for memory and reading it.
@@ -89,15 +90,18 @@ GIMLET_INLINE Floats read(const T* from, int64_t count) {
 
 // The first `count` numbers; the rest are `rest`.
 GIMLET_INLINE Floats first_of(const Floats& values, int64_t count, float rest) {
-  using Ints = int32_t __attribute__((vector_size(64)));
   if (count >= kLanes) return values;
   const Ints lanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   return lanes < static_cast<int32_t>(count) ? values : Floats{} + rest;
 }
 
 GIMLET_INLINE float largest(const Floats& values) {
-  float found = values[0];
-  for (int64_t i = 1; i < kLanes; ++i) found = std::max(found, values[i]);
+  using Half = float __attribute__((vector_size(32)));
+  Half halves[2];
+  std::memcpy(halves, &values, sizeof(values));
+  const Half half = halves[0] > halves[1] ? halves[0] : halves[1];
+  float found = half[0];
+  for (int64_t i = 1; i < kLanes / 2; ++i) found = std::max(found, half[i]);
   return found;
 }
 

@@ -70,6 +70,8 @@ mod remat;
 #[cfg(feature = "torch")]
 mod runs;
 #[cfg(feature = "torch")]
+mod screen;
+#[cfg(feature = "torch")]
 mod sequence_attention;
 #[cfg(feature = "torch")]
 mod step_attention;
@@ -115,7 +117,7 @@ pub use masks::{
 #[cfg(feature = "torch")]
 pub use narrow_product::NarrowProduct;
 #[cfg(feature = "torch")]
-pub use packed::PackedKernel;
+pub use packed::{PackedKernel, largest_columns};
 #[cfg(feature = "torch")]
 pub use params::Params;
 #[cfg(feature = "torch")]

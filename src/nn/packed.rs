@@ -1,6 +1,7 @@
 //! Kernels laid out once for many products without gradients, as in decoding: the Rust side of
 //! `bridge/packed.cpp`.
 
+use std::cell::OnceCell;
 use std::ffi::c_char;
 use std::ptr::null_mut;
 
@@ -9,6 +10,7 @@ use tch::{Device, Kind, Tensor};
 use super::autograd::{RawTensor, check, raw};
 use super::cpu;
 use super::fused::rms_norm;
+use super::screen::Screen;
 
 /// Columns of a panel, as in `bridge/panels.h`.
 const PANEL_COLUMNS: i64 = 32;
@@ -36,6 +38,7 @@ pub struct PackedKernel {
     out: i64, // columns of a product
     layout: KernelLayout,
     gated: bool,
+    screen: OnceCell<Screen>, // once the largest columns are asked for
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,39 +89,50 @@ impl PackedKernel {
 
     fn laid_out(kernel: &Tensor, layout: KernelLayout) -> Self {
         let (kernel, out) = (kernel.detach(), kernel.size()[1]);
-        match layout {
-            KernelLayout::Plain => Self { kernel, out, layout: KernelLayout::Plain, gated: false },
+        let kernel = match layout {
+            KernelLayout::Plain => kernel,
             KernelLayout::Panels => {
                 let half = PANEL_COLUMNS / 2;
                 let filled = filled(&kernel, PANEL_COLUMNS);
-                let halves = filled.view([filled.size()[0], -1, 2, half]);
-                Self { kernel: panels(&halves), out, layout: KernelLayout::Panels, gated: false }
+                panels(&filled.view([filled.size()[0], -1, 2, half]))
             }
-        }
+        };
+        Self { kernel, out, layout, gated: false, screen: OnceCell::new() }
     }
 
     fn gated_laid_out([gate, linear]: [&Tensor; 2], layout: KernelLayout) -> Self {
         let (gate, linear, out) = (gate.detach(), linear.detach(), gate.size()[1]);
-        match layout {
-            KernelLayout::Plain => {
-                let kernel = Tensor::cat(&[gate, linear], 1);
-                Self { kernel, out, layout: KernelLayout::Plain, gated: true }
-            }
+        let kernel = match layout {
+            KernelLayout::Plain => Tensor::cat(&[gate, linear], 1),
             KernelLayout::Panels => {
                 let half = PANEL_COLUMNS / 2;
                 let halves = [gate, linear].map(|part| {
                     let part = filled(&part, half);
                     part.view([part.size()[0], -1, half])
                 });
-                let halves = Tensor::stack(&halves, 2); // [in, panels, 2, 16]
-                Self { kernel: panels(&halves), out, layout: KernelLayout::Panels, gated: true }
+                panels(&Tensor::stack(&halves, 2)) // from [in, panels, 2, 16]
             }
-        }
+        };
+        Self { kernel, out, layout, gated: true, screen: OnceCell::new() }
     }
 
     /// Multiplies `inputs` `[rows, in]` by the kernel: `[rows, out]`.
     pub fn apply(&self, inputs: &Tensor) -> Tensor {
         self.product(inputs, &Extras::default())
+    }
+
+    /// The first of the largest columns of `apply(inputs)` for each row: int64 `[rows]`. With few float32 rows most
+    /// of the kernel is only read in 8 bits.
+    pub fn largest(&self, inputs: &Tensor) -> Tensor {
+        let is_screened = self.layout == KernelLayout::Panels
+            && !self.gated
+            && Screen::suits(&self.kernel)
+            && inputs.size()[0] <= Self::FEW_ROWS;
+        if !is_screened {
+            return largest_columns(&self.apply(inputs));
+        }
+        let screen = self.screen.get_or_init(|| Screen::new(&self.kernel));
+        screen.largest(inputs, &self.kernel, self.out)
     }
 
     /// Multiplies `rms_norm(inputs, scale)` by the kernel.
@@ -190,6 +204,12 @@ impl PackedKernel {
     }
 }
 
+/// The first of the largest columns of each row, `[rows, columns]`: int64 `[rows]`.
+pub fn largest_columns(product: &Tensor) -> Tensor {
+    // On CPUs `argmax` takes three times as long.
+    product.max_dim(-1, false).1
+}
+
 fn layout(kernel: &Tensor, rows: i64) -> KernelLayout {
     match PackedKernel::packs(kernel.kind(), kernel.device(), rows) {
         true => KernelLayout::Panels,
@@ -256,6 +276,30 @@ mod tests {
         {
             check_against_plain(Kind::Float, size, 2e-6);
             check_against_plain(Kind::BFloat16, size, 1e-2);
+        }
+    }
+
+    #[test]
+    fn the_largest_columns_are_those_of_the_product() {
+        let _held = crate::nn::GENERATOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        tch::manual_seed(6);
+        let draw = |size: [i64; 2]| Tensor::randn(size, (Kind::Float, Device::Cpu));
+        let check = |kernel: &Tensor, given: &Tensor| {
+            let packed = PackedKernel::laid_out(kernel, KernelLayout::Panels);
+            let (product, found) = (packed.apply(given), packed.largest(given));
+            assert_eq!(found, product.max_dim(-1, false).1, "{:?}", kernel.size());
+        };
+        for [rows, inputs, out] in [[1, 64, 1], [8, 256, 5000], [11, 100, 333], [32, 40, 1000], [2, 7, 50]] {
+            let (kernel, given) = (draw([inputs, out]), draw([rows, inputs]));
+            check(&kernel, &given);
+            check(&(kernel.abs() * -1.0), &given.abs()); // columns that fill panels would win
+            // Columns that 8 bits cannot tell apart, and some that nothing can: the first wins.
+            let close = draw([inputs, 1]) + 1e-5 * &kernel;
+            check(&close, &given);
+            check(&Tensor::cat(&[&close, &close], 1), &given);
+            check(&(kernel.zeros_like()), &given);
+            // Columns of very different sizes.
+            check(&(kernel * draw([1, out]).exp()), &given);
         }
     }
 

@@ -5,12 +5,18 @@ use std::ops::ControlFlow;
 use tch::{Device, Tensor};
 
 use super::spec::{DecodeError, DecodeFn};
+use crate::nn::largest_columns;
 
 /// A model that extends hypotheses by one token at a time.
 pub trait NextLogits {
     /// Logits of the token after `tokens`, the last of every hypothesis: int64 `[rows, 1]` to float32
     /// `[rows, vocab]`. Rows are `batch * num_decodes`, those of one input next to each other.
     fn next_logits(&mut self, tokens: &Tensor) -> Tensor;
+
+    /// The most probable token after `tokens`, the first of equals: int64 `[rows]`.
+    fn next_most_probable(&mut self, tokens: &Tensor) -> Tensor {
+        largest_columns(&self.next_logits(tokens))
+    }
 
     /// Continues row `i` from the past of row `indices[i]`, int64 `[rows]`.
     fn reorder(&mut self, indices: &Tensor);

@@ -4,6 +4,7 @@ use tch::{Kind, Tensor};
 
 use super::decode::{Decodes, NextLogits, Observer, Prompt, steps_between_looks, truth};
 use super::spec::{DecodeError, NEG_INF, TemperatureSample};
+use crate::nn::largest_columns;
 
 /// Temperatures up to this mean the most probable token.
 const MIN_TEMPERATURE: f64 = 1e-4;
@@ -46,8 +47,8 @@ impl TemperatureSample {
         let max_steps = self.check(length as usize)?;
         let mut samples = Samples::new(prompt, max_steps);
         for index in prompt.start..length {
-            let logits = model.next_logits(&samples.tokens);
-            samples.extend(index, self.sample(&logits), prompt.eos_id);
+            let next = self.next(model, &samples.tokens);
+            samples.extend(index, next, prompt.eos_id);
             if observer.observe(Some(&samples.tokens)).is_break() {
                 break;
             }
@@ -58,17 +59,19 @@ impl TemperatureSample {
         Ok(samples.into_decodes(batch, length))
     }
 
-    /// The next token of each row and its log-probability, both `[rows]`.
-    fn sample(&self, logits: &Tensor) -> (Tensor, Tensor) {
+    /// The token after `tokens` of each row and its log-probability, both `[rows]`.
+    fn next(&self, model: &mut dyn NextLogits, tokens: &Tensor) -> (Tensor, Tensor) {
         let greedy = self.temperature <= MIN_TEMPERATURE;
-        let cut = if greedy { logits.shallow_clone() } else { self.cut(logits) };
-        let tokens = if greedy { most_probable(logits) } else { draw(&cut) };
-        let log_probs = match (greedy, self.rescale_log_probs) {
+        if greedy && self.rescale_log_probs {
             // At temperature 0 the token is certain.
-            (true, true) => Tensor::zeros_like(&tokens).to_kind(Kind::Float),
-            (false, true) => log_prob_of(&cut, &tokens),
-            (_, false) => log_prob_of(logits, &tokens),
-        };
+            let tokens = model.next_most_probable(tokens);
+            let log_probs = Tensor::zeros_like(&tokens).to_kind(Kind::Float);
+            return (tokens, log_probs);
+        }
+        let logits = model.next_logits(tokens);
+        let cut = if greedy { logits.shallow_clone() } else { self.cut(&logits) };
+        let tokens = if greedy { largest_columns(&logits) } else { draw(&cut) };
+        let log_probs = log_prob_of(if self.rescale_log_probs { &cut } else { &logits }, &tokens);
         (tokens, log_probs)
     }
 
@@ -153,18 +156,12 @@ impl Samples {
 /// the logarithm of an exponential draw. `[rows]`
 fn draw(logits: &Tensor) -> Tensor {
     let noise = logits.empty_like().exponential_(1.0).log_();
-    most_probable(&(logits - noise))
+    largest_columns(&(logits - noise))
 }
 
 fn log_prob_of(logits: &Tensor, tokens: &Tensor) -> Tensor {
     let chosen = logits.gather(-1, &tokens.unsqueeze(-1), false).squeeze_dim(-1);
     chosen - logits.logsumexp([-1], false)
-}
-
-/// The first of the largest logits of each row. `[rows]`
-fn most_probable(logits: &Tensor) -> Tensor {
-    // On CPUs `argmax` takes three times as long.
-    logits.max_dim(-1, false).1
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use super::step::{CacheSize, DecoderCache, Position};
 use crate::models::decoding::{DecodeError, Decodes, NextLogits, Observer, Prediction, Prompt};
 use crate::nn::cuda_graph::CudaGraph;
 use crate::nn::team::Team;
-use crate::nn::{PackedKernel, Params};
+use crate::nn::{PackedKernel, Params, largest_columns};
 use crate::telemetry;
 
 /// A decoder with its embedding and its logits, laid out once for decoding many batches.
@@ -95,11 +95,16 @@ struct Recorded {
 }
 
 impl Stepper<'_> {
-    fn step(&mut self, tokens: &Tensor) -> Tensor {
-        let Decoding { spec, params, decoder, head, .. } = self.decoding;
+    /// What the head reads for the token after `tokens`: float32 `[rows, embed]`.
+    fn head_inputs(&mut self, tokens: &Tensor) -> Tensor {
+        let Decoding { spec, params, decoder, .. } = self.decoding;
         let embedded = spec.embed(params, &tokens.squeeze_dim(1)); // [rows, embed]
-        let hidden = decoder.step(embedded, &mut self.cache);
-        head.apply(&spec.head_inputs(&hidden))
+        spec.head_inputs(&decoder.step(embedded, &mut self.cache))
+    }
+
+    fn step(&mut self, tokens: &Tensor) -> Tensor {
+        let inputs = self.head_inputs(tokens);
+        self.decoding.head.apply(&inputs)
     }
 
     /// Records a step, which has a thousand small kernels that run for less time than their
@@ -123,6 +128,14 @@ impl NextLogits for Stepper<'_> {
         recorded.tokens.copy_(tokens);
         recorded.graph.replay();
         recorded.logits.shallow_clone()
+    }
+
+    fn next_most_probable(&mut self, tokens: &Tensor) -> Tensor {
+        if self.recorded.is_some() {
+            return largest_columns(&self.next_logits(tokens));
+        }
+        let inputs = self.head_inputs(tokens);
+        self.decoding.head.largest(&inputs)
     }
 
     fn reorder(&mut self, indices: &Tensor) {
