@@ -32,6 +32,11 @@ using namespace attention;
 GIMLET_ATTENTION(float)
 GIMLET_ATTENTION(c10::BFloat16)
 
+at::ScalarType attention_format(at::ScalarType of) {
+  TORCH_CHECK(of == at::kFloat || of == at::kBFloat16, "attention is float32 or bfloat16, not ", of);
+  return small_products_in_bfloat16() ? of : at::kFloat;
+}
+
 namespace {
 
 // The operands of one attention. All float32 or all bfloat16.
@@ -182,13 +187,6 @@ struct GimletAttention {
 
 namespace {
 
-// The format in which an attention is computed: bfloat16 operands are widened where their products are no faster.
-at::ScalarType format(const at::Tensor& query) {
-  const auto kind = query.scalar_type();
-  TORCH_CHECK(kind == at::kFloat || kind == at::kBFloat16, "attention is float32 or bfloat16, not ", kind);
-  return small_products_in_bfloat16() ? kind : at::kFloat;
-}
-
 // A tensor with dense rows in that format, if it is defined.
 at::Tensor operand(const at::Tensor& tensor, at::ScalarType kind) {
   if (!tensor.defined()) return tensor;
@@ -224,7 +222,7 @@ char* gimlet_attention_forward(GimletAttention in, const at::Tensor* out,
                                const at::Tensor* softmax) noexcept {
   return guarded([&] {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
-    const auto kind = format(*in.query);
+    const auto kind = attention_format(in.query->scalar_type());
     const Output result(*out, kind);
     const auto forward_in = kind == at::kFloat ? forward<float> : forward<c10::BFloat16>;
     forward_in(operands(in, kind), result.computed, *softmax);
@@ -237,7 +235,7 @@ char* gimlet_attention_backward(GimletAttention in, const at::Tensor* softmax,
                                 const at::Tensor* out_gradient, GimletAttention gradients) noexcept {
   return guarded([&] {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
-    const auto kind = format(*in.query);
+    const auto kind = attention_format(in.query->scalar_type());
     const Output query(*gradients.query, kind), key(*gradients.key, kind), value(*gradients.value, kind),
         position(*gradients.position, kind);
     const auto backward_in = kind == at::kFloat ? backward<float> : backward<c10::BFloat16>;

@@ -262,3 +262,9 @@ GIMLET_INLINE void attend_back(const Head<T>& head, const Gradients<T>& gradient
 }
 
 }  // namespace attention
+
+// One head, in the registers that the CPU has (`attention.cpp`).
+void gimlet_attend(const attention::Head<float>& head, const attention::Results<float>& results,
+                   attention::Room<float>& room);
+void gimlet_attend(const attention::Head<c10::BFloat16>& head, const attention::Results<c10::BFloat16>& results,
+                   attention::Room<c10::BFloat16>& room);

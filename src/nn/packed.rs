@@ -9,7 +9,8 @@ use tch::{Device, Kind, Tensor};
 
 use super::autograd::{RawTensor, check, raw};
 use super::cpu;
-use super::fused::rms_norm;
+use super::fused::{gated_gelu, rms_norm};
+use super::joined::Joined;
 use super::screen::Screen;
 
 /// Columns of a panel, as in `bridge/panels.h`.
@@ -174,11 +175,10 @@ impl PackedKernel {
         let mut product = normal.as_ref().unwrap_or(inputs).matmul(&self.kernel);
         if self.gated {
             assert!(extras.residual.is_none(), "nothing is added to a gated product");
-            let [gate, linear] = [0, 1].map(|part| product.narrow(1, part * self.out, self.out));
-            product = gate.gelu("tanh") * linear;
+            product = gated_gelu(&Joined::new(vec![product], 2));
         }
         match extras.residual {
-            Some(residual) => product + residual,
+            Some(residual) => product.g_add_(residual),
             None => product,
         }
     }

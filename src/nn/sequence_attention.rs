@@ -13,7 +13,7 @@ unsafe extern "C" {
         lengths: *const i64,
         count: i64,
         distances: RawTensor,
-        mask: RawTensor,
+        real: RawTensor,
         result: RawTensor,
     ) -> *mut c_char;
 }
@@ -23,10 +23,10 @@ unsafe extern "C" {
 pub struct SequenceBias<'a> {
     /// Rows of each sequence.
     pub lengths: &'a [i64],
-    /// For the distance of a key from a query, `1 - longest` first: float32 `[num_heads, 2 * longest - 1]`.
+    /// For the distance of a key from a query, `1 - longest` first: `[num_heads, 2 * longest - 1]`.
     pub distances: &'a Tensor,
-    /// For a key: float32 `[rows]`.
-    pub mask: &'a Tensor,
+    /// The keys that are seen; all of them in a sequence that has none: bool `[rows]`.
+    pub real: &'a Tensor,
 }
 
 /// Returns averages of the values, weighted by the softmax of products with the keys plus `bias`,
@@ -35,10 +35,10 @@ pub struct SequenceBias<'a> {
 pub fn sequence_attention(projected: &Tensor, bias: &SequenceBias) -> Tensor {
     let result = Tensor::new();
     let lengths = (bias.lengths.as_ptr(), bias.lengths.len() as i64);
-    let (projected, distances, mask) = (raw(projected), raw(bias.distances), raw(bias.mask));
+    let (projected, distances, real) = (raw(projected), raw(bias.distances), raw(bias.real));
     // SAFETY: the tensors and lengths outlive the call; the bridge checks shapes and kinds.
     check(unsafe {
-        gimlet_sequence_attention(projected, lengths.0, lengths.1, distances, mask, raw(&result))
+        gimlet_sequence_attention(projected, lengths.0, lengths.1, distances, real, raw(&result))
     });
     result.flatten(1, 2)
 }
@@ -46,6 +46,7 @@ pub fn sequence_attention(projected: &Tensor, bias: &SequenceBias) -> Tensor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nn::bias_from_mask;
     use crate::nn::team::Team;
     use tch::{Device, Kind};
 
@@ -57,10 +58,11 @@ mod tests {
         let (heads, rows, longest) =
             (3, lengths.iter().sum::<i64>(), *lengths.iter().max().unwrap());
         let projected = draw(&[rows, 3, heads, width]).to_kind(kind);
-        let distances = draw(&[heads, 2 * longest - 1]);
-        let mask = draw(&[rows]);
-        let _ = mask.get(0).fill_(-1e10);
-        let bias = SequenceBias { lengths, distances: &distances, mask: &mask };
+        let distances = draw(&[heads, 2 * longest - 1]).to_kind(kind);
+        let real = Tensor::ones([rows], (Kind::Bool, Device::Cpu));
+        let _ = real.get(0).fill_(0);
+        let mask = bias_from_mask(&real, Kind::Float);
+        let bias = SequenceBias { lengths, distances: &distances, real: &real };
         let found = sequence_attention(&projected, &bias);
         assert_eq!((found.kind(), found.size()), (kind, vec![rows, heads * width]));
         let mut first = 0;
@@ -97,8 +99,8 @@ mod tests {
     #[should_panic(expected = "sequences of 5 rows in all, but there are 4")]
     fn lengths_have_to_add_up() {
         let zeros = |size: &[i64]| Tensor::zeros(size, (Kind::Float, Device::Cpu));
-        let (distances, mask) = (zeros(&[1, 5]), zeros(&[4]));
-        let bias = SequenceBias { lengths: &[3, 2], distances: &distances, mask: &mask };
+        let (distances, real) = (zeros(&[1, 5]), Tensor::ones([4], (Kind::Bool, Device::Cpu)));
+        let bias = SequenceBias { lengths: &[3, 2], distances: &distances, real: &real };
         let _ = sequence_attention(&zeros(&[4, 3, 1, 16]), &bias);
     }
 }

@@ -40,16 +40,16 @@ impl PackedStack {
         self.rel_embedding.iter().chain(self.layers.iter().flat_map(|layer| &layer.rel_embedding))
     }
 
-    /// Whether it encodes whole sequences faster than a stack that trains.
+    /// Whether it encodes whole sequences.
     pub fn suits_sequences(spec: &StackSpec, device: Device) -> bool {
         // Routers need the batch with its padding.
-        spec.sparse.is_none()
-            && PackedKernel::packs(kind(spec.dims.dtype), device, PackedKernel::MANY_ROWS)
+        spec.sparse.is_none() && !device.is_cuda()
     }
 
-    /// Whether almost no work remains for libtorch.
+    /// Whether almost no work with whole sequences remains for libtorch.
     pub fn is_all_packed(&self) -> bool {
-        self.layers.iter().all(Layer::is_all_products)
+        PackedKernel::packs(self.kind, Device::Cpu, PackedKernel::MANY_ROWS)
+            && self.layers.iter().all(Layer::is_all_products)
     }
 }
 

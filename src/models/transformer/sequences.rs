@@ -6,8 +6,7 @@ use super::layer::{AttentionBlock, Rows};
 use super::packed::{PackedKernels, PackedStack};
 use super::spec::MAX_DISTANCE;
 use crate::nn::{
-    Dropout, Joined, SequenceBias, bias_from_mask, relative_position_distances, rms_norm,
-    sequence_attention,
+    Dropout, Joined, SequenceBias, relative_position_distances, rms_norm, sequence_attention,
 };
 
 impl PackedStack {
@@ -19,14 +18,13 @@ impl PackedStack {
         let distances = |embedding: &Tensor| {
             let (length, direction) = (embedded.size()[1], self.spec.direction);
             relative_position_distances(embedding, length, direction, MAX_DISTANCE as i64)
-                .to_kind(Kind::Float)
         };
         let distances: Vec<Tensor> = self.rel_embeddings().map(distances).collect();
         let mut hidden = sequences.gather(embedded);
         // Those of one embedding are those of all layers.
         for (layer, distances) in self.layers.iter().zip(distances.iter().cycle()) {
             let bias =
-                SequenceBias { lengths: &sequences.lengths, distances, mask: &sequences.mask };
+                SequenceBias { lengths: &sequences.lengths, distances, real: &sequences.real };
             let mut attend = |_: &AttentionBlock<PackedKernels>, projected: Joined| {
                 let projected = &projected.wholes()[0]; // [rows, 3 * joined]
                 let heads = [projected.size()[0], 3, self.dims.num_heads, self.dims.head_dim];
@@ -41,7 +39,7 @@ impl PackedStack {
 /// The rows of a batch up to each sequence's last token.
 struct Sequences {
     lengths: Vec<i64>,
-    mask: Tensor,         // float32 [rows]: what a padded key among them adds to scores
+    real: Tensor,         // bool [rows]: which of them are no padding
     rows: Option<Tensor>, // int64 [rows]: which of the batch's these are, unless they are all
 }
 
@@ -59,10 +57,9 @@ impl Sequences {
             let kept = places.le_tensor(&last.unsqueeze(1)); // [batch, length]
             kept.view(-1).nonzero().view(-1)
         });
-        let mask = bias_from_mask(real, Kind::Float).view(-1);
-        let mask =
-            rows.as_ref().map_or_else(|| mask.shallow_clone(), |rows| mask.index_select(0, rows));
-        Self { lengths, mask, rows }
+        let real = real.contiguous().view(-1);
+        let real = rows.as_ref().map_or_else(|| real.shallow_clone(), |r| real.index_select(0, r));
+        Self { lengths, real, rows }
     }
 
     /// `[batch, length, embed]` to `[rows, embed]`.
