@@ -14,7 +14,7 @@ const TORCH_VERSION: &str = "2.11.0";
 /// The versions 3.N of Python for which this torch has wheels.
 const PYTHONS: RangeInclusive<u32> = 10..=14;
 /// The sources of `bridge/`, except the one that links SentencePiece.
-const BRIDGE: [&str; 21] = [
+const BRIDGE: [&str; 22] = [
     "bridge/attention.cpp",
     "bridge/autograd.cpp",
     "bridge/bridge.cpp",
@@ -36,6 +36,7 @@ const BRIDGE: [&str; 21] = [
     "bridge/sequence_attention.cpp",
     "bridge/step_attention.cpp",
     "bridge/team.cpp",
+    "bridge/tiles.cpp",
 ];
 /// The devices for which kernels are compiled: A100s, H100s, and newer ones by the PTX of the last.
 const ARCHITECTURES: [&str; 3] =

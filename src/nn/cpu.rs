@@ -2,9 +2,10 @@
 
 use std::sync::OnceLock;
 
-use tch::Kind;
+use tch::{Device, Kind};
 
 use super::bridge::{self, Products};
+use super::narrow_product::NarrowProduct;
 
 /// Prepares this process for tensors: denormals are flushed, and matrix products use all of the CPU. Call it first,
 /// before libtorch starts threads.
@@ -80,7 +81,13 @@ pub(super) fn packed_products_suit_few_rows() -> bool {
 }
 
 /// Whether it is as fast as libtorch for many rows of this kind, so that its additional operations
-/// are a gain: it multiplies in float32, and needs all registers of AVX-512.
+/// are a gain: it multiplies tiles of bfloat16 (AMX), or in float32, for which it needs all registers of AVX-512.
 pub(super) fn packed_products_suit_many_rows(kind: Kind) -> bool {
-    bridge::register_bytes() == 64 && (kind != Kind::BFloat16 || Abilities::get().widens_bfloat16())
+    let floats = kind != Kind::BFloat16 || Abilities::get().widens_bfloat16();
+    bridge::register_bytes() == 64 && (floats || multiplies_tiles())
+}
+
+/// Whether products multiply tiles of bfloat16.
+pub(super) fn multiplies_tiles() -> bool {
+    Abilities::get().amx_bf16 && NarrowProduct::suits(Device::Cpu)
 }

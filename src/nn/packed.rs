@@ -15,6 +15,8 @@ use super::screen::Screen;
 
 /// Columns of a panel, as in `bridge/panels.h`.
 const PANEL_COLUMNS: i64 = 32;
+/// Inputs of a kernel in tiles are a multiple of this: a CPU multiplies so many at once.
+const TILE_INPUTS: i64 = 32;
 
 #[repr(C)]
 struct RawProduct {
@@ -48,6 +50,8 @@ enum KernelLayout {
     Plain,
     /// `[panels, in, 32]`; half of each panel belongs to the gate.
     Panels,
+    /// bfloat16 `[tiles, in / 2, 64, 2]`, for many rows: the columns of two panels, rows in pairs.
+    Tiles,
 }
 
 /// Operations of a product besides multiplying.
@@ -92,10 +96,9 @@ impl PackedKernel {
         let (kernel, out) = (kernel.detach(), kernel.size()[1]);
         let kernel = match layout {
             KernelLayout::Plain => kernel,
-            KernelLayout::Panels => {
-                let half = PANEL_COLUMNS / 2;
-                let filled = filled(&kernel, PANEL_COLUMNS);
-                panels(&filled.view([filled.size()[0], -1, 2, half]))
+            _ => {
+                let filled = filled(&kernel, layout.columns());
+                layout.lay_out(&filled.view([filled.size()[0], -1, 2, PANEL_COLUMNS / 2]))
             }
         };
         Self { kernel, out, layout, gated: false, screen: OnceCell::new() }
@@ -105,13 +108,12 @@ impl PackedKernel {
         let (gate, linear, out) = (gate.detach(), linear.detach(), gate.size()[1]);
         let kernel = match layout {
             KernelLayout::Plain => Tensor::cat(&[gate, linear], 1),
-            KernelLayout::Panels => {
-                let half = PANEL_COLUMNS / 2;
+            _ => {
                 let halves = [gate, linear].map(|part| {
-                    let part = filled(&part, half);
-                    part.view([part.size()[0], -1, half])
+                    let part = filled(&part, layout.columns() / 2);
+                    part.view([part.size()[0], -1, PANEL_COLUMNS / 2])
                 });
-                panels(&Tensor::stack(&halves, 2)) // from [in, panels, 2, 16]
+                layout.lay_out(&Tensor::stack(&halves, 2))
             }
         };
         Self { kernel, out, layout, gated: true, screen: OnceCell::new() }
@@ -166,7 +168,7 @@ impl PackedKernel {
     fn product(&self, inputs: &Tensor, extras: &Extras) -> Tensor {
         match self.layout {
             KernelLayout::Plain => self.plain_product(inputs, extras),
-            KernelLayout::Panels => self.packed_product(inputs, extras),
+            KernelLayout::Panels | KernelLayout::Tiles => self.packed_product(inputs, extras),
         }
     }
 
@@ -211,9 +213,33 @@ pub fn largest_columns(product: &Tensor) -> Tensor {
 }
 
 fn layout(kernel: &Tensor, rows: i64) -> KernelLayout {
-    match PackedKernel::packs(kernel.kind(), kernel.device(), rows) {
-        true => KernelLayout::Panels,
-        false => KernelLayout::Plain,
+    if !PackedKernel::packs(kernel.kind(), kernel.device(), rows) {
+        return KernelLayout::Plain;
+    }
+    let many = rows > PackedKernel::FEW_ROWS;
+    match many && kernel.kind() == Kind::BFloat16 && cpu::multiplies_tiles() {
+        true if kernel.size()[0] % TILE_INPUTS == 0 => KernelLayout::Tiles,
+        true => KernelLayout::Plain,
+        false => KernelLayout::Panels,
+    }
+}
+
+impl KernelLayout {
+    /// The number of columns that lie together.
+    fn columns(self) -> i64 {
+        if self == Self::Tiles { 2 * PANEL_COLUMNS } else { PANEL_COLUMNS }
+    }
+
+    /// Lays out halves of panels, `[in, panels, 2, 16]`.
+    fn lay_out(self, halves: &Tensor) -> Tensor {
+        let (inputs, panels, _, _) = halves.size4().expect("halves have four axes");
+        if self == Self::Tiles {
+            let pairs = halves.reshape([inputs / 2, 2, -1, self.columns()]);
+            return pairs.permute([2, 0, 3, 1]).contiguous();
+        }
+        // The bridge reads two bfloat16 as halves of 32 bits: columns 0, 16, 1, 17, ...
+        let axes = if halves.kind() == Kind::BFloat16 { [1, 0, 3, 2] } else { [1, 0, 2, 3] };
+        halves.permute(axes).contiguous().view([panels, inputs, PANEL_COLUMNS])
     }
 }
 
@@ -223,14 +249,6 @@ fn filled(kernel: &Tensor, columns: i64) -> Tensor {
         0 => kernel.contiguous(),
         rest => kernel.constant_pad_nd([0, columns - rest]),
     }
-}
-
-/// `[in, panels, 2, 16]`, halves of panels, to `[panels, in, 32]`.
-fn panels(halves: &Tensor) -> Tensor {
-    let (inputs, count, _, _) = halves.size4().expect("halves have four axes");
-    // The bridge reads two bfloat16 as halves of 32 bits: columns 0, 16, 1, 17, ...
-    let axes = if halves.kind() == Kind::BFloat16 { [1, 0, 3, 2] } else { [1, 0, 2, 3] };
-    halves.permute(axes).contiguous().view([count, inputs, PANEL_COLUMNS])
 }
 
 #[cfg(test)]
@@ -244,15 +262,20 @@ mod tests {
     /// Compares every way of applying packed kernels with plain operations in float32, within
     /// `tolerance` of the largest value. There are more rows than the kernels were packed for,
     /// which must not matter.
-    fn check_against_plain(kind: Kind, [rows, inputs, out]: [i64; 3], tolerance: f64) {
+    fn check_against_plain(
+        layout: KernelLayout,
+        kind: Kind,
+        [rows, inputs, out]: [i64; 3],
+        tolerance: f64,
+    ) {
         let _held = crate::nn::GENERATOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         tch::manual_seed(5);
         let draw = |size: &[i64]| Tensor::randn(size, (Kind::Float, Device::Cpu)).to_kind(kind);
         let (kernel, gate, given) =
             (draw(&[inputs, out]), draw(&[inputs, out]), draw(&[rows, inputs]));
         let (scale, residual) = (draw(&[inputs]), draw(&[rows, out]));
-        let packed = PackedKernel::laid_out(&kernel, KernelLayout::Panels);
-        let gated = PackedKernel::gated_laid_out([&gate, &kernel], KernelLayout::Panels);
+        let packed = PackedKernel::laid_out(&kernel, layout);
+        let gated = PackedKernel::gated_laid_out([&gate, &kernel], layout);
         let product = |inputs: &Tensor| wide(inputs).matmul(&wide(&kernel));
         let normal = rms_norm(&given, &scale);
         let gate = wide(&normal).matmul(&wide(&gate)).gelu("tanh");
@@ -274,8 +297,18 @@ mod tests {
         for size in
             [[8, 64, 96], [1, 7, 1], [11, 100, 333], [33, 40, 1000], [97, 20, 100], [301, 600, 40]]
         {
-            check_against_plain(Kind::Float, size, 2e-6);
-            check_against_plain(Kind::BFloat16, size, 1e-2);
+            check_against_plain(KernelLayout::Panels, Kind::Float, size, 2e-6);
+            check_against_plain(KernelLayout::Panels, Kind::BFloat16, size, 1e-2);
+        }
+    }
+
+    #[test]
+    fn products_by_tiles_are_plain_products() {
+        if !cpu::multiplies_tiles() {
+            return; // libtorch refuses
+        }
+        for size in [[1, 32, 1], [33, 96, 100], [128, 64, 64], [301, 1024, 72], [5, 32, 16]] {
+            check_against_plain(KernelLayout::Tiles, Kind::BFloat16, size, 1e-2);
         }
     }
 
@@ -308,11 +341,18 @@ mod tests {
         let _held = crate::nn::GENERATOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let draw = |size: &[i64]| Tensor::randn(size, (Kind::Float, Device::Cpu));
         for (length, heads, width) in [(3, 4, 16), (90, 3, 48), (5, 3, 24)] {
-            let (kernel, given) = (draw(&[20, heads * width]), draw(&[2, length, 20]));
-            let packed = PackedKernel::laid_out(&kernel, KernelLayout::Panels);
-            let found = packed.apply_by_head(&given, width);
+            let (kernel, given) = (draw(&[32, heads * width]), draw(&[2, length, 32]));
             let expected = given.matmul(&kernel).view([2, length, heads, width]).transpose(1, 2);
-            assert!(found.allclose(&expected, 1e-5, 1e-5, false), "{length}, {heads}, {width}");
+            let check = |layout, kind, tolerance| {
+                let packed = PackedKernel::laid_out(&kernel.to_kind(kind), layout);
+                let found = wide(&packed.apply_by_head(&given.to_kind(kind), width));
+                let same = found.allclose(&expected, tolerance, tolerance, false);
+                assert!(same, "{length}, {heads}, {width}, {layout:?}");
+            };
+            check(KernelLayout::Panels, Kind::Float, 1e-5);
+            if cpu::multiplies_tiles() {
+                check(KernelLayout::Tiles, Kind::BFloat16, 5e-2);
+            }
         }
     }
 
