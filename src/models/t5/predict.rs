@@ -14,7 +14,7 @@ use crate::nn::{Dropout, PackedKernel, Params};
 pub struct Predictor<'a> {
     t5: &'a T5,
     params: &'a Params,
-    encoder: Option<PackedStack>, // where it is faster than the one that trains
+    encoder: Option<PackedStack>, // on CPUs
     decoding: Decoding<'a>,
 }
 
