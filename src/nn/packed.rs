@@ -322,7 +322,9 @@ mod tests {
             let (product, found) = (packed.apply(given), packed.largest(given));
             assert_eq!(found, product.max_dim(-1, false).1, "{:?}", kernel.size());
         };
-        for [rows, inputs, out] in [[1, 64, 1], [8, 256, 5000], [11, 100, 333], [32, 40, 1000], [2, 7, 50]] {
+        for [rows, inputs, out] in
+            [[1, 64, 1], [8, 256, 5000], [11, 100, 333], [32, 40, 1000], [2, 7, 50]]
+        {
             let (kernel, given) = (draw([inputs, out]), draw([rows, inputs]));
             check(&kernel, &given);
             check(&(kernel.abs() * -1.0), &given.abs()); // columns that fill panels would win
