@@ -95,7 +95,7 @@ struct Recorded {
 }
 
 impl Stepper<'_> {
-    /// What the head reads for the token after `tokens`: float32 `[rows, embed]`.
+    /// The inputs of the head for the token after `tokens`: float32 `[rows, embed]`.
     fn head_inputs(&mut self, tokens: &Tensor) -> Tensor {
         let Decoding { spec, params, decoder, .. } = self.decoding;
         let embedded = spec.embed(params, &tokens.squeeze_dim(1)); // [rows, embed]
