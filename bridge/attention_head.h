@@ -160,13 +160,15 @@ GIMLET_INLINE void attend(const Head<T>& head, const Results<T>& results, Room<T
   float* const out = sized(room.out, block_size * depth);
   for (const Block& block : head.blocks) {
     lay_out_first<T, T>(head.queries(block), first);
-    multiply(first, depth, block.count, keys, 0, depth, block.from, block.columns, false, scores, columns);
+    // Each thread compiles a product for each number of rows. What the rows after the last query give is not read.
+    const int64_t rows = rounded_up(block.count, kLanes);
+    multiply(first, depth, rows, keys, 0, depth, block.from, block.columns, false, scores, columns);
     float softmax[kMostQueries][2];
     for (int64_t row = 0; row < block.count; ++row) {
       weigh<T>(scores + row * columns, head.bias(block, block.first + row), block.columns, weights + row * columns,
                   softmax[row]);
     }
-    multiply(weights, columns, block.count, values, block.from, block.columns, 0, depth, false, out, depth);
+    multiply(weights, columns, rows, values, block.from, block.columns, 0, depth, false, out, depth);
     for (int64_t row = 0; row < block.count; ++row) {
       const int64_t query = block.first + row;
       results.softmax[query] = softmax[row][0];

@@ -15,7 +15,7 @@ inline int64_t quotient_up(int64_t of, int64_t by) { return (of + by - 1) / by; 
 template <typename T>
 struct Product {
   const T* inputs;    // [rows, in]
-  const T* panels;    // [.., in, 32]
+  const T* panels;    // [.., in, 32], or tiles [.., in / 2, 64, 2]
   const T* scale;     // [in], or null: the inputs are normalized by their root mean square first
   const T* residual;  // as the result, or null: it is added
   T* result;          // [rows / length, out / width, length, width]

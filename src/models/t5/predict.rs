@@ -14,7 +14,7 @@ use crate::nn::{Dropout, PackedKernel, Params};
 pub struct Predictor<'a> {
     t5: &'a T5,
     params: &'a Params,
-    encoder: Option<PackedStack>, // on CPUs
+    encoder: Option<PackedStack>, // unless only the one that trains can do it
     decoding: Decoding<'a>,
 }
 
