@@ -6,8 +6,8 @@
 // multiplications: each thread takes some rows, which stay in its cache, through all panels. oneDNN
 // and MKL, packed or not, took 1.2 to 3 times as long for 8 rows on an Intel Xeon without AMX,
 // beside other jobs.
-// Everything is computed in float32; bfloat16 results are rounded once. `tiles.cpp` has products of many rows in
-// bfloat16.
+// Everything is computed in float32; bfloat16 results are rounded once. `tiles.cpp` has products of many
+// bfloat16 rows for CPUs with AMX.
 
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
@@ -95,13 +95,13 @@ GIMLET_INLINE void multiply_panel(const Product<T>& product, const Block& block,
 
 }  // namespace
 
-GIMLET_CLONES void gimlet_convert_row(const float* from, const float* scale, int64_t length, float* row) {
-  convert_row(from, scale, length, row);
+GIMLET_CLONES void gimlet_convert_rows(const Product<float>& product, int64_t first, int64_t count, float* to) {
+  convert_rows(product, first, count, to);
 }
 
-GIMLET_CLONES void gimlet_convert_row(const c10::BFloat16* from, const c10::BFloat16* scale, int64_t length,
-                                    float* row) {
-  convert_row(from, scale, length, row);
+GIMLET_CLONES void gimlet_convert_rows(const Product<c10::BFloat16>& product, int64_t first, int64_t count,
+                                       float* to) {
+  convert_rows(product, first, count, to);
 }
 
 GIMLET_CLONES void gimlet_multiply_panel(const Product<float>& product, const Block& block, int64_t index) {
@@ -128,9 +128,7 @@ Block prepare(const Product<T>& product, int64_t first, int64_t count, std::vect
     }
   }
   room.resize(std::max<size_t>(room.size(), count * product.in));
-  for (int64_t i = 0; i < count; ++i) {
-    gimlet_convert_row(from + i * product.in, product.scale, product.in, room.data() + i * product.in);
-  }
+  gimlet_convert_rows(product, first, count, room.data());
   block.rows = room.data();
   return block;
 }

@@ -59,6 +59,14 @@ GIMLET_INLINE void convert_row(const T* from, const T* scale, int64_t length, To
   }
 }
 
+// Converts `count` rows of the inputs from `first` on.
+template <typename T, typename To>
+GIMLET_INLINE void convert_rows(const Product<T>& product, int64_t first, int64_t count, To* to) {
+  for (int64_t i = 0; i < count; ++i) {
+    convert_row(product.inputs + (first + i) * product.in, product.scale, product.in, to + i * product.in);
+  }
+}
+
 // Writes a row of a panel's sums to the result.
 template <typename T>
 GIMLET_INLINE void finish(const Product<T>& product, const Floats sums[2], int64_t row, const PanelColumns& columns) {

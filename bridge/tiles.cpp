@@ -28,9 +28,7 @@ struct TileRows {
 }  // namespace
 
 GIMLET_CLONES void gimlet_convert_rows(const Product<Narrow>& product, int64_t first, int64_t count, Narrow* to) {
-  for (int64_t i = 0; i < count; ++i) {
-    convert_row(product.inputs + (first + i) * product.in, product.scale, product.in, to + i * product.in);
-  }
+  convert_rows(product, first, count, to);
 }
 
 GIMLET_CLONES void gimlet_finish_tile(const Product<Narrow>& product, const TileRows& rows, int64_t index,
