@@ -33,8 +33,7 @@ fn main() {
 
 fn many_rows(kind: Kind, [inputs, out]: [i64; 2], rounds: i64) {
     let (given, kernel) = (random([ROWS, inputs], kind), random([inputs, out], kind));
-    // Packed as for a few rows, so that the packed product is used on any CPU.
-    let packed = PackedKernel::new(&kernel, 1);
+    let packed = PackedKernel::new(&kernel, PackedKernel::MANY_ROWS);
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         theirs.push(seconds(|| given.matmul(&kernel)));

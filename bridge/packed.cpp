@@ -1,13 +1,11 @@
-// Products with kernels that were laid out once: of a few rows, as in steps of decoding, or of all
-// rows of an encoder.
+// Products with kernels that were laid out once: of a few rows, as in steps of decoding. `tiles.cpp` has those of many
+// rows.
 //
 // The kernel lies in panels of 32 columns. With few rows, products take as long as reading the
-// kernel: each thread reads some panels from front to back. With many rows they take as long as the
-// multiplications: each thread takes some rows, which stay in its cache, through all panels. oneDNN
+// kernel: each thread reads some panels from front to back. oneDNN
 // and MKL, packed or not, took 1.2 to 3 times as long for 8 rows on an Intel Xeon without AMX,
 // beside other jobs.
-// Everything is computed in float32; bfloat16 results are rounded once. `tiles.cpp` has products of many
-// bfloat16 rows for CPUs with AMX.
+// Everything is computed in float32; bfloat16 results are rounded once.
 
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
@@ -35,10 +33,8 @@ struct GimletProduct {
 
 namespace {
 
-// Greatest number of rows that a thread computes at once: with a panel's part they fill its caches.
-constexpr int64_t kMostRows = 96;
-// With more rows than this a bfloat16 panel is widened for all of them at once.
-constexpr int64_t kRowsReadingNarrow = 32;
+// Greatest number of rows that are computed at once.
+constexpr int64_t kMostRows = 32;
 // Rows of a panel that stay in the first cache while all rows of the inputs are processed.
 constexpr int64_t kDepth = 256;
 // Fewer bytes than this are not worth waking another thread.
@@ -52,31 +48,14 @@ struct Block {
 };
 
 // sums += the block's rows times `depth` rows of a panel, of which `from` is the first.
-template <Ahead ahead, typename T>
+template <typename T>
 GIMLET_INLINE void multiply_part(const T* part, const Block& block, int64_t in, int64_t from, int64_t depth,
                                  Sums* sums) {
   const auto rows = [&](int64_t row) { return RowPointers(block.rows + row * in + from, in, block.count - row); };
-  multiply<ahead>(part, rows(0).of, depth, sums[0]);
+  multiply<Ahead::kAsk>(part, rows(0).of, depth, sums[0]);
   for (int64_t row = kRows; row < block.count; row += kRows) {
     multiply<Ahead::kHave>(part, rows(row).of, depth, sums[row / kRows]);
   }
-}
-
-GIMLET_INLINE void multiply_rows(const float* part, const Block& block, int64_t in, int64_t from, int64_t depth,
-                                 Sums* sums) {
-  multiply_part<Ahead::kAsk>(part, block, in, from, depth, sums);
-}
-
-// With many rows, it is worthwhile to widen the panel first.
-GIMLET_INLINE void multiply_rows(const c10::BFloat16* part, const Block& block, int64_t in, int64_t from,
-                                 int64_t depth, Sums* sums) {
-  if (block.count <= kRowsReadingNarrow) return multiply_part<Ahead::kAsk>(part, block, in, from, depth, sums);
-  Floats wide[kDepth][2];
-  for (int64_t k = 0; k < depth; ++k) {
-    read_columns(part + k * kColumns, &wide[k]);
-    ask_ahead(part + k * kColumns, sizeof(*part) * kColumns);
-  }
-  multiply_part<Ahead::kHave>(reinterpret_cast<const float*>(wide), block, in, from, depth, sums);
 }
 
 template <typename T>
@@ -85,7 +64,7 @@ GIMLET_INLINE void multiply_panel(const Product<T>& product, const Block& block,
   Sums sums[kMostRows / kRows];
   for (int64_t from = 0; from < product.in; from += kDepth) {
     const int64_t depth = std::min(kDepth, product.in - from);
-    multiply_rows(panel + from * kColumns, block, product.in, from, depth, sums);
+    multiply_part(panel + from * kColumns, block, product.in, from, depth, sums);
   }
   const PanelColumns columns(product, index);
   for (int64_t row = 0; row < block.count; ++row) {
@@ -137,20 +116,17 @@ Block prepare(const Product<T>& product, int64_t first, int64_t count, std::vect
 template <typename T>
 void compute_by_panels(const Product<T>& product) {
   std::vector<float> room;
-  const Block block = prepare(product, 0, product.rows, room);
   const int64_t panel_bytes = product.in * kColumns * static_cast<int64_t>(sizeof(T));
-  share_out_awake(product.num_panels(), std::max<int64_t>(1, kMinBytes / panel_bytes),
-                  [&](int64_t index) { gimlet_multiply_panel(product, block, index); });
+  for (int64_t first = 0; first < product.rows; first += kMostRows) {
+    const Block block = prepare(product, first, std::min(kMostRows, product.rows - first), room);
+    share_out_awake(product.num_panels(), std::max<int64_t>(1, kMinBytes / panel_bytes),
+                    [&](int64_t index) { gimlet_multiply_panel(product, block, index); });
+  }
 }
 
-template <typename T>
-void compute_by_rows(const Product<T>& product) {
-  share_out_rows(product.rows, product.num_panels(), kMostRows, kRows, [&](const RowsByPanels& part) {
-    thread_local std::vector<float> room;
-    const Block block = prepare(product, part.first, part.count, room);
-    for (int64_t index = part.from; index < part.end; ++index) gimlet_multiply_panel(product, block, index);
-  });
-}
+// Whether a kernel is in tiles, and whether their rows lie in pairs.
+bool has_pairs(const at::Tensor& kernel) { return kernel.dim() == 4; }
+bool is_tiled(const at::Tensor& kernel) { return kernel.size(2) == kTileColumns; }
 
 template <typename T>
 void compute(const GimletProduct& in, const at::Tensor& result) {
@@ -158,25 +134,22 @@ void compute(const GimletProduct& in, const at::Tensor& result) {
   const Product<T> product{values(in.inputs), values(in.panels), values(in.scale), values(in.residual),
                            result.mutable_data_ptr<T>(), in.inputs->size(0), in.inputs->size(1), in.out,
                            in.length, in.width, in.gated};
-  if constexpr (std::is_same_v<T, c10::BFloat16>) {
-    if (in.panels->dim() == 4) return compute_by_tiles(product);
-  }
-  product.rows <= kMostRows ? compute_by_panels(product) : compute_by_rows(product);
+  is_tiled(*in.panels) ? compute_by_tiles(product, has_pairs(*in.panels)) : compute_by_panels(product);
 }
 
 void check(const GimletProduct& in) {
   const auto& panels = *in.panels;
-  const bool tiles = panels.dim() == 4;
-  TORCH_CHECK(panels.is_contiguous() && (tiles ? panels.size(2) == kTileColumns && panels.size(3) == 2 &&
-                                                     panels.scalar_type() == at::kBFloat16
-                                               : panels.dim() == 3 && panels.size(2) == kColumns),
+  const bool pairs = has_pairs(panels);
+  TORCH_CHECK(panels.is_contiguous() && (pairs ? panels.size(3) == 2 && panels.scalar_type() == at::kBFloat16
+                                               : panels.dim() == 3) &&
+                  (panels.size(2) == kTileColumns || (panels.size(2) == kColumns && !pairs)),
               "neither panels nor tiles");
-  const int64_t depth = panels.size(1) * (tiles ? 2 : 1);
+  const int64_t depth = panels.size(1) * (pairs ? 2 : 1);
   TORCH_CHECK(in.inputs->dim() == 2 && in.inputs->size(1) == depth && in.inputs->is_contiguous(),
               "inputs are not [rows, ", depth, "] in one piece, but ", in.inputs->sizes());
   TORCH_CHECK(depth > 0 && in.out > 0 && in.length > 0 && in.width > 0, "a product without extent");
   TORCH_CHECK(!in.gated || in.residual == nullptr, "nothing is added to a gated product");
-  const int64_t rows = in.inputs->size(0), columns = (tiles ? 2 : 1) * (in.gated ? kLanes : kColumns);
+  const int64_t rows = in.inputs->size(0), columns = (is_tiled(panels) ? 2 : 1) * (in.gated ? kLanes : kColumns);
   TORCH_CHECK(panels.size(0) == quotient_up(in.out, columns), "not the panels of ", in.out, " columns");
   TORCH_CHECK(rows % in.length == 0 && in.out % in.width == 0 && (in.width % kLanes == 0 || in.width == in.out),
               "results of ", in.length, " rows and ", in.width, " columns do not make up [", rows, ", ", in.out, "]");
@@ -203,8 +176,8 @@ int64_t gimlet_register_bytes() noexcept {
 }
 
 // Sets `result` to inputs @ kernel for a kernel in `panels` [panels, in, 32], float32 or bfloat16
-// like all tensors, or in bfloat16 tiles [tiles, in / 2, 64, 2] (`tiles.cpp`): [rows, out] in tiles, [rows / length, out / width, length, width]. With a
-// `scale` [in] the inputs are normalized first; a `residual` in the result's layout is added;
+// like all tensors, or in tiles [tiles, in, 64], or in bfloat16 tiles [tiles, in / 2, 64, 2] (`tiles.cpp`). The result is
+// [rows, out] in pieces, [rows / length, out / width, length, width]. With a `scale` [in] the inputs are normalized first; a `residual` in the result's layout is added;
 // either may be null. Null, or a message to be freed with `free`.
 char* gimlet_packed_product(GimletProduct in, at::Tensor* result) noexcept {
   return guarded([&] {

@@ -15,7 +15,7 @@ inline int64_t quotient_up(int64_t of, int64_t by) { return (of + by - 1) / by; 
 template <typename T>
 struct Product {
   const T* inputs;    // [rows, in]
-  const T* panels;    // [.., in, 32], or tiles [.., in / 2, 64, 2]
+  const T* panels;    // [.., in, 32], or tiles [.., in, 64] or [.., in / 2, 64, 2]
   const T* scale;     // [in], or null: the inputs are normalized by their root mean square first
   const T* residual;  // as the result, or null: it is added
   T* result;          // [rows / length, out / width, length, width]
@@ -84,26 +84,13 @@ GIMLET_INLINE void finish(const Product<T>& product, const Floats sums[2], int64
   }
 }
 
-// Some rows of the inputs, and the panels or tiles by which a thread multiplies them.
-struct RowsByPanels {
-  int64_t first, count, from, end;
-};
+// Functions of `packed.cpp` that are compiled for several CPUs.
+void gimlet_convert_rows(const Product<float>& product, int64_t first, int64_t count, float* to);
+void gimlet_convert_rows(const Product<c10::BFloat16>& product, int64_t first, int64_t count, float* to);
 
-// Calls `body` for each part of a product: about `most` rows, a multiple of `step`, by all panels, or if there are few
-// rows by some of the panels.
-template <typename Body>
-void share_out_rows(int64_t rows, int64_t panels, int64_t most, int64_t step, const Body& body) {
-  const int64_t blocks = quotient_up(rows, most);
-  const int64_t count = quotient_up(quotient_up(rows, blocks), step) * step;
-  const int64_t parts = std::min(panels, quotient_up(2 * threads_awake(), blocks));
-  share_out_awake(blocks * parts, /*grain=*/1, [&](int64_t task) {
-    const int64_t first = task / parts * count, part = task % parts;
-    body(RowsByPanels{first, std::min(count, rows - first), part * panels / parts, (part + 1) * panels / parts});
-  });
-}
-
-// Columns of a tile: those of two panels. Rows lie in pairs, [in / 2, 64, 2].
+// Columns of a tile: those of two panels.
 constexpr int64_t kTileColumns = 2 * kColumns;
 
-// Computes a product with a kernel in tiles.
-void compute_by_tiles(const Product<c10::BFloat16>& product);
+// Computes a product with a kernel in tiles; `pairs`: they are [in / 2, 64, 2] instead of [in, 64].
+void compute_by_tiles(const Product<float>& product, bool pairs);
+void compute_by_tiles(const Product<c10::BFloat16>& product, bool pairs);

@@ -2,6 +2,7 @@
 
 #include "team.h"
 
+#include <memory>
 #include <system_error>
 
 #if defined(__x86_64__)
@@ -10,7 +11,10 @@
 
 namespace {
 
-thread_local Team* team_of_this_thread = nullptr;
+// It and its size outlive what it is assembled for.
+thread_local std::unique_ptr<Team> team_of_this_thread;
+thread_local int64_t helpers_of_this_thread = 0;
+thread_local bool is_assembled = false;
 
 // Waits between repeated checks, and yields to other processes when that takes long.
 class Patience {
@@ -32,10 +36,24 @@ class Patience {
 
 }  // namespace
 
-Team* Team::of_this_thread() { return team_of_this_thread; }
+Team* Team::of_this_thread() { return is_assembled ? team_of_this_thread.get() : nullptr; }
+
+void Team::assemble(int64_t helpers) {
+  if (team_of_this_thread && helpers_of_this_thread == helpers) {
+    team_of_this_thread->become(State::kAwake);
+  } else {
+    team_of_this_thread = std::make_unique<Team>(helpers);
+    helpers_of_this_thread = helpers;
+  }
+  is_assembled = true;
+}
+
+void Team::dismiss() {
+  is_assembled = false;
+  team_of_this_thread->become(State::kAsleep);
+}
 
 Team::Team(int64_t helpers) {
-  team_of_this_thread = this;
   try {
     for (int64_t i = 0; i < helpers; ++i) helpers_.emplace_back([this] { help(); });
   } catch (const std::system_error&) {
@@ -44,9 +62,16 @@ Team::Team(int64_t helpers) {
 }
 
 Team::~Team() {
-  team_of_this_thread = nullptr;
-  dismissed_ = true;
+  become(State::kEnded);
   for (auto& helper : helpers_) helper.join();
+}
+
+void Team::become(State state) {
+  {
+    const std::lock_guard<std::mutex> lock(changing_);
+    state_ = state;
+  }
+  changed_.notify_all();
 }
 
 void Team::work(int64_t count, Call call, const void* body) {
@@ -78,19 +103,25 @@ bool Team::take_some() {
 }
 
 void Team::help() {
-  while (!dismissed_.load(std::memory_order_relaxed)) {
-    for (Patience patience; !take_some();) {
-      if (dismissed_.load(std::memory_order_relaxed)) return;
+  for (Patience patience;;) {
+    if (take_some()) {
+      patience = {};
+    } else if (state_.load(std::memory_order_relaxed) == State::kAwake) {
       patience.wait();
+    } else {
+      std::unique_lock<std::mutex> lock(changing_);
+      changed_.wait(lock, [this] { return state_ != State::kAsleep; });
+      if (state_ == State::kEnded) return;
+      patience = {};
     }
   }
 }
 
 extern "C" {
 
-// A team of the calling thread, which must end it, and up to `helpers` more.
-Team* gimlet_team_start(int64_t helpers) noexcept { return new Team(helpers); }
+// Assembles a team of the calling thread, which must dismiss it, and up to `helpers` more.
+void gimlet_team_assemble(int64_t helpers) noexcept { Team::assemble(helpers); }
 
-void gimlet_team_end(Team* team) noexcept { delete team; }
+void gimlet_team_dismiss() noexcept { Team::dismiss(); }
 
 }  // extern "C"

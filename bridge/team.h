@@ -1,24 +1,29 @@
 // Threads that wait actively for one another, for many short pieces of work in a row.
 //
 // Waking a sleeping thread of libtorch's takes as long as a small product, if its threads sleep
-// between parallel loops, and a step of decoding has sixty such loops. Between `start` and the
-// destructor, the team's threads take their next task within a microsecond, and each of them keeps
-// a core busy.
+// between parallel loops, and a step of decoding has sixty such loops. While a team is assembled,
+// its threads take their next task within a microsecond, and each of them keeps
+// a core busy. In between they sleep: oneDNN compiles its kernels anew for each thread that it meets.
 
 #pragma once
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
+#include <mutex>
 #include <thread>
 #include <vector>
 
 class Team {
  public:
-  // The team of the calling thread, or null.
+  // The assembled team of the calling thread, or null.
   static Team* of_this_thread();
 
-  // A team of the calling thread until its destruction, with up to `helpers` more threads.
+  // Assembles the team of the calling thread and up to `helpers` more threads, until it is dismissed.
+  static void assemble(int64_t helpers);
+  static void dismiss();
+
   explicit Team(int64_t helpers);
   ~Team();
   Team(const Team&) = delete;
@@ -41,6 +46,9 @@ class Team {
     for (int64_t task = first; task < end; ++task) (*static_cast<const Body*>(body))(task);
   }
 
+  enum class State { kAwake, kAsleep, kEnded };
+
+  void become(State state);
   void work(int64_t count, Call call, const void* body);
   bool take_some();
   void help();
@@ -50,7 +58,9 @@ class Team {
   // this work.
   std::atomic<uint64_t> ticket_{0};
   std::atomic<int64_t> done_{0};
-  std::atomic<bool> dismissed_{false};
+  std::atomic<State> state_{State::kAwake};
+  std::mutex changing_;
+  std::condition_variable changed_;
   Call call_ = nullptr;
   const void* body_ = nullptr;
   std::vector<std::thread> helpers_;

@@ -1,15 +1,11 @@
 //! Threads that wait actively for one another, for many short operations in a row: the Rust side of
 //! `bridge/team.cpp`.
 
-/// A team of the bridge's.
-#[repr(C)]
-struct RawTeam {
-    _opaque: [u8; 0],
-}
+use std::marker::PhantomData;
 
 unsafe extern "C" {
-    fn gimlet_team_start(helpers: i64) -> *mut RawTeam;
-    fn gimlet_team_end(team: *mut RawTeam);
+    fn gimlet_team_assemble(helpers: i64);
+    fn gimlet_team_dismiss();
 }
 
 /// A team of threads. While it lives, it shares the work of packed products and attention without
@@ -17,11 +13,11 @@ unsafe extern "C" {
 /// libtorch's threads would compete with the team, and waking them takes longer than their
 /// remaining work.
 ///
-/// Each helper keeps a core busy the whole time.
+/// Each helper keeps a core busy the whole time; until the thread's next team it sleeps.
 #[derive(Debug)]
 pub struct Team {
-    raw: *mut RawTeam,
     threads: i32, // libtorch's, to be given back
+    of_this_thread: PhantomData<*const ()>,
 }
 
 impl Team {
@@ -36,16 +32,16 @@ impl Team {
     pub(super) fn with_helpers(helpers: i64) -> Self {
         let threads = tch::get_num_threads();
         tch::set_num_threads(1);
-        // SAFETY: starts threads, and is ended by the thread that starts it, since it is not `Send`.
-        let raw = unsafe { gimlet_team_start(helpers) };
-        Self { raw, threads }
+        // SAFETY: dismissed by the thread that assembles it, since it is not `Send`.
+        unsafe { gimlet_team_assemble(helpers) };
+        Self { threads, of_this_thread: PhantomData }
     }
 }
 
 impl Drop for Team {
     fn drop(&mut self) {
-        // SAFETY: started by `with_helpers`, and ended once.
-        unsafe { gimlet_team_end(self.raw) };
+        // SAFETY: assembled by `with_helpers`, and dismissed once.
+        unsafe { gimlet_team_dismiss() };
         tch::set_num_threads(self.threads);
     }
 }
@@ -62,7 +58,7 @@ mod tests {
         let column = Tensor::arange(1000, (Kind::Float, Device::Cpu));
         let (inputs, kernel) = (ones([3, 40]), PackedKernel::new(&(ones([40, 1000]) * &column), 3));
         let threads = tch::get_num_threads();
-        for helpers in [0, 1, 3] {
+        for helpers in [0, 1, 3, 3, 1] {
             let team = Team::with_helpers(helpers);
             assert_eq!(tch::get_num_threads(), 1);
             // Many rounds, since errors between threads are rare.
