@@ -155,6 +155,12 @@ char* gimlet_gradients(const at::Tensor* const* outputs, const at::Tensor* const
 // Whether operations of this thread become part of a graph.
 bool gimlet_records_gradients() noexcept { return at::GradMode::is_enabled(); }
 
+// Until `gimlet_track` deletes what it returns, operations of this thread pass by libtorch's layers for gradients, views
+// and versions (`src/nn/untracked.rs`).
+void* gimlet_untrack() noexcept { return new at::AutoDispatchBelowADInplaceOrView; }
+
+void gimlet_track(void* untracked) noexcept { delete static_cast<at::AutoDispatchBelowADInplaceOrView*>(untracked); }
+
 // Makes `target` another handle of the same tensor.
 void gimlet_assign(at::Tensor* target, const at::Tensor* source) noexcept { *target = *source; }
 

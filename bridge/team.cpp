@@ -11,7 +11,7 @@
 
 namespace {
 
-// It and its size outlive what it is assembled for.
+// A thread's team, and the number of helpers that was asked for, outlive the work for which it is assembled.
 thread_local std::unique_ptr<Team> team_of_this_thread;
 thread_local int64_t helpers_of_this_thread = 0;
 thread_local bool is_assembled = false;

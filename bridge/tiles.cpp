@@ -1,8 +1,8 @@
 // Products of many rows with a kernel that was laid out once, by oneDNN's kernels for blocks.
 //
 // Each thread takes some rows, which stay in its cache, through all tiles of the kernel. The sums of a tile are in
-// float32 and in the cache when they are gated, added to the residual or only rounded. Where the CPU multiplies tiles of
-// bfloat16 (AMX), those of bfloat16 kernels are multiplied as they are, and else widened first.
+// float32 and in the cache when they are gated, added to the residual or only rounded. Bfloat16 tiles whose rows lie in
+// pairs are multiplied as they are, by CPUs with AMX, and others widened first.
 
 #include <algorithm>
 #include <cstdint>

@@ -81,7 +81,7 @@ pub(super) fn packed_products_suit_few_rows() -> bool {
 }
 
 /// Whether it is as fast as libtorch for many rows of this kind, so that its additional operations
-/// are a gain: it multiplies tiles of bfloat16 (AMX), or in float32, for which it needs all registers of AVX-512.
+/// are a gain: it multiplies tiles of bfloat16 (AMX), or in float32, which was measured with AVX-512 only.
 pub(super) fn packed_products_suit_many_rows(kind: Kind) -> bool {
     let floats = kind != Kind::BFloat16 || Abilities::get().widens_bfloat16();
     bridge::register_bytes() == 64 && (floats || multiplies_tiles())

@@ -2,7 +2,8 @@
 //! side of `bridge/cuda_graph.cpp`. They suit work of many small kernels that run for less time
 //! than their launches take.
 //!
-//! On an H200 decoding records its steps without a warning; what cannot be recorded warns and goes on.
+//! On an H200 decoding records its steps. A step that cannot be recorded causes a warning, and decoding goes on without
+//! a graph.
 
 use std::any::Any;
 use std::ffi::{c_char, c_void};

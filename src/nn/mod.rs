@@ -77,6 +77,8 @@ mod sequence_attention;
 mod step_attention;
 #[cfg(feature = "torch")]
 pub mod team;
+#[cfg(feature = "torch")]
+mod untracked;
 
 pub use error::C10dError;
 pub use experts::{ExpertsSpec, IgnoredPadding, RouterSpec, Routing, RoutingMode, TokenGroups};
@@ -134,6 +136,8 @@ pub use runs::Runs;
 pub use sequence_attention::{SequenceBias, sequence_attention};
 #[cfg(feature = "torch")]
 pub use step_attention::{KeyValue, step_attention};
+#[cfg(feature = "torch")]
+pub use untracked::untracked;
 
 /// Held by tests that draw from torch's generator: all threads share it, and some tests compare its draws.
 #[cfg(all(test, feature = "torch"))]

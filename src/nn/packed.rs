@@ -15,8 +15,8 @@ use super::screen::Screen;
 
 /// Columns of a panel, as in `bridge/panels.h`.
 const PANEL_COLUMNS: i64 = 32;
-/// Inputs of a kernel in tiles are a multiple of this: a CPU multiplies so many at once.
-const TILE_INPUTS: i64 = 32;
+/// Inputs of a kernel in paired tiles are a multiple of this: a CPU multiplies so many at once.
+const PAIRED_TILE_INPUTS: i64 = 32;
 
 #[repr(C)]
 struct RawProduct {
@@ -222,7 +222,7 @@ fn layout(kernel: &Tensor, rows: i64) -> KernelLayout {
         return KernelLayout::Panels;
     }
     let paired = kernel.kind() == Kind::BFloat16
-        && kernel.size()[0] % TILE_INPUTS == 0
+        && kernel.size()[0] % PAIRED_TILE_INPUTS == 0
         && cpu::multiplies_tiles();
     if paired { KernelLayout::PairedTiles } else { KernelLayout::Tiles }
 }
@@ -320,6 +320,8 @@ mod tests {
             } // else libtorch refuses
         }
         check_against_plain(KernelLayout::Tiles, Kind::Float, [40, 7, 20], 2e-6);
+        // So wide that fewer rows are multiplied at a time.
+        check_against_plain(KernelLayout::Tiles, Kind::Float, [70, 5000, 40], 1e-5);
     }
 
     #[test]

@@ -13,7 +13,7 @@ unsafe extern "C" {
 /// libtorch's threads would compete with the team, and waking them takes longer than their
 /// remaining work.
 ///
-/// Each helper keeps a core busy the whole time; until the thread's next team it sleeps.
+/// Each helper keeps a core busy while the team lives, and then sleeps until the thread's next team.
 #[derive(Debug)]
 pub struct Team {
     threads: i32, // libtorch's, to be given back
@@ -21,14 +21,14 @@ pub struct Team {
 }
 
 impl Team {
-    /// Starts as many threads as libtorch has, but no more than may run at once: active waiting
+    /// Assembles as many threads as libtorch has, but no more than may run at once: active waiting
     /// would use up a container's share of the cores.
     pub fn assemble() -> Self {
         let allowed = std::thread::available_parallelism().map_or(1, |cores| cores.get() as i64);
         Self::with_helpers(i64::from(tch::get_num_threads()).min(allowed) - 1)
     }
 
-    /// Starts a team of this thread and so many more.
+    /// Assembles a team of this thread and so many more.
     pub(super) fn with_helpers(helpers: i64) -> Self {
         let threads = tch::get_num_threads();
         tch::set_num_threads(1);

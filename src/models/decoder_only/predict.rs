@@ -6,7 +6,7 @@ use super::network::{DecoderOnly, prefix_mask};
 use crate::models::decoding::{DecodeError, Decodes, Observer, Prediction, Prompt};
 use crate::models::transformer::{DecoderCache, Decoding, Stack, StackInput, Visible};
 use crate::models::{Batch, Predict, feature};
-use crate::nn::{Params, causal_mask, decoder_positions};
+use crate::nn::{Params, causal_mask, decoder_positions, untracked};
 
 /// A decoder for many batches: its weights, laid out once for that.
 #[derive(Debug)]
@@ -104,7 +104,7 @@ impl<'a> Predictor<'a> {
 impl Predict for Predictor<'_> {
     /// Reads the inputs.
     fn prefill(&self, batch: &Batch) {
-        tch::no_grad(|| {
+        untracked(|| {
             let prefixes = Prefixes::new(batch);
             drop(self.cache(&prefixes, &prefixes.prompt(1, 0)));
         });
@@ -117,7 +117,7 @@ impl Predict for Predictor<'_> {
         prediction: &Prediction,
         observer: &mut dyn Observer,
     ) -> Result<Decodes, DecodeError> {
-        tch::no_grad(|| {
+        untracked(|| {
             let prefixes = Prefixes::new(batch);
             let prompt = prefixes.prompt(prediction.num_decodes, prediction.eos_id);
             let cache = self.cache(&prefixes, &prompt);

@@ -7,7 +7,7 @@ use crate::models::decoding::{DecodeError, Decodes, Observer, Prediction, Prompt
 use crate::models::transformer::{Decoding, PackedStack, Reach};
 use crate::models::{Batch, Predict, feature};
 use crate::nn::team::Team;
-use crate::nn::{Dropout, PackedKernel, Params};
+use crate::nn::{Dropout, PackedKernel, Params, untracked};
 
 /// A model for decoding many batches: its weights, laid out once for that.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl<'a> Predictor<'a> {
 impl Predict for Predictor<'_> {
     /// Encodes the inputs.
     fn prefill(&self, batch: &Batch) {
-        let _ = tch::no_grad(|| self.encode(batch.tensor(feature::ENCODER_INPUT_TOKENS)));
+        let _ = untracked(|| self.encode(batch.tensor(feature::ENCODER_INPUT_TOKENS)));
     }
 
     /// Source: T5X `models.py`, `EncoderDecoderModel.predict_batch_with_aux`.
@@ -56,7 +56,7 @@ impl Predict for Predictor<'_> {
         prediction: &Prediction,
         observer: &mut dyn Observer,
     ) -> Result<Decodes, DecodeError> {
-        tch::no_grad(|| {
+        untracked(|| {
             let inputs = batch.tensor(feature::ENCODER_INPUT_TOKENS);
             let targets = batch.tensor(feature::DECODER_INPUT_TOKENS);
             let prompt = if prediction.prompt_with_targets {
