@@ -10,9 +10,7 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
-#include <type_traits>
 #include <vector>
 
 #include "guarded.h"
@@ -33,22 +31,15 @@ struct GimletProduct {
 namespace {
 
 // Greatest number of rows that are computed at once.
-constexpr int64_t kMostRows = 32;
+constexpr int64_t kFewRows = 32;
 // Rows of a panel that stay in the first cache while all rows of the inputs are processed.
 constexpr int64_t kDepth = 256;
 // Fewer bytes than this are not worth waking another thread.
 constexpr int64_t kMinBytes = 1 << 18;
 
-// Some rows in the form in which the product multiplies them.
-struct Block {
-  const float* rows;
-  int64_t count;
-  int64_t offsets[kMostRows];  // of their results
-};
-
 // sums += the block's rows times `depth` rows of a panel, of which `from` is the first.
 template <typename T>
-GIMLET_INLINE void multiply_part(const T* part, const Block& block, int64_t in, int64_t from, int64_t depth,
+GIMLET_INLINE void multiply_part(const T* part, const Block<float>& block, int64_t in, int64_t from, int64_t depth,
                                  Sums* sums) {
   const auto rows = [&](int64_t row) { return RowPointers(block.rows + row * in + from, in, block.count - row); };
   multiply<Ahead::kAsk>(part, rows(0).of, depth, sums[0]);
@@ -58,9 +49,9 @@ GIMLET_INLINE void multiply_part(const T* part, const Block& block, int64_t in, 
 }
 
 template <typename T>
-GIMLET_INLINE void multiply_panel(const Product<T>& product, const Block& block, int64_t index) {
+GIMLET_INLINE void multiply_panel(const Product<T>& product, const Block<float>& block, int64_t index) {
   const T* panel = product.panels + index * product.in * kColumns;
-  Sums sums[kMostRows / kRows];
+  Sums sums[kFewRows / kRows];
   for (int64_t from = 0; from < product.in; from += kDepth) {
     const int64_t depth = std::min(kDepth, product.in - from);
     multiply_part(panel + from * kColumns, block, product.in, from, depth, sums);
@@ -82,42 +73,29 @@ GIMLET_CLONES void gimlet_convert_rows(const Product<c10::BFloat16>& product, in
   convert_rows(product, first, count, to);
 }
 
-GIMLET_CLONES void gimlet_multiply_panel(const Product<float>& product, const Block& block, int64_t index) {
+GIMLET_CLONES void gimlet_convert_rows(const Product<c10::BFloat16>& product, int64_t first, int64_t count,
+                                       c10::BFloat16* to) {
+  convert_rows(product, first, count, to);
+}
+
+GIMLET_CLONES void gimlet_multiply_panel(const Product<float>& product, const Block<float>& block, int64_t index) {
   multiply_panel(product, block, index);
 }
 
-GIMLET_CLONES void gimlet_multiply_panel(const Product<c10::BFloat16>& product, const Block& block,
+GIMLET_CLONES void gimlet_multiply_panel(const Product<c10::BFloat16>& product, const Block<float>& block,
                                          int64_t index) {
   multiply_panel(product, block, index);
 }
 
 namespace {
 
-// `room` is memory for rows that cannot be multiplied in place; float32 rows without a norm can.
-template <typename T>
-Block prepare(const Product<T>& product, int64_t first, int64_t count, std::vector<float>& room) {
-  const T* from = product.inputs + first * product.in;
-  Block block{nullptr, count, {}};
-  for (int64_t i = 0; i < count; ++i) block.offsets[i] = product.offset_of_row(first + i);
-  if constexpr (std::is_same_v<T, float>) {
-    if (product.scale == nullptr) {
-      block.rows = from;
-      return block;
-    }
-  }
-  room.resize(std::max<size_t>(room.size(), count * product.in));
-  gimlet_convert_rows(product, first, count, room.data());
-  block.rows = room.data();
-  return block;
-}
-
 // All threads multiply the same rows, each by some panels.
 template <typename T>
 void compute_by_panels(const Product<T>& product) {
   std::vector<float> room;
   const int64_t panel_bytes = product.in * kColumns * static_cast<int64_t>(sizeof(T));
-  for (int64_t first = 0; first < product.rows; first += kMostRows) {
-    const Block block = prepare(product, first, std::min(kMostRows, product.rows - first), room);
+  for (int64_t first = 0; first < product.rows; first += kFewRows) {
+    const Block<float> block = prepare(product, first, std::min(kFewRows, product.rows - first), /*step=*/1, room);
     share_out_awake(product.num_panels(), std::max<int64_t>(1, kMinBytes / panel_bytes),
                     [&](int64_t index) { gimlet_multiply_panel(product, block, index); });
   }

@@ -6,7 +6,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
+#include <vector>
 
+#include "factors.h"
 #include "panels.h"
 #include "parallel.h"
 
@@ -84,9 +87,38 @@ GIMLET_INLINE void finish(const Product<T>& product, const Floats sums[2], int64
   }
 }
 
-// Functions of `packed.cpp` that are compiled for several CPUs.
+// `convert_rows`, compiled for several CPUs.
 void gimlet_convert_rows(const Product<float>& product, int64_t first, int64_t count, float* to);
 void gimlet_convert_rows(const Product<c10::BFloat16>& product, int64_t first, int64_t count, float* to);
+void gimlet_convert_rows(const Product<c10::BFloat16>& product, int64_t first, int64_t count, c10::BFloat16* to);
+
+// Most rows of a block.
+constexpr int64_t kMostRows = 128;
+
+// The inputs of some rows in the format in which they are multiplied, and where their results begin.
+template <typename C>
+struct Block {
+  const C* rows;
+  int64_t count, offsets[kMostRows];
+};
+
+// `room` is memory for rows that cannot be multiplied in place, since they are normalized, converted, or not a multiple of
+// `step`, to which memory is padded.
+template <typename T, typename C>
+Block<C> prepare(const Product<T>& product, int64_t first, int64_t count, int64_t step, std::vector<C>& room) {
+  Block<C> block{nullptr, count, {}};
+  for (int64_t i = 0; i < count; ++i) block.offsets[i] = product.offset_of_row(first + i);
+  if constexpr (std::is_same_v<T, C>) {
+    if (product.scale == nullptr && count % step == 0) {
+      block.rows = product.inputs + first * product.in;
+      return block;
+    }
+  }
+  C* const to = sized(room, rounded_up(count, step) * product.in);
+  gimlet_convert_rows(product, first, count, to);
+  block.rows = to;
+  return block;
+}
 
 // Columns of a tile: those of two panels.
 constexpr int64_t kTileColumns = 2 * kColumns;

@@ -11,10 +11,8 @@
 
 namespace {
 
-// A thread's team, and the number of helpers that was asked for, outlive the work for which it is assembled.
+// A thread's team outlives the work for which it is assembled.
 thread_local std::unique_ptr<Team> team_of_this_thread;
-thread_local int64_t helpers_of_this_thread = 0;
-thread_local bool is_assembled = false;
 
 // Waits between repeated checks, and yields to other processes when that takes long.
 class Patience {
@@ -36,22 +34,20 @@ class Patience {
 
 }  // namespace
 
-Team* Team::of_this_thread() { return is_assembled ? team_of_this_thread.get() : nullptr; }
+Team* Team::of_this_thread() {
+  Team* const team = team_of_this_thread.get();
+  return team && team->state_.load(std::memory_order_relaxed) == State::kAwake ? team : nullptr;
+}
 
 void Team::assemble(int64_t helpers) {
-  if (team_of_this_thread && helpers_of_this_thread == helpers) {
+  if (team_of_this_thread && team_of_this_thread->threads() == helpers + 1) {
     team_of_this_thread->become(State::kAwake);
   } else {
     team_of_this_thread = std::make_unique<Team>(helpers);
-    helpers_of_this_thread = helpers;
   }
-  is_assembled = true;
 }
 
-void Team::dismiss() {
-  is_assembled = false;
-  team_of_this_thread->become(State::kAsleep);
-}
+void Team::dismiss() { team_of_this_thread->become(State::kAsleep); }
 
 Team::Team(int64_t helpers) {
   try {

@@ -16,17 +16,10 @@ namespace {
 
 using Narrow = c10::BFloat16;
 
-// Most rows at a time, and their bytes: with a tile and its sums they fill half of a core's second cache.
-constexpr int64_t kMostRows = 128, kMostBytes = 1 << 19;
+// Most bytes of a block of rows: with a tile and its sums they fill half of a core's second cache.
+constexpr int64_t kMostBytes = 1 << 19;
 // Products are compiled for each number of rows, so that these come in few numbers.
 constexpr int64_t kRowStep = 32;
-
-// The inputs of some rows in the format in which they are multiplied, and where their results begin.
-template <typename C>
-struct TileRows {
-  const C* rows;
-  int64_t count, offsets[kMostRows];
-};
 
 // Some rows of the inputs, and the tiles by which a thread multiplies them.
 struct Part {
@@ -60,10 +53,6 @@ GIMLET_INLINE void finish_tile(const Product<T>& product, const int64_t* offsets
 
 }  // namespace
 
-GIMLET_CLONES void gimlet_convert_rows(const Product<Narrow>& product, int64_t first, int64_t count, Narrow* to) {
-  convert_rows(product, first, count, to);
-}
-
 GIMLET_CLONES void gimlet_finish_tile(const Product<float>& product, const int64_t* offsets, int64_t rows, int64_t index,
                                       const float* sums) {
   finish_tile(product, offsets, rows, index, sums);
@@ -79,23 +68,6 @@ GIMLET_CLONES void gimlet_widen_tile(const Narrow* from, int64_t count, float* t
 }
 
 namespace {
-
-// `room` is memory for rows that are normalized or converted, or are not a whole number of steps.
-template <typename T, typename C>
-TileRows<C> prepare(const Product<T>& product, int64_t first, int64_t count, std::vector<C>& room) {
-  TileRows<C> rows{nullptr, count, {}};
-  for (int64_t i = 0; i < count; ++i) rows.offsets[i] = product.offset_of_row(first + i);
-  if constexpr (std::is_same_v<T, C>) {
-    if (product.scale == nullptr && count % kRowStep == 0) {
-      rows.rows = product.inputs + first * product.in;
-      return rows;
-    }
-  }
-  C* const to = sized(room, rounded_up(count, kRowStep) * product.in);
-  gimlet_convert_rows(product, first, count, to);
-  rows.rows = to;
-  return rows;
-}
 
 template <typename T, typename C>
 const C* tile_of(const Product<T>& product, int64_t index, std::vector<C>& room) {
@@ -120,7 +92,7 @@ void compute(const Product<T>& product) {
     thread_local std::vector<C> room, wide;
     thread_local std::vector<float> memory;
     float* const sums = sized(memory, kMostRows * kTileColumns);
-    const TileRows<C> rows = prepare(product, part.first, part.count, room);
+    const Block<C> rows = prepare(product, part.first, part.count, kRowStep, room);
     for (int64_t index = part.from; index < part.end; ++index) {
       const C* const tile = tile_of(product, index, wide);
       at::native::cpublas::brgemm(rounded_up(part.count, kRowStep), kTileColumns, product.in, product.in, kTileColumns,

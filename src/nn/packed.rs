@@ -239,15 +239,21 @@ impl KernelLayout {
     /// Lays out halves of panels, `[in, panels, 2, 16]`.
     fn lay_out(self, halves: &Tensor) -> Tensor {
         let (inputs, panels, _, _) = halves.size4().expect("halves have four axes");
-        let by_tile = |rows: i64| halves.reshape([-1, rows, panels / 2, self.columns()]);
         match self {
-            Self::Tiles => return by_tile(1).squeeze_dim(1).transpose(0, 1).contiguous(),
-            Self::PairedTiles => return by_tile(2).permute([2, 0, 3, 1]).contiguous(),
-            Self::Plain | Self::Panels => {}
+            Self::Tiles => {
+                halves.reshape([inputs, -1, self.columns()]).transpose(0, 1).contiguous()
+            }
+            Self::PairedTiles => {
+                let pairs = halves.reshape([inputs / 2, 2, -1, self.columns()]);
+                pairs.permute([2, 0, 3, 1]).contiguous()
+            }
+            Self::Plain | Self::Panels => {
+                // The bridge reads two bfloat16 as halves of 32 bits: columns 0, 16, 1, 17, ...
+                let narrow = halves.kind() == Kind::BFloat16;
+                let axes = if narrow { [1, 0, 3, 2] } else { [1, 0, 2, 3] };
+                halves.permute(axes).contiguous().view([panels, inputs, PANEL_COLUMNS])
+            }
         }
-        // The bridge reads two bfloat16 as halves of 32 bits: columns 0, 16, 1, 17, ...
-        let axes = if halves.kind() == Kind::BFloat16 { [1, 0, 3, 2] } else { [1, 0, 2, 3] };
-        halves.permute(axes).contiguous().view([panels, inputs, PANEL_COLUMNS])
     }
 }
 

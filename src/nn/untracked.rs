@@ -1,7 +1,6 @@
 //! Operations without gradients and without what libtorch notes for them, for predictions.
 
 use std::ffi::c_void;
-use std::marker::PhantomData;
 
 unsafe extern "C" {
     safe fn gimlet_untrack() -> *mut c_void;
@@ -12,21 +11,18 @@ unsafe extern "C" {
 /// operation on a small tensor takes up to twice as long. A backward pass must not need what `body` writes in place.
 pub fn untracked<R>(body: impl FnOnce() -> R) -> R {
     tch::no_grad(|| {
-        let _untracked = Untracked { raw: gimlet_untrack(), of_this_thread: PhantomData };
+        let _untracked = Untracked(gimlet_untrack());
         body()
     })
 }
 
-/// The operations of this thread are untracked for as long as it lives.
-struct Untracked {
-    raw: *mut c_void,
-    of_this_thread: PhantomData<*const ()>,
-}
+/// The operations of this thread are untracked for as long as it lives. As a pointer it is not `Send`.
+struct Untracked(*mut c_void);
 
 impl Drop for Untracked {
     fn drop(&mut self) {
         // SAFETY: made by `gimlet_untrack` on this thread, and deleted once.
-        unsafe { gimlet_track(self.raw) };
+        unsafe { gimlet_track(self.0) };
     }
 }
 
