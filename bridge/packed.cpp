@@ -122,8 +122,8 @@ void check(const GimletProduct& in) {
                   (panels.size(2) == kTileColumns || (panels.size(2) == kColumns && !pairs)),
               "neither panels nor tiles");
   const int64_t depth = panels.size(1) * (pairs ? 2 : 1);
-  TORCH_CHECK(in.inputs->dim() == 2 && in.inputs->size(1) == depth && in.inputs->is_contiguous(),
-              "inputs are not [rows, ", depth, "] in one piece, but ", in.inputs->sizes());
+  TORCH_CHECK(in.inputs->dim() == 2 && in.inputs->size(1) == depth,
+              "inputs are not [rows, ", depth, "], but ", in.inputs->sizes());
   TORCH_CHECK(depth > 0 && in.out > 0 && in.length > 0 && in.width > 0, "a product without extent");
   TORCH_CHECK(!in.gated || in.residual == nullptr, "nothing is added to a gated product");
   const int64_t rows = in.inputs->size(0), columns = (is_tiled(panels) ? 2 : 1) * (in.gated ? kLanes : kColumns);
@@ -154,13 +154,18 @@ int64_t gimlet_register_bytes() noexcept {
 
 // Sets `result` to inputs @ kernel for a kernel in `panels` [panels, in, 32], or in tiles [tiles, in, 64], or with
 // their rows in pairs [tiles, in / 2, 64, 2] (`tiles.cpp`), float32 or bfloat16 like all tensors. The result is
-// [rows, out] in pieces: [rows / length, out / width, length, width]. With a `scale` [in] the inputs are normalized first;
-// a `residual` in the result's layout is added; either may be null. Null, or a message to be freed with `free`.
+// [rows, out], or, unless its pieces have a `length` of 1 and the `width` of all columns, [rows / length, out / width,
+// length, width]. With a `scale` [in] the inputs are normalized first; a `residual` in the result's layout is added;
+// either may be null. Null, or a message to be freed with `free`.
 char* gimlet_packed_product(GimletProduct in, at::Tensor* result) noexcept {
   return guarded([&] {
+    const at::Tensor inputs = in.inputs->contiguous();
+    in.inputs = &inputs;
     check(in);
-    const int64_t rows = in.inputs->size(0);
-    *result = at::empty({rows / in.length, in.out / in.width, in.length, in.width}, in.inputs->options());
+    const int64_t rows = inputs.size(0);
+    const bool is_whole = in.length == 1 && in.width == in.out;
+    *result = is_whole ? at::empty({rows, in.out}, inputs.options())
+                       : at::empty({rows / in.length, in.out / in.width, in.length, in.width}, inputs.options());
     if (rows == 0) return;
     in.panels->scalar_type() == at::kBFloat16 ? compute<c10::BFloat16>(in, *result) : compute<float>(in, *result);
   });

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <limits>
 #include <vector>
 
@@ -88,29 +89,37 @@ GIMLET_CLONES void gimlet_attend(const Rows<c10::BFloat16>& keys, const Rows<c10
 
 namespace {
 
+// The rows of all heads, with the elements from one batch, head and row to the next.
 template <typename T>
-Rows<T> rows_of(const at::Tensor& tensor, int64_t b, int64_t h) {
-  const T* first = tensor.const_data_ptr<T>() + b * tensor.stride(0) + h * tensor.stride(1);
-  return {first, tensor.stride(2), tensor.size(2), tensor.size(3), first + tensor.stride(1)};
-}
+struct Heads {
+  const T* first;
+  int64_t by_batch, by_head, by_row, rows, width;
 
-// `bias` has been expanded to [batch, heads, queries, keys], and the numbers of a query are
-// contiguous. The result is [batch, queries, heads, width].
+  Rows<T> of(int64_t b, int64_t h) const {
+    const T* here = first + b * by_batch + h * by_head;
+    return {here, by_row, rows, width, here + by_head};
+  }
+};
+
+// Queries, keys and values of heads, and the scores' biases: a row for each query.
 template <typename T>
-at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                     const at::Tensor& bias) {
-  const int64_t batch = query.size(0), heads = query.size(1), queries = query.size(2), width = query.size(3);
-  at::Tensor result = at::empty({batch, queries, heads, width}, query.options());
-  T* to = result.mutable_data_ptr<T>();
-  const int64_t num_keys = key.size(2), room = (num_keys + kLanes - 1) / kLanes * kLanes;
+struct Operands {
+  Heads<T> queries, keys, values, biases;
+};
+
+// Sets `to` [batch, queries, heads, width]. Before a head of a batch is read, `begin` is called for them.
+template <typename T, typename Begin>
+void attend_all(const Operands<T>& of, int64_t batch, int64_t heads, T* to, const Begin& begin) {
+  const int64_t queries = of.queries.rows, width = of.queries.width;
+  const int64_t num_keys = of.keys.rows, room = (num_keys + kLanes - 1) / kLanes * kLanes;
   share_out_awake(batch * heads, /*grain=*/1, [&](int64_t task) {
     const int64_t b = task / heads, h = task % heads;
+    begin(b, h);
     thread_local std::vector<float> scores;
-    Rows<T> keys = rows_of<T>(key, b, h);
-    Rows<T> values = rows_of<T>(value, b, h);
+    Rows<T> keys = of.keys.of(b, h), values = of.values.of(b, h);
     values.next = keys.next;
     keys.next = values.first;
-    const auto asked = rows_of<T>(query, b, h), biases = rows_of<T>(bias, b, h);
+    const auto asked = of.queries.of(b, h), biases = of.biases.of(b, h);
     for (int64_t q = 0; q < queries; ++q) {
       scores.assign(room, std::numeric_limits<float>::lowest());
       std::copy_n(biases.first + q * biases.stride, num_keys, scores.begin());
@@ -118,39 +127,118 @@ at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::T
                     to + ((b * queries + q) * heads + h) * width);
     }
   });
-  return result;
 }
+
+// [batch, heads, rows, width], where an extent of 1 stands for any.
+template <typename T>
+Heads<T> heads_of(const at::Tensor& tensor) {
+  const auto stride = [&](int64_t axis) { return tensor.size(axis) == 1 ? 0 : tensor.stride(axis); };
+  return {tensor.const_data_ptr<T>(), stride(0), stride(1), stride(2), tensor.size(2), tensor.size(3)};
+}
+
+template <typename T>
+void attend_to_keys(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const at::Tensor& bias,
+                    const at::Tensor& result) {
+  const int64_t batch = key.size(0), heads = key.size(1), width = key.size(3), row = query.stride(0);
+  const int64_t queries = query.size(0) / batch;
+  const Heads<T> asked{query.const_data_ptr<T>(), queries * row, width, row, queries, width};
+  const Operands<T> of{asked, heads_of<T>(key), heads_of<T>(value), heads_of<T>(bias)};
+  attend_all(of, batch, heads, result.mutable_data_ptr<T>(), [](int64_t, int64_t) {});
+}
+
+template <typename T>
+void attend_to_past(const at::Tensor& projected, const at::Tensor& cache, const at::Tensor& bias, const int64_t* filled,
+                    int64_t position, const at::Tensor& result) {
+  const int64_t batch = cache.size(0), heads = cache.size(3), width = cache.size(4), joined = heads * width;
+  const T* const query = projected.const_data_ptr<T>();
+  T* const past = cache.mutable_data_ptr<T>();
+  const Heads<T> asked{query, 3 * joined, width, 0, 1, width};
+  const Heads<T> keys{past, cache.stride(0), width, 2 * joined, position + 1, width};
+  Heads<T> values = keys, biases = heads_of<T>(bias);
+  values.first += joined;
+  biases.first += position * bias.stride(2);
+  attend_all({asked, keys, values, biases}, batch, heads, result.mutable_data_ptr<T>(), [&](int64_t b, int64_t h) {
+    if (filled != nullptr && position < filled[b]) return;
+    const T* key = query + (b * 3 + 1) * joined + h * width;
+    T* to = past + b * cache.stride(0) + position * 2 * joined + h * width;
+    std::copy_n(key, width, to);
+    std::copy_n(key + joined, width, to + joined);
+  });
+}
+
+void check_width(int64_t width) {
+  TORCH_CHECK(width > 0 && width % kLanes == 0 && width <= kMaxWidth, "heads of ", width, " numbers");
+}
+
+void check_kinds(const at::Tensor& query, std::initializer_list<const at::Tensor*> others) {
+  for (const auto* tensor : others) {
+    TORCH_CHECK(tensor->scalar_type() == query.scalar_type(),
+                "keys, values or biases are not of the type of the queries, but ", tensor->scalar_type());
+  }
+}
+
+// A bias of `rows` and `keys`, for each head and batch or for all.
+void check_bias(const at::Tensor& bias, int64_t batch, int64_t heads, int64_t rows, int64_t keys) {
+  const auto spans = [&](int64_t axis, int64_t extent) { return bias.size(axis) == 1 || bias.size(axis) == extent; };
+  TORCH_CHECK(bias.dim() == 4 && spans(0, batch) && spans(1, heads) && spans(2, rows) && bias.size(3) == keys &&
+                  (keys == 1 || bias.stride(3) == 1),
+              "biases are not [", batch, ", ", heads, ", ", rows, ", ", keys, "], but ", bias.sizes());
+}
+
+bool is_narrow(const at::Tensor& tensor) { return tensor.scalar_type() == at::kBFloat16; }
 
 }  // namespace
 
 extern "C" {
 
-// Sets `result` [batch, queries, heads, width] to the values' averages, weighted by the softmax of
-// products of `query` [batch, heads, queries, width] with `key`, [batch, heads, keys, width] like
-// `value`, plus `bias`, which broadcasts to [batch, heads, queries, keys]. All float32 or all
-// bfloat16, heads a multiple of 16 wide, up to 256, and contiguous. Null, or a message to be freed
-// with `free`.
+// Sets `result` [batch * queries, heads * width] to the values' averages, weighted by the softmax of products of `query`
+// of that size with `key`, [batch, heads, keys, width] like `value`, plus `bias` [batch or 1, heads or 1, queries or 1,
+// keys]. All float32 or all bfloat16, heads a multiple of 16 wide, up to 256, and contiguous. Null, or a message to be
+// freed with `free`.
 char* gimlet_step_attention(const at::Tensor* query, const at::Tensor* key, const at::Tensor* value,
                             const at::Tensor* bias, at::Tensor* result) noexcept {
   return guarded([&] {
-    const int64_t width = query->size(3);
-    TORCH_CHECK(width % kLanes == 0 && width <= kMaxWidth, "heads of ", width, " numbers");
-    for (const auto* tensor : {query, key, value}) {
-      TORCH_CHECK(tensor->dim() == 4 && tensor->size(3) == width && tensor->stride(3) == 1,
-                  "heads are not [batch, heads, length, ", width, "] in one piece each, but ", tensor->sizes());
-    }
-    TORCH_CHECK(key->sizes() == value->sizes() && key->size(0) == query->size(0) && key->size(2) > 0 &&
-                    key->size(1) == query->size(1),
-                "keys ", key->sizes(), " and values ", value->sizes(), " are not those of queries ", query->sizes());
-    for (const auto* tensor : {key, value, bias}) {
-      TORCH_CHECK(tensor->scalar_type() == query->scalar_type(),
-                  "keys, values or biases are not of the type of the queries, but ", tensor->scalar_type());
-    }
-    auto biases = bias->expand({query->size(0), query->size(1), query->size(2), key->size(2)});
-    if (biases.stride(3) != 1) biases = biases.contiguous();
-    const bool narrow = query->scalar_type() == at::kBFloat16;
-    *result = narrow ? attention<c10::BFloat16>(*query, *key, *value, biases)
-                     : attention<float>(*query, *key, *value, biases);
+    TORCH_CHECK(key->dim() == 4 && key->sizes() == value->sizes() && key->size(0) > 0 && key->size(2) > 0 &&
+                    key->stride(3) == 1 && value->stride(3) == 1,
+                "keys ", key->sizes(), " and values ", value->sizes(), " are not [batch, heads, length, width] with ",
+                "heads in one piece each");
+    const int64_t batch = key->size(0), heads = key->size(1), joined = heads * key->size(3);
+    check_width(key->size(3));
+    TORCH_CHECK(query->dim() == 2 && query->size(1) == joined && query->stride(1) == 1 && query->size(0) % batch == 0,
+                "queries of keys ", key->sizes(), " are not [rows, ", joined, "], but ", query->sizes());
+    check_kinds(*query, {key, value, bias});
+    check_bias(*bias, batch, heads, query->size(0) / batch, key->size(2));
+    *result = at::empty(query->sizes(), query->options());
+    is_narrow(*query) ? attend_to_keys<c10::BFloat16>(*query, *key, *value, *bias, *result)
+                      : attend_to_keys<float>(*query, *key, *value, *bias, *result);
+  });
+}
+
+// Stores the keys and values of `projected`, [rows, 3 * heads * width] with queries before them, in `cache` [rows, length,
+// 2, heads, width] at `position`, and sets `result` [rows, heads * width] as `gimlet_step_attention` does with all keys
+// and values up to there. `bias` is [1, heads or 1, length, length], a row for each position. What the first `filled`,
+// int64 [rows], positions of a row hold stays as it is; null: none. Null, or a message to be freed with `free`.
+char* gimlet_past_attention(const at::Tensor* projected, const at::Tensor* cache, const at::Tensor* bias,
+                            const at::Tensor* filled, int64_t position, at::Tensor* result) noexcept {
+  return guarded([&] {
+    TORCH_CHECK(cache->dim() == 5 && cache->size(2) == 2 && cache->is_contiguous(),
+                "a cache is not [rows, length, 2, heads, width] in one piece, but ", cache->sizes());
+    const int64_t rows = cache->size(0), length = cache->size(1), heads = cache->size(3);
+    const int64_t joined = heads * cache->size(4);
+    check_width(cache->size(4));
+    TORCH_CHECK(projected->dim() == 2 && projected->size(0) == rows && projected->size(1) == 3 * joined &&
+                    projected->is_contiguous(),
+                "queries, keys and values are not [", rows, ", ", 3 * joined, "], but ", projected->sizes());
+    TORCH_CHECK(0 <= position && position < length, "position ", position, " of ", length);
+    check_kinds(*projected, {cache, bias});
+    check_bias(*bias, 1, heads, length, length);
+    TORCH_CHECK(filled == nullptr || (filled->scalar_type() == at::kLong && filled->numel() == rows &&
+                                      filled->is_contiguous()),
+                "filled positions are not int64 [", rows, "]");
+    const int64_t* const counts = filled == nullptr ? nullptr : filled->const_data_ptr<int64_t>();
+    *result = at::empty({rows, joined}, projected->options());
+    is_narrow(*projected) ? attend_to_past<c10::BFloat16>(*projected, *cache, *bias, counts, position, *result)
+                          : attend_to_past<float>(*projected, *cache, *bias, counts, position, *result);
   });
 }
 

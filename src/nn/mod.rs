@@ -135,7 +135,7 @@ pub use runs::Runs;
 #[cfg(feature = "torch")]
 pub use sequence_attention::{SequenceBias, sequence_attention};
 #[cfg(feature = "torch")]
-pub use step_attention::{KeyValue, step_attention};
+pub use step_attention::{KeyValue, Past, has_step_kernels, past_attention, step_attention};
 #[cfg(feature = "torch")]
 pub use untracked::untracked;
 

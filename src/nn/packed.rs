@@ -188,11 +188,11 @@ impl PackedKernel {
     }
 
     fn packed_product(&self, inputs: &Tensor, extras: &Extras) -> Tensor {
-        let (inputs, result) = (inputs.contiguous(), Tensor::new());
+        let result = Tensor::new();
         let optional = |tensor: Option<&Tensor>| tensor.map_or(null_mut(), raw);
         let (length, width) = extras.tile.unwrap_or((1, self.out));
         let of = RawProduct {
-            inputs: raw(&inputs),
+            inputs: raw(inputs),
             panels: raw(&self.kernel),
             scale: optional(extras.scale),
             residual: optional(extras.residual),
@@ -204,7 +204,7 @@ impl PackedKernel {
         // SAFETY: the tensors outlive the call; the bridge checks their shapes, and null means no
         // tensor.
         check(unsafe { gimlet_packed_product(of, raw(&result)) });
-        if extras.tile.is_some() { result } else { result.view([-1, self.out]) }
+        result
     }
 }
 

@@ -2,8 +2,9 @@
 //! `bridge/step_attention.cpp`.
 
 use std::ffi::c_char;
+use std::ptr::null_mut;
 
-use tch::Tensor;
+use tch::{Device, Tensor};
 
 use super::autograd::{RawTensor, check, raw};
 
@@ -20,6 +21,19 @@ pub struct KeyValue {
     pub value: Tensor,
 }
 
+/// The past of hypotheses, in which a step stores its own keys and values.
+#[derive(Debug)]
+pub struct Past<'a> {
+    /// Keys and values `[hypotheses, max_length, 2, num_heads, head_dim]`, written in place.
+    pub cache: &'a Tensor,
+    /// Biases of scores `[1, 1 or num_heads, max_length, max_length]`, a row for each position.
+    pub bias: &'a Tensor,
+    /// The position of the step.
+    pub position: i64,
+    /// How many positions of each hypothesis stay as they are: int64 `[hypotheses]`.
+    pub filled: Option<&'a Tensor>,
+}
+
 unsafe extern "C" {
     fn gimlet_step_attention(
         query: RawTensor,
@@ -28,20 +42,33 @@ unsafe extern "C" {
         bias: RawTensor,
         result: RawTensor,
     ) -> *mut c_char;
+    fn gimlet_past_attention(
+        projected: RawTensor,
+        cache: RawTensor,
+        bias: RawTensor,
+        filled: RawTensor,
+        position: i64,
+        result: RawTensor,
+    ) -> *mut c_char;
+}
+
+/// Whether heads of that width have kernels of their own on that device, as `past_attention` needs.
+pub fn has_step_kernels(device: Device, head_dim: i64) -> bool {
+    !device.is_cuda() && head_dim % LANES == 0 && head_dim <= WIDEST_HEAD
 }
 
 /// Returns averages of the values, weighted by the softmax of products with the keys plus `bias`,
-/// which broadcasts to `[batch, num_heads, q_length, kv_length]`, for every query `[batch,
-/// num_heads, q_length, head_dim]`, with their heads joined: `[batch, q_length, num_heads *
-/// head_dim]`. All tensors are of one kind. There is no gradient.
+/// which broadcasts to `[batch, num_heads, q_length, kv_length]`, for every query `[batch * q_length,
+/// num_heads * head_dim]`, in the same shape. All tensors are of one kind. There is no gradient.
 pub fn step_attention(query: &Tensor, key_value: &KeyValue, bias: &Tensor) -> Tensor {
-    let (batch, heads, length, width) = query.size4().expect("queries have four axes");
     let KeyValue { key, value } = key_value;
-    let by_position = if query.device().is_cuda() || width % LANES != 0 || width > WIDEST_HEAD {
+    let (batch, heads, _, width) = key.size4().expect("keys have four axes");
+    if !has_step_kernels(query.device(), width) {
+        let by_head = query.view([batch, -1, heads, width]).transpose(1, 2);
         // T5 does not divide by sqrt(head_dim): the query's initializer absorbs it.
         let scale = 1.0;
-        Tensor::scaled_dot_product_attention(
-            query,
+        let averages = Tensor::scaled_dot_product_attention(
+            &by_head,
             key,
             value,
             Some(bias),
@@ -49,24 +76,36 @@ pub fn step_attention(query: &Tensor, key_value: &KeyValue, bias: &Tensor) -> Te
             false,
             scale,
             false,
-        )
-        .transpose(1, 2)
-    } else {
-        let result = Tensor::new();
-        let operands = [raw(query), raw(key), raw(value), raw(bias)];
-        let [query, key, value, bias] = operands;
-        // SAFETY: the tensors outlive the call; the bridge checks their shapes and kinds.
-        check(unsafe { gimlet_step_attention(query, key, value, bias, raw(&result)) });
-        result
-    };
-    by_position.reshape([batch, length, heads * width])
+        );
+        return averages.transpose(1, 2).reshape(query.size());
+    }
+    let result = Tensor::new();
+    let operands = [raw(query), raw(key), raw(value), raw(bias)];
+    let [query, key, value, bias] = operands;
+    // SAFETY: the tensors outlive the call; the bridge checks their shapes and kinds.
+    check(unsafe { gimlet_step_attention(query, key, value, bias, raw(&result)) });
+    result
+}
+
+/// Stores the position's keys and values in the past, and returns the averages of all values up to there, weighted as
+/// by `step_attention`: queries, keys and values `[hypotheses, 3 * num_heads * head_dim]`, in that order, to
+/// `[hypotheses, num_heads * head_dim]`. Only where `has_step_kernels`.
+pub fn past_attention(projected: &Tensor, past: &Past<'_>) -> Tensor {
+    let Past { cache, bias, position, filled } = past;
+    let (result, filled) = (Tensor::new(), filled.map_or(null_mut(), raw));
+    let [projected, cache, bias] = [raw(projected), raw(cache), raw(bias)];
+    // SAFETY: the tensors outlive the call; the bridge checks their shapes and kinds, and null means no tensor.
+    check(unsafe {
+        gimlet_past_attention(projected, cache, bias, filled, *position, raw(&result))
+    });
+    result
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::nn::team::Team;
-    use tch::{Device, Kind};
+    use tch::Kind;
 
     /// Compares the result with libtorch's operations in float32, with heads at strides as products
     /// return them.
@@ -75,14 +114,17 @@ mod tests {
         tch::manual_seed(7);
         let draw = |size: &[i64]| Tensor::randn(size, (Kind::Float, Device::Cpu)).to_kind(kind);
         let (batch, heads) = (3, 2);
-        let query = draw(&[batch, queries, heads, width]).transpose(1, 2);
+        let query = draw(&[batch * queries, 2, heads * width]).select(1, 1);
         let both = draw(&[batch, keys, 2, heads, width]);
         let part = |index| both.select(2, index).transpose(1, 2);
         let key_value = KeyValue { key: part(0), value: part(1) };
         let forbidden = Tensor::from(-1e10).to_kind(kind);
-        for size in
-            [[batch, heads, 1, keys], [1, heads, 1, keys], [batch, 1, 1, keys], [1, 1, 1, 1]]
-        {
+        for size in [
+            [batch, heads, 1, keys],
+            [1, heads, queries, keys],
+            [batch, 1, 1, keys],
+            [1, 1, 1, keys],
+        ] {
             // The last row of the batch may attend to its first key only, and one head's scores are
             // far below zero.
             let bias = draw(&size);
@@ -97,10 +139,12 @@ mod tests {
     fn check_one(query: &Tensor, key_value: &KeyValue, bias: &Tensor, tolerance: f64) {
         let kind = query.kind();
         let wide = |tensor: &Tensor| tensor.to_kind(Kind::Float);
-        let scores = wide(query).matmul(&wide(&key_value.key).transpose(-2, -1)) + wide(bias);
+        let (batch, heads, _, width) = key_value.key.size4().expect("four axes");
+        let by_head = wide(query).reshape([batch, -1, heads, width]).transpose(1, 2);
+        let scores = by_head.matmul(&wide(&key_value.key).transpose(-2, -1)) + wide(bias);
         let expected = scores.softmax(-1, Kind::Float).matmul(&wide(&key_value.value));
         let found = step_attention(query, key_value, bias);
-        let expected = expected.transpose(1, 2).reshape(found.size());
+        let expected = expected.transpose(1, 2).reshape(query.size());
         assert_eq!(found.kind(), kind);
         let error = (wide(&found) - &expected).abs().max().double_value(&[]);
         assert!(
@@ -127,6 +171,7 @@ mod tests {
     fn mixed_kinds_are_refused() {
         let ones = |kind| Tensor::ones([1, 1, 1, 16], (kind, Device::Cpu));
         let key_value = KeyValue { key: ones(Kind::BFloat16), value: ones(Kind::BFloat16) };
-        let _ = step_attention(&ones(Kind::Float), &key_value, &ones(Kind::Float));
+        let query = ones(Kind::Float).view([1, 16]);
+        let _ = step_attention(&query, &key_value, &ones(Kind::Float));
     }
 }

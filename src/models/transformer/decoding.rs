@@ -50,10 +50,7 @@ impl<'a> Decoding<'a> {
     pub fn new_cache(&self, prompt: &Prompt) -> DecoderCache {
         let (batch, max_length) = prompt.inputs.size2().expect("a prompt is [batch, length]");
         let device = self.device();
-        let position = match device {
-            Device::Cuda(_) => Position::OnDevice(Tensor::zeros([1], (Kind::Int64, device))),
-            _ => Position::Counted(0),
-        };
+        let position = Position::first(device, self.spec.decoder.dims.head_dim as i64);
         let size = CacheSize { hypotheses: batch * prompt.num_decodes, max_length, device };
         self.decoder.new_cache(size, position)
     }

@@ -10,8 +10,8 @@ use super::layer::{AttentionBlock, Rows};
 use super::packed::{PackedKernels, PackedStack};
 use super::spec::MAX_DISTANCE;
 use crate::nn::{
-    Dropout, Joined, KeyValue, bias_from_mask, causal_mask, relative_position_bias, rms_norm,
-    step_attention,
+    Dropout, Joined, KeyValue, Past, bias_from_mask, causal_mask, has_step_kernels, past_attention,
+    relative_position_bias, rms_norm, step_attention,
 };
 
 /// The extents of a cache, and its device.
@@ -28,17 +28,37 @@ pub struct CacheSize {
 /// The position of a step. Both kinds give the same results.
 #[derive(Debug)]
 pub enum Position {
-    /// The host counts, and keys and values are read up to that position.
+    /// The host counts, and an attention is one operation, which reads keys and values up to that position.
     Counted(i64),
     /// A tensor counts, int64 `[1]`, and all keys and values are read, those of later positions masked:
     /// every step is the same work on the same memory, as a CUDA graph needs.
     OnDevice(Tensor),
 }
 
+impl Position {
+    /// The first position of a decoder with heads of that width.
+    pub fn first(device: Device, head_dim: i64) -> Self {
+        match has_step_kernels(device, head_dim) {
+            true => Position::Counted(0),
+            false => Position::OnDevice(Tensor::zeros([1], (Kind::Int64, device))),
+        }
+    }
+
+    fn advance(&mut self) {
+        match self {
+            Position::Counted(index) => *index += 1,
+            Position::OnDevice(index) => {
+                let _ = index.g_add_scalar_(1);
+            }
+        }
+    }
+}
+
 /// Keys and values of the positions decoded so far, and of an encoding.
 #[derive(Debug)]
 pub struct DecoderCache {
     own: Tensor, // [num_layers, hypotheses, max_length, 2, num_heads, head_dim]: keys and values
+    layers: Vec<Tensor>, // views of `own`, one of each layer
     cross: Vec<KeyValue>, // of each layer, [batch, num_heads, inputs_length, head_dim]
     self_biases: Vec<Tensor>, // of all layers or of each, [1, num_heads, max_length, max_length]: position, the future masked
     cross_bias: Tensor,       // [batch, 1, 1, inputs_length]
@@ -60,8 +80,10 @@ impl PackedStack {
             relative_position_bias(embedding, lengths, self.spec.direction, MAX_DISTANCE as i64)
                 + &causal
         };
+        let own = Tensor::zeros(own, (self.kind, device));
         DecoderCache {
-            own: Tensor::zeros(own, (self.kind, device)),
+            layers: own.unbind(0),
+            own,
             cross: Vec::new(),
             self_biases: self.rel_embeddings().map(bias).collect(),
             cross_bias: Tensor::new(),
@@ -89,8 +111,7 @@ impl PackedStack {
 
     /// Computes the next position of every hypothesis: `[hypotheses, embed]` to the same shape.
     pub fn step(&self, embedded: Tensor, cache: &mut DecoderCache) -> Tensor {
-        let self_biases: Vec<Tensor> =
-            cache.self_biases.iter().map(|bias| cache.position.bias(bias)).collect();
+        let self_biases = cache.step_biases();
         let mut hidden = embedded;
         // One bias is that of all layers.
         for ((index, layer), self_bias) in
@@ -99,58 +120,15 @@ impl PackedStack {
             let mut attend = |block: &AttentionBlock<PackedKernels>, projected: Joined| {
                 let projected = &projected.wholes()[0];
                 match block.context {
-                    None => self.attend_to_past(projected, cache, index, self_bias),
-                    Some(_) => self.attend_to_encoding(projected, cache, index),
+                    None => cache.attend_to_past(projected, index, self_bias),
+                    // The hypotheses of a row read the same encoding: they are its query positions.
+                    Some(_) => step_attention(projected, &cache.cross[index], &cache.cross_bias),
                 }
             };
             hidden = layer.forward(hidden, Rows::default(), Dropout::off(), &mut attend).hidden;
         }
         cache.position.advance();
         rms_norm(&hidden, &self.norm)
-    }
-
-    /// `[hypotheses, 3 * joined]` to `[hypotheses, joined]`
-    fn attend_to_past(
-        &self,
-        projected: &Tensor,
-        cache: &DecoderCache,
-        layer: usize,
-        bias: &Tensor,
-    ) -> Tensor {
-        let rows = projected.size()[0];
-        let projected = projected.view([rows, 3, self.dims.num_heads, self.dims.head_dim]);
-        let query = projected.select(1, 0).unsqueeze(2); // [hypotheses, num_heads, 1, head_dim]
-        let key_value = cache.extend(layer, &projected.narrow(1, 1, 2));
-        step_attention(&query, &key_value, bias).view([rows, -1])
-    }
-
-    /// `[hypotheses, joined]` to the same shape.
-    fn attend_to_encoding(&self, query: &Tensor, cache: &DecoderCache, layer: usize) -> Tensor {
-        let cross = &cache.cross[layer];
-        let (rows, batch) = (query.size()[0], cross.key.size()[0]);
-        // The hypotheses of a row read the same encoding: they are its query positions.
-        let query = query.view([batch, rows / batch, self.dims.num_heads, self.dims.head_dim]);
-        step_attention(&query.transpose(1, 2), cross, &cache.cross_bias).view([rows, -1])
-    }
-}
-
-impl Position {
-    /// Returns the query's row of the bias `[1, num_heads, max_length, max_length]`, for the keys
-    /// that are read.
-    fn bias(&self, bias: &Tensor) -> Tensor {
-        match self {
-            Position::Counted(index) => bias.narrow(2, *index, 1).narrow(3, 0, index + 1),
-            Position::OnDevice(index) => bias.index_select(2, index),
-        }
-    }
-
-    fn advance(&mut self) {
-        match self {
-            Position::Counted(index) => *index += 1,
-            Position::OnDevice(index) => {
-                let _ = index.g_add_scalar_(1);
-            }
-        }
     }
 }
 
@@ -171,7 +149,7 @@ impl DecoderCache {
         let (batch, length) = (key_value.size()[0], key_value.size()[1]);
         let beams = self.own.size()[1] / batch;
         let filled = key_value.repeat_interleave_self_int(beams, 0, None);
-        self.own.get(layer as i64).narrow(1, 0, length).copy_(&filled);
+        self.layers[layer].narrow(1, 0, length).copy_(&filled);
     }
 
     /// Begins decoding at position `start`. So many positions of each hypothesis, int64
@@ -181,28 +159,43 @@ impl DecoderCache {
         self.restart();
     }
 
-    /// Stores the position's keys and values `[hypotheses, 2, num_heads, head_dim]` in those of a
-    /// layer, and returns all to read, each `[hypotheses, num_heads, length, head_dim]`.
-    fn extend(&self, layer: usize, new: &Tensor) -> KeyValue {
-        let own = self.own.get(layer as i64); // [hypotheses, max_length, 2, num_heads, head_dim]
-        let kept = |old: Tensor, filled: Option<Tensor>| match filled {
-            Some(filled) => old.where_self(&filled.view([-1, 1, 1, 1]), new),
-            None => new.shallow_clone(),
+    /// The biases of the position's scores.
+    fn step_biases(&self) -> Vec<Tensor> {
+        let of_step = |bias: &Tensor| match &self.position {
+            Position::Counted(_) => bias.shallow_clone(),
+            Position::OnDevice(index) => bias.index_select(2, index),
         };
-        let filled = match &self.position {
-            Position::Counted(index) => {
-                let old = own.select(1, *index);
-                let is_filled = self.prefilled.as_ref().map(|count| count.gt(*index));
-                own.select(1, *index).copy_(&kept(old, is_filled));
-                own.narrow(1, 0, index + 1)
+        self.self_biases.iter().map(of_step).collect()
+    }
+
+    /// Stores the position's keys and values in those of a layer, and attends to them and to all before:
+    /// `[hypotheses, 3 * joined]` to `[hypotheses, joined]`.
+    fn attend_to_past(&self, projected: &Tensor, layer: usize, bias: &Tensor) -> Tensor {
+        let (cache, filled) = (&self.layers[layer], self.prefilled.as_ref());
+        match &self.position {
+            &Position::Counted(position) => {
+                past_attention(projected, &Past { cache, bias, position, filled })
             }
             Position::OnDevice(index) => {
-                let old = own.index_select(1, index).squeeze_dim(1);
-                let is_filled = self.prefilled.as_ref().map(|count| count.gt_tensor(index));
-                own.shallow_clone().index_copy_(1, index, &kept(old, is_filled).unsqueeze(1))
+                let (rows, _, _, heads, width) = cache.size5().expect("a cache has five axes");
+                let query = projected.narrow(1, 0, heads * width);
+                let new = projected.narrow(1, heads * width, 2 * heads * width);
+                let key_value = self.extend(cache, index, &new.view([rows, 2, heads, width]));
+                step_attention(&query, &key_value, bias)
             }
-        };
-        let part = |index| filled.select(2, index).transpose(1, 2);
+        }
+    }
+
+    /// Stores keys and values `[hypotheses, 2, num_heads, head_dim]` at a position in those of a layer, and returns
+    /// those of all positions, each `[hypotheses, num_heads, max_length, head_dim]`.
+    fn extend(&self, cache: &Tensor, position: &Tensor, new: &Tensor) -> KeyValue {
+        let kept = self.prefilled.as_ref().map(|count| {
+            let old = cache.index_select(1, position).squeeze_dim(1);
+            old.where_self(&count.gt_tensor(position).view([-1, 1, 1, 1]), new)
+        });
+        let stored = kept.as_ref().unwrap_or(new).unsqueeze(1);
+        let all = cache.shallow_clone().index_copy_(1, position, &stored);
+        let part = |index| all.select(2, index).transpose(1, 2);
         KeyValue { key: part(0), value: part(1) }
     }
 
@@ -236,8 +229,8 @@ mod tests {
     use crate::nn::{Dtype, Params, kind};
 
     /// Returns hidden states of four steps of two inputs with two hypotheses each, which change
-    /// places in between.
-    fn steps(dtype: Dtype, relpos_bias_per_layer: bool, position: Position) -> Tensor {
+    /// places in between. Steps start behind `filled` positions; of the second input one more is filled.
+    fn steps(dtype: Dtype, relpos_bias_per_layer: bool, filled: i64, position: Position) -> Tensor {
         let _held = crate::nn::GENERATOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let config = T5Config {
             vocab_size: 20,
@@ -253,14 +246,19 @@ mod tests {
         };
         let params = Params::init(&config.param_tree(), 3, Device::Cpu);
         let draw =
-            |size: [i64; 3]| Tensor::randn(size, (Kind::Float, Device::Cpu)).to_kind(kind(dtype));
-        let (encoded, embedded) = (draw([2, 5, 16]), draw([4, 4, 16]));
+            |size: &[i64]| Tensor::randn(size, (Kind::Float, Device::Cpu)).to_kind(kind(dtype));
+        let (encoded, embedded) = (draw(&[2, 5, 16]), draw(&[4, 4, 16]));
         let real = Tensor::ones([2, 5], (Kind::Bool, Device::Cpu));
         let size = CacheSize { hypotheses: 4, max_length: 6, device: Device::Cpu };
         tch::no_grad(|| {
             let decoder = PackedStack::new(&config.transformer().decoder, &params, 4);
             let mut cache = decoder.new_cache(size, position);
             decoder.read_encoding(&mut cache, &encoded, &real);
+            if filled > 0 {
+                (0..2).for_each(|layer| cache.prefill(layer, &draw(&[2, filled + 1, 2, 2, 16])));
+                let counts = [filled, filled, filled + 1, filled + 1];
+                cache.begin_at(filled, Tensor::from_slice(&counts));
+            }
             let hidden = (0..4).map(|index| {
                 let hidden = decoder.step(embedded.get(index), &mut cache);
                 cache.reorder(&Tensor::from_slice(
@@ -275,12 +273,12 @@ mod tests {
     #[test]
     fn a_position_on_the_device_gives_what_a_counted_one_gives() {
         let (float32, bfloat16) = ((Dtype::Float32, 1e-5), (Dtype::Bfloat16, 3e-2));
-        for ((dtype, tolerance), per_layer) in
-            [(float32, true), (float32, false), (bfloat16, false)]
+        for ((dtype, tolerance), per_layer, filled) in
+            [(float32, true, 0), (float32, false, 0), (float32, false, 2), (bfloat16, false, 1)]
         {
             let index = Tensor::zeros([1], (Kind::Int64, Device::Cpu));
-            let whole = steps(dtype, per_layer, Position::OnDevice(index));
-            let counted = steps(dtype, per_layer, Position::Counted(0));
+            let whole = steps(dtype, per_layer, filled, Position::OnDevice(index));
+            let counted = steps(dtype, per_layer, filled, Position::Counted(0));
             let error = (&whole - counted).abs().max().double_value(&[]);
             let largest = whole.abs().max().double_value(&[]);
             assert!(error < tolerance * largest, "{error} of {largest}");
