@@ -14,9 +14,10 @@ const TORCH_VERSION: &str = "2.11.0";
 /// The versions 3.N of Python for which this torch has wheels.
 const PYTHONS: RangeInclusive<u32> = 10..=14;
 /// The sources of `bridge/`, except the one that links SentencePiece.
-const BRIDGE: [&str; 22] = [
+const BRIDGE: [&str; 23] = [
     "bridge/attention.cpp",
     "bridge/autograd.cpp",
+    "bridge/beam_step.cpp",
     "bridge/bridge.cpp",
     "bridge/c10d.cpp",
     "bridge/cuda_graph.cpp",

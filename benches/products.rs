@@ -14,6 +14,8 @@ use tch::{Device, Kind, Tensor};
 const ROWS: i64 = 4096;
 /// Extents of the encoder's kernels: query, key and value; out; gate and linear; wo.
 const KERNELS: [[i64; 2]; 4] = [[512, 1152], [384, 512], [512, 2048], [1024, 512]];
+/// Rows of a step of decoding: hypotheses of a batch.
+const FEW_ROWS: [i64; 6] = [1, 4, 8, 16, 24, 32];
 /// A kernel that exceeds every cache: 256 MiB in float32.
 const LARGE: [i64; 2] = [512, 131_072];
 
@@ -50,18 +52,30 @@ fn many_rows(kind: Kind, [inputs, out]: [i64; 2], rounds: i64) {
     println!("{line}");
 }
 
+/// Both layouts of a kernel, each with so many rows.
 fn few_rows(kind: Kind, rounds: i64) {
-    let (given, kernel) = (random([8, LARGE[0]], kind), random(LARGE, kind));
+    let kernel = random(LARGE, kind);
     let bytes = (kernel.numel() * kind.elt_size_in_bytes()) as f64;
-    let packed = PackedKernel::new(&kernel, 8);
-    let _team = Team::assemble();
-    let times = (0..rounds).map(|_| seconds(|| packed.apply(&given))).collect();
-    let line = serde_json::json!({
-        "kind": format!("{kind:?}"),
-        "kernel": LARGE,
-        "gigabytes_per_second": bytes / median(times) / 1e9,
-    });
-    println!("{line}");
+    let layouts = [1, PackedKernel::MANY_ROWS].map(|rows| PackedKernel::new(&kernel, rows));
+    for rows in FEW_ROWS {
+        let given = random([rows, LARGE[0]], kind);
+        let _team = Team::assemble();
+        let mut times = [Vec::new(), Vec::new()];
+        for _ in 0..rounds {
+            for (packed, times) in layouts.iter().zip(&mut times) {
+                times.push(seconds(|| packed.apply(&given)));
+            }
+        }
+        let [few, many] = times.map(|times| bytes / median(times) / 1e9);
+        let line = serde_json::json!({
+            "kind": format!("{kind:?}"),
+            "kernel": LARGE,
+            "rows": rows,
+            "gigabytes_per_second": few,
+            "as_for_many_rows": many,
+        });
+        println!("{line}");
+    }
 }
 
 fn random(size: [i64; 2], kind: Kind) -> Tensor {

@@ -18,15 +18,6 @@
 // Columns that a product reads together. oneDNN wants this distance between pairs of bfloat16 rows.
 constexpr int64_t kPanel = 64;
 
-// Memory for so many numbers, which grows to the largest count.
-template <typename N>
-N* sized(std::vector<N>& memory, int64_t count) {
-  if (static_cast<int64_t>(memory.size()) < count) memory.resize(count);
-  return memory.data();
-}
-
-constexpr int64_t rounded_up(int64_t count, int64_t to) { return (count + to - 1) / to * to; }
-
 // The number of columns, padded to a panel, or to part of one.
 constexpr int64_t padded(int64_t columns) { return rounded_up(columns, columns <= kPanel ? kLanes : kPanel); }
 

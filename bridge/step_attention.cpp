@@ -1,14 +1,13 @@
 // Attention of a few queries to many keys, for a step of decoding (`src/nn/step_attention.rs`).
 //
-// It takes as long as reading keys and values. A query's scores stay in a core's cache in the
-// meantime.
+// For one query it takes as long as reading keys and values. Scores stay in a core's cache in the meantime.
 // Everything is computed in float32.
 
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
-#include <cmath>
+#include <cstring>
 #include <initializer_list>
 #include <limits>
 #include <vector>
@@ -19,8 +18,8 @@
 
 namespace {
 
-// The widest head: its sums stay in registers.
-constexpr int64_t kMaxWidth = 16 * kLanes;
+// The widest head, in registers.
+constexpr int64_t kMaxParts = 16;
 
 // A head's keys or values: `rows` of `width` elements, with a stride in elements.
 template <typename T>
@@ -36,55 +35,97 @@ struct Rows {
   }
 };
 
-// scores[row] += query . keys[row], for as many rows as there are lanes.
+// A query, its scores and its result: `scores` holds biases at first, with the lowest of numbers up to a multiple of the
+// lanes.
 template <typename T>
-GIMLET_INLINE void score(const Rows<T>& keys, const Floats* query, int64_t first, float* scores) {
-  float quarters[kLanes][4] = {};
+struct Query {
+  const T* numbers;
+  float* scores;
+  T* to;
+};
+
+// So many queries read the same keys and values at once.
+constexpr int64_t kQueries = 4;
+
+// scores[row] += query . keys[row] of each query, for as many rows as there are lanes.
+template <int64_t kCount, typename T>
+GIMLET_INLINE void score(const Rows<T>& keys, const Floats wide[][kMaxParts], int64_t parts, int64_t first,
+                         const Query<T>* queries) {
+  float quarters[kCount][kLanes][4] = {};
   for (int64_t row = first; row < std::min(first + kLanes, keys.rows); ++row) {
     const T* key = keys.at(row);
-    Floats products = {};
-    for (int64_t i = 0; i < keys.width / kLanes; ++i) products += read(key + i * kLanes) * query[i];
-    const Quarter some = quarter(products);
-    std::memcpy(quarters[row - first], &some, sizeof(some));
+    Floats products[kCount] = {};
+    for (int64_t i = 0; i < parts; ++i) {
+      const Floats numbers = read(key + i * kLanes);
+      for (int64_t q = 0; q < kCount; ++q) products[q] += numbers * wide[q][i];
+    }
+    for (int64_t q = 0; q < kCount; ++q) {
+      const Quarter some = quarter(products[q]);
+      std::memcpy(quarters[q][row - first], &some, sizeof(some));
+    }
   }
-  for (int64_t i = 0; i < kLanes; ++i) {
-    scores[first + i] += (quarters[i][0] + quarters[i][1]) + (quarters[i][2] + quarters[i][3]);
+  for (int64_t q = 0; q < kCount; ++q) {
+    for (int64_t i = 0; i < kLanes; ++i) {
+      const float* const of = quarters[q][i];
+      queries[q].scores[first + i] += (of[0] + of[1]) + (of[2] + of[3]);
+    }
   }
 }
 
-// The values' sum by `weights`, over `normalizer`.
-template <typename T>
-GIMLET_INLINE void average(const Rows<T>& values, const float* weights, float normalizer, T* to) {
-  Floats sums[kMaxWidth / kLanes] = {};
-  const int64_t parts = values.width / kLanes;
+// The values' sums by the weights of each query, over its normalizer.
+template <int64_t kCount, typename T>
+GIMLET_INLINE void average(const Rows<T>& values, int64_t parts, const float* normalizers, const Query<T>* queries) {
+  Floats sums[kCount][kMaxParts];
+  for (int64_t q = 0; q < kCount; ++q) {
+    for (int64_t i = 0; i < parts; ++i) sums[q][i] = Floats{};
+  }
   for (int64_t row = 0; row < values.rows; ++row) {
     const T* value = values.at(row);
-    for (int64_t i = 0; i < parts; ++i) sums[i] += read(value + i * kLanes) * weights[row];
+    for (int64_t i = 0; i < parts; ++i) {
+      const Floats numbers = read(value + i * kLanes);
+      for (int64_t q = 0; q < kCount; ++q) sums[q][i] += numbers * queries[q].scores[row];
+    }
   }
-  for (int64_t i = 0; i < parts; ++i) write(sums[i] / normalizer, to + i * kLanes);
+  for (int64_t q = 0; q < kCount; ++q) {
+    for (int64_t i = 0; i < parts; ++i) write(sums[q][i] / normalizers[q], queries[q].to + i * kLanes);
+  }
 }
 
-// One query: `scores` holds its biases, with the lowest of numbers up to a multiple of the lanes.
+template <int64_t kCount, typename T>
+GIMLET_INLINE void attend(const Rows<T>& keys, const Rows<T>& values, int64_t parts, const Query<T>* queries) {
+  Floats wide[kCount][kMaxParts];
+  for (int64_t q = 0; q < kCount; ++q) {
+    for (int64_t i = 0; i < parts; ++i) wide[q][i] = read(queries[q].numbers + i * kLanes);
+  }
+  for (int64_t first = 0; first < keys.rows; first += kLanes) score<kCount>(keys, wide, parts, first, queries);
+  float normalizers[kCount];
+  for (int64_t q = 0; q < kCount; ++q) normalizers[q] = weigh(queries[q].scores, rounded_up(keys.rows, kLanes));
+  average<kCount>(values, parts, normalizers, queries);
+}
+
+// With the width of T5's heads as a constant, sums stay in registers.
+template <int64_t kCount, typename T>
+GIMLET_INLINE void attend(const Rows<T>& keys, const Rows<T>& values, const Query<T>* queries) {
+  constexpr int64_t kUsual = 64 / kLanes;
+  const int64_t parts = keys.width / kLanes;
+  parts == kUsual ? attend<kCount>(keys, values, kUsual, queries) : attend<kCount>(keys, values, parts, queries);
+}
+
 template <typename T>
-GIMLET_INLINE void attend(const Rows<T>& keys, const Rows<T>& values, const T* query,
-                          std::vector<float>& scores, T* to) {
-  Floats wide[kMaxWidth / kLanes];
-  for (int64_t i = 0; i < keys.width / kLanes; ++i) wide[i] = read(query + i * kLanes);
-  for (int64_t first = 0; first < keys.rows; first += kLanes) score(keys, wide, first, scores.data());
-  const float normalizer = weigh(scores.data(), static_cast<int64_t>(scores.size()));
-  average(values, scores.data(), normalizer, to);
+GIMLET_INLINE void attend(const Rows<T>& keys, const Rows<T>& values, const Query<T>* queries, int64_t count) {
+  count == kQueries ? attend<kQueries>(keys, values, queries) : attend<1>(keys, values, queries);
 }
 
 }  // namespace
 
-GIMLET_CLONES void gimlet_attend(const Rows<float>& keys, const Rows<float>& values, const float* query,
-                                 std::vector<float>& scores, float* to) {
-  attend(keys, values, query, scores, to);
+GIMLET_CLONES void gimlet_attend(const Rows<float>& keys, const Rows<float>& values, const Query<float>* queries,
+                                 int64_t count) {
+  attend(keys, values, queries, count);
 }
 
 GIMLET_CLONES void gimlet_attend(const Rows<c10::BFloat16>& keys, const Rows<c10::BFloat16>& values,
-                                 const c10::BFloat16* query, std::vector<float>& scores, c10::BFloat16* to) {
-  attend(keys, values, query, scores, to);
+                                 const Query<c10::BFloat16>* queries, int64_t count) {
+  attend(keys, values, queries, count);
 }
 
 namespace {
@@ -111,20 +152,27 @@ struct Operands {
 template <typename T, typename Begin>
 void attend_all(const Operands<T>& of, int64_t batch, int64_t heads, T* to, const Begin& begin) {
   const int64_t queries = of.queries.rows, width = of.queries.width;
-  const int64_t num_keys = of.keys.rows, room = (num_keys + kLanes - 1) / kLanes * kLanes;
+  const int64_t num_keys = of.keys.rows, room = rounded_up(num_keys, kLanes);
   share_out_awake(batch * heads, /*grain=*/1, [&](int64_t task) {
     const int64_t b = task / heads, h = task % heads;
     begin(b, h);
-    thread_local std::vector<float> scores;
+    thread_local std::vector<float> memory;
+    float* const scores = sized(memory, kQueries * room);
     Rows<T> keys = of.keys.of(b, h), values = of.values.of(b, h);
     values.next = keys.next;
     keys.next = values.first;
     const auto asked = of.queries.of(b, h), biases = of.biases.of(b, h);
-    for (int64_t q = 0; q < queries; ++q) {
-      scores.assign(room, std::numeric_limits<float>::lowest());
-      std::copy_n(biases.first + q * biases.stride, num_keys, scores.begin());
-      gimlet_attend(keys, values, asked.first + q * asked.stride, scores,
-                    to + ((b * queries + q) * heads + h) * width);
+    const auto query = [&](int64_t q, float* scores) {
+      std::copy_n(biases.first + q * biases.stride, num_keys, scores);
+      std::fill(scores + num_keys, scores + room, std::numeric_limits<float>::lowest());
+      return Query<T>{asked.first + q * asked.stride, scores, to + ((b * queries + q) * heads + h) * width};
+    };
+    for (int64_t q = 0; q < queries;) {
+      const int64_t count = queries - q < kQueries ? 1 : kQueries;
+      Query<T> together[kQueries];
+      for (int64_t i = 0; i < count; ++i) together[i] = query(q + i, scores + i * room);
+      gimlet_attend(keys, values, together, count);
+      q += count;
     }
   });
 }
@@ -167,7 +215,7 @@ void attend_to_past(const at::Tensor& projected, const at::Tensor& cache, const 
 }
 
 void check_width(int64_t width) {
-  TORCH_CHECK(width > 0 && width % kLanes == 0 && width <= kMaxWidth, "heads of ", width, " numbers");
+  TORCH_CHECK(width > 0 && width % kLanes == 0 && width <= kMaxParts * kLanes, "heads of ", width, " numbers");
 }
 
 void check_kinds(const at::Tensor& query, std::initializer_list<const at::Tensor*> others) {

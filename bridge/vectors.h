@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <vector>
 
 // Stands before a function that is not a template: it is compiled for several CPUs, and the loader
 // chooses. GCC supports these levels since version 12.
@@ -30,6 +31,15 @@ using Floats = float __attribute__((vector_size(64)));
 using Bits = uint32_t __attribute__((vector_size(64)));
 using Ints = int32_t __attribute__((vector_size(64)));
 using Halves = uint16_t __attribute__((vector_size(32)));
+
+// Memory for so many numbers, which grows to the largest count.
+template <typename N>
+N* sized(std::vector<N>& memory, int64_t count) {
+  if (static_cast<int64_t>(memory.size()) < count) memory.resize(count);
+  return memory.data();
+}
+
+constexpr int64_t rounded_up(int64_t count, int64_t to) { return (count + to - 1) / to * to; }
 
 // The number of bytes read between asking for memory and reading it.
 constexpr int64_t kBytesAhead = 1 << 14;

@@ -18,6 +18,8 @@ pub mod autograd;
 #[cfg(feature = "torch")]
 mod axis;
 #[cfg(feature = "torch")]
+mod beam_step;
+#[cfg(feature = "torch")]
 mod block_attention;
 #[cfg(feature = "torch")]
 mod block_rows;
@@ -92,6 +94,8 @@ pub use spec::{
 pub use attention::{AttentionDims, Heads, attention};
 #[cfg(feature = "torch")]
 pub use axis::{Axes, Axis, Lost};
+#[cfg(feature = "torch")]
+pub use beam_step::{BestColumns, reorder};
 #[cfg(feature = "torch")]
 pub use block_attention::{BlockBias, block_attention};
 #[cfg(feature = "torch")]

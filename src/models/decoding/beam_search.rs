@@ -4,6 +4,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::decode::{Decodes, NextLogits, Observer, Prompt, steps_between_looks, truth};
 use super::spec::{BeamSearch, DecodeError, NEG_INF};
+use crate::nn::BestColumns;
 
 /// Hypotheses of every input. Sequences start with 0, a position that the result drops.
 struct Beams {
@@ -154,8 +155,8 @@ impl Beams {
         let num_candidates = 2 * beams;
         // The best of each beam: no other ones can be among the best of all.
         let per_beam = num_candidates.min(logits.size()[1]);
-        let (best, ids) = logits.topk(per_beam, -1, true, true);
-        let log_probs = (best - logits.logsumexp([-1], true)).view([batch, beams, per_beam]);
+        let BestColumns { log_probs, columns: ids } = BestColumns::of(&logits, per_beam);
+        let log_probs = log_probs.view([batch, beams, per_beam]);
         let log_probs = (log_probs + self.live_log_probs.unsqueeze(-1)).view([batch, -1]);
         let (log_probs, indices) = log_probs.topk(num_candidates, -1, true, true);
         let beam_indices = indices.divide_scalar_mode(per_beam, "floor");

@@ -11,7 +11,7 @@ use super::packed::{PackedKernels, PackedStack};
 use super::spec::MAX_DISTANCE;
 use crate::nn::{
     Dropout, Joined, KeyValue, Past, bias_from_mask, causal_mask, has_step_kernels, past_attention,
-    relative_position_bias, rms_norm, step_attention,
+    relative_position_bias, reorder, rms_norm, step_attention,
 };
 
 /// The extents of a cache, and its device.
@@ -203,22 +203,12 @@ impl DecoderCache {
     /// a row's hypotheses, which share the encoding.
     pub fn reorder(&mut self, indices: &Tensor) {
         match self.position {
-            Position::Counted(length) => reorder_moved(&self.own.narrow(2, 0, length), indices),
+            Position::Counted(length) => reorder(&self.own, indices, length),
             Position::OnDevice(_) => {
                 let reordered = self.own.index_select(1, indices);
                 self.own.copy_(&reordered);
             }
         }
-    }
-}
-
-/// Copies only hypotheses that change places, which the host must find.
-fn reorder_moved(filled: &Tensor, indices: &Tensor) {
-    let places = indices.ones_like().cumsum(0, Kind::Int64) - 1;
-    let moved = indices.ne_tensor(&places).nonzero().view(-1);
-    if moved.numel() > 0 {
-        let origins = indices.index_select(0, &moved);
-        let _ = filled.shallow_clone().index_copy_(1, &moved, &filled.index_select(1, &origins));
     }
 }
 
