@@ -104,7 +104,7 @@ char* gimlet_best_columns(const at::Tensor* logits, int64_t count, at::Tensor* n
 
 // Gives each hypothesis of `cache` [layers, hypotheses, positions, ..] the first `length` positions of the one at its
 // index in `origins`, int64 [hypotheses]. Null, or a message to be freed with `free`.
-char* gimlet_reorder(const at::Tensor* cache, const at::Tensor* origins, int64_t length) noexcept {
+char* gimlet_reorder_hypotheses(const at::Tensor* cache, const at::Tensor* origins, int64_t length) noexcept {
   return guarded([&] {
     TORCH_CHECK(cache->dim() > 3 && cache->is_contiguous() && 0 <= length && length <= cache->size(2),
                 length, " positions of a cache ", cache->sizes());

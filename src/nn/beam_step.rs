@@ -14,7 +14,7 @@ unsafe extern "C" {
         columns: RawTensor,
         sums: RawTensor,
     ) -> *mut c_char;
-    fn gimlet_reorder(cache: RawTensor, origins: RawTensor, length: i64) -> *mut c_char;
+    fn gimlet_reorder_hypotheses(cache: RawTensor, origins: RawTensor, length: i64) -> *mut c_char;
 }
 
 /// The most probable columns of each row, the best first.
@@ -45,10 +45,10 @@ impl BestColumns {
 
 /// Replaces the first `length` positions of each hypothesis of `cache`, `[layers, hypotheses, positions, ..]` in memory,
 /// by those of the one at its index, int64 `[hypotheses]`. Only hypotheses that change places are copied.
-pub fn reorder(cache: &Tensor, indices: &Tensor, length: i64) {
+pub fn reorder_hypotheses(cache: &Tensor, indices: &Tensor, length: i64) {
     let indices = indices.contiguous();
     // SAFETY: the tensors outlive the call; the bridge checks their shapes and kinds.
-    check(unsafe { gimlet_reorder(raw(cache), raw(&indices), length) });
+    check(unsafe { gimlet_reorder_hypotheses(raw(cache), raw(&indices), length) });
 }
 
 #[cfg(test)]
@@ -90,7 +90,7 @@ mod tests {
             let indices = Tensor::from_slice(&[1i64, 0, 2, 0]);
             let moved = cache.index_select(1, &indices).narrow(2, 0, 3);
             expected.narrow(2, 0, 3).copy_(&moved);
-            reorder(&cache, &indices, 3);
+            reorder_hypotheses(&cache, &indices, 3);
             assert_eq!(cache, expected);
         }
     }

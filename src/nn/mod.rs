@@ -95,7 +95,7 @@ pub use attention::{AttentionDims, Heads, attention};
 #[cfg(feature = "torch")]
 pub use axis::{Axes, Axis, Lost};
 #[cfg(feature = "torch")]
-pub use beam_step::{BestColumns, reorder};
+pub use beam_step::{BestColumns, reorder_hypotheses};
 #[cfg(feature = "torch")]
 pub use block_attention::{BlockBias, block_attention};
 #[cfg(feature = "torch")]

@@ -11,7 +11,7 @@ use super::packed::{PackedKernels, PackedStack};
 use super::spec::MAX_DISTANCE;
 use crate::nn::{
     Dropout, Joined, KeyValue, Past, bias_from_mask, causal_mask, has_step_kernels, past_attention,
-    relative_position_bias, reorder, rms_norm, step_attention,
+    relative_position_bias, reorder_hypotheses, rms_norm, step_attention,
 };
 
 /// The extents of a cache, and its device.
@@ -203,7 +203,7 @@ impl DecoderCache {
     /// a row's hypotheses, which share the encoding.
     pub fn reorder(&mut self, indices: &Tensor) {
         match self.position {
-            Position::Counted(length) => reorder(&self.own, indices, length),
+            Position::Counted(length) => reorder_hypotheses(&self.own, indices, length),
             Position::OnDevice(_) => {
                 let reordered = self.own.index_select(1, indices);
                 self.own.copy_(&reordered);
