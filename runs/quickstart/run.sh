@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-gimlet=${GIMLET:-target/release/gimlet}
+gimlet=${GIMLET:-${CARGO_TARGET_DIR:-target}/release/gimlet}
 out=${QUICKSTART_DIR:-runs/quickstart/out}
 
 echo "== 1 of 2: pretraining on the text of runs/quickstart/data/botchan.train.txt"
