@@ -1,6 +1,6 @@
-//! Measures products with packed kernels, a JSON line each: with the rows of a batch of an encoder
-//! of T5 1.1 small in turn with libtorch's, in GFLOP/s, where such kernels are packed, and with eight rows in GB/s of the
-//! kernel. Medians.
+//! Measures products with packed kernels where they are packed, a JSON line each: with the rows of a batch of an encoder of
+//! T5 1.1 small in turn with libtorch's, in GFLOP/s, and with the rows of steps of decoding, in the layouts for few rows and
+//! for many, in GB/s of the kernel. Medians.
 //!
 //! `cargo bench --bench products -- --threads=1 --rounds=9`
 
@@ -15,7 +15,7 @@ const ROWS: i64 = 4096;
 /// Extents of the encoder's kernels: query, key and value; out; gate and linear; wo.
 const KERNELS: [[i64; 2]; 4] = [[512, 1152], [384, 512], [512, 2048], [1024, 512]];
 /// Rows of a step of decoding: hypotheses of a batch.
-const FEW_ROWS: [i64; 6] = [1, 4, 8, 16, 24, 32];
+const ROWS_OF_STEPS: [i64; 6] = [1, 4, 8, 16, 24, 32];
 /// A kernel that exceeds every cache: 256 MiB in float32.
 const LARGE: [i64; 2] = [512, 131_072];
 
@@ -27,8 +27,8 @@ fn main() {
         for kind in [Kind::Float, Kind::BFloat16] {
             if PackedKernel::packs(kind, Device::Cpu, PackedKernel::MANY_ROWS) {
                 KERNELS.iter().for_each(|size| many_rows(kind, *size, rounds));
+                few_rows(kind, rounds);
             }
-            few_rows(kind, rounds);
         }
     });
 }
@@ -52,12 +52,12 @@ fn many_rows(kind: Kind, [inputs, out]: [i64; 2], rounds: i64) {
     println!("{line}");
 }
 
-/// Both layouts of a kernel, each with so many rows.
+/// Measures both layouts of a kernel with each number of rows.
 fn few_rows(kind: Kind, rounds: i64) {
     let kernel = random(LARGE, kind);
     let bytes = (kernel.numel() * kind.elt_size_in_bytes()) as f64;
     let layouts = [1, PackedKernel::MANY_ROWS].map(|rows| PackedKernel::new(&kernel, rows));
-    for rows in FEW_ROWS {
+    for rows in ROWS_OF_STEPS {
         let given = random([rows, LARGE[0]], kind);
         let _team = Team::assemble();
         let mut times = [Vec::new(), Vec::new()];
@@ -72,7 +72,7 @@ fn few_rows(kind: Kind, rounds: i64) {
             "kernel": LARGE,
             "rows": rows,
             "gigabytes_per_second": few,
-            "as_for_many_rows": many,
+            "gigabytes_per_second_as_for_many_rows": many,
         });
         println!("{line}");
     }

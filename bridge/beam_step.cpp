@@ -1,12 +1,12 @@
-// A step of a beam search besides its model (`src/nn/beam_step.rs`): the best tokens of each hypothesis, and hypotheses
-// that take the places of others.
+// The part of a beam search's step that does not run the model (`src/nn/beam_step.rs`): the best tokens of each
+// hypothesis, and hypotheses that take the places of others.
 
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <utility>
 #include <vector>
 
 #include "guarded.h"
@@ -15,7 +15,7 @@
 
 namespace {
 
-// The best numbers of a row so far, in descending order, and their columns. Of equals the first is better.
+// The best numbers of a row so far, in descending order, and their columns. Of equal numbers, the first one is better.
 struct Best {
   float* numbers;
   int64_t* columns;
@@ -57,21 +57,22 @@ GIMLET_CLONES float gimlet_choose(const float* row, int64_t length, Best& best) 
 
 namespace {
 
-// Memory of hypotheses in one layer, of which the first `used` bytes hold positions.
-struct Places {
+// The cache of one layer: `positions` of each hypothesis, of `bytes` bytes each.
+struct Layer {
   char* first;
-  int64_t count, bytes, used;
+  int64_t stride, positions, bytes;
 
-  void move(const int64_t* origins) const {
-    thread_local std::vector<char> room;
-    std::vector<int64_t> moved;
-    for (int64_t i = 0; i < count; ++i) {
-      if (origins[i] != i) moved.push_back(i);
+  // Gives hypotheses `moved` the positions of those in `origins`.
+  void move(const std::vector<int64_t>& moved, const int64_t* origins) const {
+    thread_local std::vector<char> memory;
+    char* const copies = sized(memory, static_cast<int64_t>(moved.size()) * bytes);
+    for (int64_t position = 0; position < positions; ++position) {
+      char* const here = first + position * bytes;
+      char* copy = copies;
+      for (const int64_t to : moved) copy = std::copy_n(here + origins[to] * stride, bytes, copy);
+      copy = copies;
+      for (const int64_t to : moved) std::copy_n(std::exchange(copy, copy + bytes), bytes, here + to * stride);
     }
-    char* const copies = sized(room, static_cast<int64_t>(moved.size()) * used);
-    const auto copy = [&](size_t i) { return copies + static_cast<int64_t>(i) * used; };
-    for (size_t i = 0; i < moved.size(); ++i) std::memcpy(copy(i), first + origins[moved[i]] * bytes, used);
-    for (size_t i = 0; i < moved.size(); ++i) std::memcpy(first + moved[i] * bytes, copy(i), used);
   }
 };
 
@@ -79,25 +80,25 @@ struct Places {
 
 extern "C" {
 
-// Of each row of `logits`, float32 [rows, columns]: sets `numbers`, float32 [rows, count], and `columns`, int64 of that
-// size, to its `count` largest numbers, the largest first, and `sums`, float32 [rows, 1], to the logarithm of the sum of
-// all exponentials. Null, or a message to be freed with `free`.
-char* gimlet_best_columns(const at::Tensor* logits, int64_t count, at::Tensor* numbers, at::Tensor* columns,
-                          at::Tensor* sums) noexcept {
+// Of each row of `logits`, float32 [rows, columns]: sets `columns`, int64 [rows, count], to its `count` largest ones, the
+// largest first, and `log_probs`, float32 of that size, to the logarithms of their probabilities. Null, or a message to be
+// freed with `free`.
+char* gimlet_best_columns(const at::Tensor* logits, int64_t count, at::Tensor* log_probs,
+                          at::Tensor* columns) noexcept {
   return guarded([&] {
-    TORCH_CHECK(logits->dim() == 2 && logits->scalar_type() == at::kFloat && logits->is_contiguous(),
+    TORCH_CHECK(logits->dim() == 2 && logits->scalar_type() == at::kFloat && logits->is_contiguous() && logits->is_cpu(),
                 "logits are not float32 [rows, columns] in one piece, but ", logits->sizes());
     const int64_t rows = logits->size(0), length = logits->size(1);
     TORCH_CHECK(0 < count && count <= length, "the ", count, " best of ", length, " columns");
-    *numbers = at::empty({rows, count}, logits->options());
+    *log_probs = at::empty({rows, count}, logits->options());
     *columns = at::empty({rows, count}, logits->options().dtype(at::kLong));
-    *sums = at::empty({rows, 1}, logits->options());
-    float *const best = numbers->mutable_data_ptr<float>(), *const totals = sums->mutable_data_ptr<float>();
+    float* const numbers = log_probs->mutable_data_ptr<float>();
     int64_t* const places = columns->mutable_data_ptr<int64_t>();
     const float* const from = logits->const_data_ptr<float>();
     share_out_awake(rows, /*grain=*/1, [&](int64_t row) {
-      Best of{best + row * count, places + row * count, count, 0};
-      totals[row] = gimlet_choose(from + row * length, length, of);
+      Best best{numbers + row * count, places + row * count, count, 0};
+      const float log_sum = gimlet_choose(from + row * length, length, best);
+      for (int64_t i = 0; i < count; ++i) best.numbers[i] -= log_sum;
     });
   });
 }
@@ -106,17 +107,23 @@ char* gimlet_best_columns(const at::Tensor* logits, int64_t count, at::Tensor* n
 // index in `origins`, int64 [hypotheses]. Null, or a message to be freed with `free`.
 char* gimlet_reorder_hypotheses(const at::Tensor* cache, const at::Tensor* origins, int64_t length) noexcept {
   return guarded([&] {
-    TORCH_CHECK(cache->dim() > 3 && cache->is_contiguous() && 0 <= length && length <= cache->size(2),
+    TORCH_CHECK(cache->dim() > 3 && cache->is_contiguous() && cache->is_cpu() && 0 <= length && length <= cache->size(2),
                 length, " positions of a cache ", cache->sizes());
     const int64_t layers = cache->size(0), hypotheses = cache->size(1);
-    TORCH_CHECK(origins->scalar_type() == at::kLong && origins->numel() == hypotheses && origins->is_contiguous(),
+    TORCH_CHECK(origins->scalar_type() == at::kLong && origins->numel() == hypotheses && origins->is_contiguous() &&
+                    origins->is_cpu(),
                 "origins are not int64 [", hypotheses, "]");
     const int64_t* const from = origins->const_data_ptr<int64_t>();
-    for (int64_t i = 0; i < hypotheses; ++i) TORCH_CHECK(0 <= from[i] && from[i] < hypotheses, "no hypothesis ", from[i]);
-    const int64_t size = cache->element_size(), bytes = cache->stride(1) * size, used = cache->stride(2) * length * size;
+    std::vector<int64_t> moved;
+    for (int64_t i = 0; i < hypotheses; ++i) {
+      TORCH_CHECK(0 <= from[i] && from[i] < hypotheses, "no hypothesis ", from[i]);
+      if (from[i] != i) moved.push_back(i);
+    }
+    if (moved.empty()) return;
+    const auto bytes = [&](int64_t axis) { return cache->stride(axis) * static_cast<int64_t>(cache->element_size()); };
     char* const memory = static_cast<char*>(cache->mutable_data_ptr());
     share_out_awake(layers, /*grain=*/1, [&](int64_t layer) {
-      Places{memory + layer * hypotheses * bytes, hypotheses, bytes, used}.move(from);
+      Layer{memory + layer * bytes(0), bytes(1), length, bytes(2)}.move(moved, from);
     });
   });
 }

@@ -18,7 +18,7 @@
 
 namespace {
 
-// The widest head, in registers.
+// The widest head, in vectors of `kLanes` numbers.
 constexpr int64_t kMaxParts = 16;
 
 // A head's keys or values: `rows` of `width` elements, with a stride in elements.
@@ -35,8 +35,8 @@ struct Rows {
   }
 };
 
-// A query, its scores and its result: `scores` holds biases at first, with the lowest of numbers up to a multiple of the
-// lanes.
+// A query, its scores and its result: `scores` holds biases at first, then padding with the lowest number up to a multiple
+// of `kLanes`.
 template <typename T>
 struct Query {
   const T* numbers;
@@ -44,19 +44,19 @@ struct Query {
   T* to;
 };
 
-// So many queries read the same keys and values at once.
+// The number of queries that read the same keys and values together.
 constexpr int64_t kQueries = 4;
 
 // scores[row] += query . keys[row] of each query, for as many rows as there are lanes.
 template <int64_t kCount, typename T>
-GIMLET_INLINE void score(const Rows<T>& keys, const Floats wide[][kMaxParts], int64_t parts, int64_t first,
+GIMLET_INLINE void score(const Rows<T>& keys, const Floats wide[][kMaxParts], int64_t width, int64_t first,
                          const Query<T>* queries) {
   float quarters[kCount][kLanes][4] = {};
   for (int64_t row = first; row < std::min(first + kLanes, keys.rows); ++row) {
     const T* key = keys.at(row);
     Floats products[kCount] = {};
-    for (int64_t i = 0; i < parts; ++i) {
-      const Floats numbers = read(key + i * kLanes);
+    for (int64_t i = 0; i * kLanes < width; ++i) {
+      const Floats numbers = read(key + i * kLanes, width - i * kLanes);
       for (int64_t q = 0; q < kCount; ++q) products[q] += numbers * wide[q][i];
     }
     for (int64_t q = 0; q < kCount; ++q) {
@@ -74,41 +74,45 @@ GIMLET_INLINE void score(const Rows<T>& keys, const Floats wide[][kMaxParts], in
 
 // The values' sums by the weights of each query, over its normalizer.
 template <int64_t kCount, typename T>
-GIMLET_INLINE void average(const Rows<T>& values, int64_t parts, const float* normalizers, const Query<T>* queries) {
+GIMLET_INLINE void average(const Rows<T>& values, int64_t width, const float* normalizers, const Query<T>* queries) {
   Floats sums[kCount][kMaxParts];
   for (int64_t q = 0; q < kCount; ++q) {
-    for (int64_t i = 0; i < parts; ++i) sums[q][i] = Floats{};
+    for (int64_t i = 0; i * kLanes < width; ++i) sums[q][i] = Floats{};
   }
   for (int64_t row = 0; row < values.rows; ++row) {
     const T* value = values.at(row);
-    for (int64_t i = 0; i < parts; ++i) {
-      const Floats numbers = read(value + i * kLanes);
+    for (int64_t i = 0; i * kLanes < width; ++i) {
+      const Floats numbers = read(value + i * kLanes, width - i * kLanes);
       for (int64_t q = 0; q < kCount; ++q) sums[q][i] += numbers * queries[q].scores[row];
     }
   }
   for (int64_t q = 0; q < kCount; ++q) {
-    for (int64_t i = 0; i < parts; ++i) write(sums[q][i] / normalizers[q], queries[q].to + i * kLanes);
+    for (int64_t i = 0; i * kLanes < width; ++i) {
+      write(sums[q][i] / normalizers[q], queries[q].to + i * kLanes, width - i * kLanes);
+    }
   }
 }
 
 template <int64_t kCount, typename T>
-GIMLET_INLINE void attend(const Rows<T>& keys, const Rows<T>& values, int64_t parts, const Query<T>* queries) {
+GIMLET_INLINE void attend(const Rows<T>& keys, const Rows<T>& values, int64_t width, const Query<T>* queries) {
   Floats wide[kCount][kMaxParts];
   for (int64_t q = 0; q < kCount; ++q) {
-    for (int64_t i = 0; i < parts; ++i) wide[q][i] = read(queries[q].numbers + i * kLanes);
+    for (int64_t i = 0; i * kLanes < width; ++i) {
+      wide[q][i] = read(queries[q].numbers + i * kLanes, width - i * kLanes);
+    }
   }
-  for (int64_t first = 0; first < keys.rows; first += kLanes) score<kCount>(keys, wide, parts, first, queries);
+  for (int64_t first = 0; first < keys.rows; first += kLanes) score<kCount>(keys, wide, width, first, queries);
   float normalizers[kCount];
   for (int64_t q = 0; q < kCount; ++q) normalizers[q] = weigh(queries[q].scores, rounded_up(keys.rows, kLanes));
-  average<kCount>(values, parts, normalizers, queries);
+  average<kCount>(values, width, normalizers, queries);
 }
 
 // With the width of T5's heads as a constant, sums stay in registers.
 template <int64_t kCount, typename T>
 GIMLET_INLINE void attend(const Rows<T>& keys, const Rows<T>& values, const Query<T>* queries) {
-  constexpr int64_t kUsual = 64 / kLanes;
-  const int64_t parts = keys.width / kLanes;
-  parts == kUsual ? attend<kCount>(keys, values, kUsual, queries) : attend<kCount>(keys, values, parts, queries);
+  constexpr int64_t kUsual = 64;
+  keys.width == kUsual ? attend<kCount>(keys, values, kUsual, queries)
+                       : attend<kCount>(keys, values, keys.width, queries);
 }
 
 template <typename T>
@@ -148,7 +152,7 @@ struct Operands {
   Heads<T> queries, keys, values, biases;
 };
 
-// Sets `to` [batch, queries, heads, width]. Before a head of a batch is read, `begin` is called for them.
+// Sets `to` [batch, queries, heads, width]. Calls `begin(b, h)` before it reads that head.
 template <typename T, typename Begin>
 void attend_all(const Operands<T>& of, int64_t batch, int64_t heads, T* to, const Begin& begin) {
   const int64_t queries = of.queries.rows, width = of.queries.width;
@@ -204,7 +208,7 @@ void attend_to_past(const at::Tensor& projected, const at::Tensor& cache, const 
   const Heads<T> keys{past, cache.stride(0), width, 2 * joined, position + 1, width};
   Heads<T> values = keys, biases = heads_of<T>(bias);
   values.first += joined;
-  biases.first += position * bias.stride(2);
+  biases.first += position * biases.by_row;
   attend_all({asked, keys, values, biases}, batch, heads, result.mutable_data_ptr<T>(), [&](int64_t b, int64_t h) {
     if (filled != nullptr && position < filled[b]) return;
     const T* key = query + (b * 3 + 1) * joined + h * width;
@@ -215,12 +219,12 @@ void attend_to_past(const at::Tensor& projected, const at::Tensor& cache, const 
 }
 
 void check_width(int64_t width) {
-  TORCH_CHECK(width > 0 && width % kLanes == 0 && width <= kMaxParts * kLanes, "heads of ", width, " numbers");
+  TORCH_CHECK(0 < width && width <= kMaxParts * kLanes, "heads of ", width, " numbers");
 }
 
 void check_kinds(const at::Tensor& query, std::initializer_list<const at::Tensor*> others) {
   for (const auto* tensor : others) {
-    TORCH_CHECK(tensor->scalar_type() == query.scalar_type(),
+    TORCH_CHECK(tensor->scalar_type() == query.scalar_type() && tensor->is_cpu(),
                 "keys, values or biases are not of the type of the queries, but ", tensor->scalar_type());
   }
 }
@@ -241,8 +245,7 @@ extern "C" {
 
 // Sets `result` [batch * queries, heads * width] to the values' averages, weighted by the softmax of products of `query`
 // of that size with `key`, [batch, heads, keys, width] like `value`, plus `bias` [batch or 1, heads or 1, queries or 1,
-// keys]. All float32 or all bfloat16, heads a multiple of 16 wide, up to 256, and contiguous. Null, or a message to be
-// freed with `free`.
+// keys]. All float32 or all bfloat16, heads up to 256 wide, and contiguous. Null, or a message to be freed with `free`.
 char* gimlet_step_attention(const at::Tensor* query, const at::Tensor* key, const at::Tensor* value,
                             const at::Tensor* bias, at::Tensor* result) noexcept {
   return guarded([&] {

@@ -1,4 +1,4 @@
-//! A step of a beam search besides its model: the Rust side of `bridge/beam_step.cpp`.
+//! The part of a beam search's step that does not run the model: the Rust side of `bridge/beam_step.cpp`.
 
 use std::ffi::c_char;
 
@@ -10,9 +10,8 @@ unsafe extern "C" {
     fn gimlet_best_columns(
         logits: RawTensor,
         count: i64,
-        numbers: RawTensor,
+        log_probs: RawTensor,
         columns: RawTensor,
-        sums: RawTensor,
     ) -> *mut c_char;
     fn gimlet_reorder_hypotheses(cache: RawTensor, origins: RawTensor, length: i64) -> *mut c_char;
 }
@@ -27,27 +26,26 @@ pub struct BestColumns {
 }
 
 impl BestColumns {
-    /// Finds the `count` most probable columns of `logits`, float32 `[rows, columns]`. Of equals, the first are taken on a CPU.
+    /// Finds the `count` most probable columns of `logits`, float32 `[rows, columns]`. On a CPU, the first of equal
+    /// columns are taken.
     pub fn of(logits: &Tensor, count: i64) -> Self {
         if logits.device().is_cuda() {
             let (numbers, columns) = logits.topk(count, -1, true, true);
             return Self { log_probs: numbers - logits.logsumexp([-1], true), columns };
         }
         let logits = logits.contiguous();
-        let [numbers, columns, sums] = std::array::from_fn(|_| Tensor::new());
-        // SAFETY: the tensors outlive the call; the bridge checks their shapes and kinds.
-        check(unsafe {
-            gimlet_best_columns(raw(&logits), count, raw(&numbers), raw(&columns), raw(&sums))
-        });
-        Self { log_probs: numbers - sums, columns }
+        let (log_probs, columns) = (Tensor::new(), Tensor::new());
+        // SAFETY: the tensors outlive the call; the bridge checks their shapes, kinds and devices.
+        check(unsafe { gimlet_best_columns(raw(&logits), count, raw(&log_probs), raw(&columns)) });
+        Self { log_probs, columns }
     }
 }
 
-/// Replaces the first `length` positions of each hypothesis of `cache`, `[layers, hypotheses, positions, ..]` in memory,
-/// by those of the one at its index, int64 `[hypotheses]`. Only hypotheses that change places are copied.
+/// Replaces the first `length` positions of each hypothesis of `cache`, contiguous `[layers, hypotheses, positions,
+/// ..]`, by those of the one at its index, int64 `[hypotheses]`. Only hypotheses that change places are copied.
 pub fn reorder_hypotheses(cache: &Tensor, indices: &Tensor, length: i64) {
     let indices = indices.contiguous();
-    // SAFETY: the tensors outlive the call; the bridge checks their shapes and kinds.
+    // SAFETY: the tensors outlive the call; the bridge checks their shapes, kinds and devices.
     check(unsafe { gimlet_reorder_hypotheses(raw(cache), raw(&indices), length) });
 }
 
@@ -62,7 +60,8 @@ mod tests {
         let _held = crate::nn::GENERATOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         tch::manual_seed(8);
         for (rows, columns, count) in [(3, 1000, 8), (1, 7, 7), (5, 33, 1), (2, 40, 20)] {
-            for scale in [1.0, 30.0] {
+            for (scale, helpers) in [(1.0, None), (30.0, Some(2))] {
+                let _team = helpers.map(Team::with_helpers);
                 let logits = Tensor::randn([rows, columns], (Kind::Float, Device::Cpu)) * scale;
                 let (numbers, expected) = logits.topk(count, -1, true, true);
                 let log_probs = numbers - logits.logsumexp([-1], true);
@@ -75,9 +74,11 @@ mod tests {
 
     #[test]
     fn of_equal_columns_the_first_are_taken() {
-        let logits = Tensor::from_slice(&[1f32, 0.0, 2.0, 2.0, 1.0, 2.0]).view([1, 6]);
-        let found = BestColumns::of(&logits, 4).columns;
-        assert_eq!(found, Tensor::from_slice(&[2i64, 3, 5, 0]).view([1, 4]));
+        let logits = Tensor::zeros([1, 40], (Kind::Float, Device::Cpu));
+        let largest = [3, 20, 21, 37];
+        largest.iter().for_each(|column| drop(logits.narrow(1, *column, 1).fill_(2.0)));
+        let found = BestColumns::of(&logits, 6).columns;
+        assert_eq!(found, Tensor::from_slice(&[3i64, 20, 21, 37, 0, 1]).view([1, 6]));
     }
 
     #[test]

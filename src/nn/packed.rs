@@ -72,8 +72,8 @@ impl PackedKernel {
     /// Up to this number of rows, reading the kernel takes most of the time.
     pub const FEW_ROWS: i64 = 32;
 
-    /// The same where a CPU multiplies tiles: for 16 and 32 bfloat16 rows of a kernel of 512 x 131,072, panels took as
-    /// long as tiles and 1.6 times as long, on two virtual cores of a Xeon with AMX.
+    /// `FEW_ROWS` for bfloat16 on a CPU that multiplies tiles. With 16 rows panels took as long as tiles there, with 32 rows
+    /// 1.6 times as long: a kernel of 512 x 131,072, two virtual cores of a Xeon with AMX.
     const FEW_NARROW_ROWS: i64 = 16;
 
     /// Whether so many rows of this kind are few.

@@ -8,8 +8,7 @@ use tch::{Device, Tensor};
 
 use super::autograd::{RawTensor, check, raw};
 
-/// Heads are computed in pieces of this many numbers, as in `bridge/vectors.h`, up to the widest.
-const LANES: i64 = 16;
+/// The widest head of the kernels in `bridge/step_attention.cpp`.
 const WIDEST_HEAD: i64 = 256;
 
 /// Keys and values of one attention, each `[batch, num_heads, length, head_dim]`.
@@ -54,11 +53,11 @@ unsafe extern "C" {
 
 /// Whether heads of that width have kernels of their own on that device, as `past_attention` needs.
 pub fn has_step_kernels(device: Device, head_dim: i64) -> bool {
-    !device.is_cuda() && head_dim % LANES == 0 && head_dim <= WIDEST_HEAD
+    !device.is_cuda() && head_dim <= WIDEST_HEAD
 }
 
-/// Returns averages of the values, weighted by the softmax of products with the keys plus `bias`,
-/// which broadcasts to `[batch, num_heads, q_length, kv_length]`, for every query `[batch * q_length,
+/// Returns averages of the values, weighted by the softmax of products with the keys plus `bias` `[batch or 1, num_heads or
+/// 1, q_length or 1, kv_length]`, whose rows lie in one piece, for every query `[batch * q_length,
 /// num_heads * head_dim]`, in the same shape. All tensors are of one kind. There is no gradient.
 pub fn step_attention(query: &Tensor, key_value: &KeyValue, bias: &Tensor) -> Tensor {
     let KeyValue { key, value } = key_value;
@@ -159,9 +158,53 @@ mod tests {
     fn averages_are_those_of_plain_operations() {
         for helpers in [None, Some(2)] {
             let _team = helpers.map(Team::with_helpers);
-            for size in [[1, 1, 16], [1, 512, 64], [4, 37, 64], [2, 5, 128], [1, 9, 24]] {
+            for size in [[1, 1, 16], [1, 512, 64], [6, 37, 64], [2, 5, 128], [5, 9, 24], [1, 3, 8]]
+            {
                 check_against_plain(Kind::Float, size, 3e-5); // scores of -200 have that rounding
                 check_against_plain(Kind::BFloat16, size, 3e-2);
+            }
+        }
+    }
+
+    /// Compares attention to the past with attention to the same keys and values outside of a cache.
+    fn check_past(kind: Kind, [position, heads, width]: [i64; 3], filled: Option<&Tensor>) {
+        let _held = crate::nn::GENERATOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        tch::manual_seed(9);
+        let draw = |size: &[i64]| Tensor::randn(size, (Kind::Float, Device::Cpu)).to_kind(kind);
+        let (rows, length, joined) = (3, 50, heads * width);
+        let projected = draw(&[rows, 3 * joined]);
+        let (cache, bias) =
+            (draw(&[rows, length, 2, heads, width]), draw(&[1, heads, length, length]));
+
+        let stored = cache.copy();
+        let new = projected.narrow(1, joined, 2 * joined).view([rows, 2, heads, width]);
+        let is_kept = |row| filled.is_some_and(|filled| position < filled.int64_value(&[row]));
+        (0..rows)
+            .filter(|row| !is_kept(*row))
+            .for_each(|row| stored.get(row).get(position).copy_(&new.get(row)));
+        let read = stored.narrow(1, 0, position + 1);
+        let part = |index| read.select(2, index).transpose(1, 2);
+        let key_value = KeyValue { key: part(0), value: part(1) };
+        let step_bias = bias.narrow(2, position, 1).narrow(3, 0, position + 1);
+        let expected = step_attention(&projected.narrow(1, 0, joined), &key_value, &step_bias);
+
+        let past = Past { cache: &cache, bias: &bias, position, filled };
+        assert_eq!(past_attention(&projected, &past), expected, "{kind:?}, {position}, {width}");
+        assert_eq!(cache, stored, "{kind:?}, {position}, {width}");
+    }
+
+    #[test]
+    fn the_past_is_stored_and_read_in_one_call() {
+        let filled = Tensor::from_slice(&[0i64, 17, 16]);
+        for helpers in [None, Some(2)] {
+            let _team = helpers.map(Team::with_helpers);
+            for position in [0, 15, 16, 49] {
+                for (kind, heads, width) in
+                    [(Kind::Float, 2, 64), (Kind::BFloat16, 1, 64), (Kind::Float, 3, 24)]
+                {
+                    check_past(kind, [position, heads, width], None);
+                    check_past(kind, [position, heads, width], Some(&filled));
+                }
             }
         }
     }

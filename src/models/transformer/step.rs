@@ -28,7 +28,8 @@ pub struct CacheSize {
 /// The position of a step. Both kinds give the same results.
 #[derive(Debug)]
 pub enum Position {
-    /// The host counts, and an attention is one operation, which reads keys and values up to that position.
+    /// The host counts, and an attention is one operation, which reads keys and values up to that position: for heads with
+    /// such a kernel.
     Counted(i64),
     /// A tensor counts, int64 `[1]`, and all keys and values are read, those of later positions masked:
     /// every step is the same work on the same memory, as a CUDA graph needs.
@@ -159,7 +160,7 @@ impl DecoderCache {
         self.restart();
     }
 
-    /// The biases of the position's scores.
+    /// The biases from which a step reads: those of all positions, or if the device counts, of its own.
     fn step_biases(&self) -> Vec<Tensor> {
         let of_step = |bias: &Tensor| match &self.position {
             Position::Counted(_) => bias.shallow_clone(),
@@ -219,7 +220,7 @@ mod tests {
     use crate::nn::{Dtype, Params, kind};
 
     /// Returns hidden states of four steps of two inputs with two hypotheses each, which change
-    /// places in between. Steps start behind `filled` positions; of the second input one more is filled.
+    /// places in between. Steps start after `filled` positions; the second input has one more.
     fn steps(dtype: Dtype, relpos_bias_per_layer: bool, filled: i64, position: Position) -> Tensor {
         let _held = crate::nn::GENERATOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let config = T5Config {
