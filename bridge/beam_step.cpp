@@ -19,12 +19,10 @@ namespace {
 struct Best {
   float* numbers;
   int64_t* columns;
-  int64_t count, filled;
+  int64_t count;
 
-  GIMLET_INLINE void take(float number, int64_t column) {
-    if (filled == count && !(number > numbers[count - 1])) return;
-    filled = std::min(filled + 1, count);
-    int64_t place = filled - 1;
+  // Puts a number at `place`, of which the former one is dropped, or before it, ahead of all smaller numbers there.
+  GIMLET_INLINE void put(float number, int64_t column, int64_t place) {
     for (; place > 0 && number > numbers[place - 1]; --place) {
       numbers[place] = numbers[place - 1];
       columns[place] = columns[place - 1];
@@ -36,11 +34,14 @@ struct Best {
 
 // Finds the best of `length` numbers, and returns the logarithm of the sum of their exponentials.
 GIMLET_INLINE float choose(const float* row, int64_t length, Best& best) {
-  for (int64_t column = 0; column < best.count; ++column) best.take(row[column], column);
+  const int64_t last = best.count - 1;
+  for (int64_t column = 0; column <= last; ++column) best.put(row[column], column, column);
   for (int64_t first = best.count; first < length; first += kLanes) {
     const int64_t count = std::min(kLanes, length - first);
-    if (count == kLanes && !(largest(read(row + first)) > best.numbers[best.count - 1])) continue;
-    for (int64_t i = 0; i < count; ++i) best.take(row[first + i], first + i);
+    if (count == kLanes && !(largest(read(row + first)) > best.numbers[last])) continue;
+    for (int64_t column = first; column < first + count; ++column) {
+      if (row[column] > best.numbers[last]) best.put(row[column], column, last);
+    }
   }
   const float most = best.numbers[0];
   Floats total = {};
@@ -96,7 +97,7 @@ char* gimlet_best_columns(const at::Tensor* logits, int64_t count, at::Tensor* l
     int64_t* const places = columns->mutable_data_ptr<int64_t>();
     const float* const from = logits->const_data_ptr<float>();
     share_out_awake(rows, /*grain=*/1, [&](int64_t row) {
-      Best best{numbers + row * count, places + row * count, count, 0};
+      Best best{numbers + row * count, places + row * count, count};
       const float log_sum = gimlet_choose(from + row * length, length, best);
       for (int64_t i = 0; i < count; ++i) best.numbers[i] -= log_sum;
     });

@@ -225,7 +225,8 @@ void check_width(int64_t width) {
 void check_kinds(const at::Tensor& query, std::initializer_list<const at::Tensor*> others) {
   for (const auto* tensor : others) {
     TORCH_CHECK(tensor->scalar_type() == query.scalar_type() && tensor->is_cpu(),
-                "keys, values or biases are not of the type of the queries, but ", tensor->scalar_type());
+                "keys, values or biases are not of the type of the queries, but ", tensor->scalar_type(), " on ",
+                tensor->device());
   }
 }
 
