@@ -71,8 +71,7 @@ class Blocks {
       const Extents of = in.extents();
       const auto allowed = rows_of<const bool>(in.allowed, b, 0);
       for (int64_t row = 0; row < allowed.count; ++row) {
-        const bool* const keys = allowed.data + row * allowed.stride;
-        if (std::find(keys, keys + of.keys, false) != keys + of.keys) forbids_[b] = true;
+        if (std::memchr(allowed.data + row * allowed.stride, false, of.keys) != nullptr) forbids_[b] = true;
       }
       for (int64_t first = 0; first < of.queries; first += of.block()) {
         Block block{first, std::min(of.block(), of.queries - first), 0, of.columns()};
@@ -130,10 +129,11 @@ void for_each_head(const Operands& in, const Body& body) {
 template <typename T>
 void forward(const Operands& in, const at::Tensor& out, const at::Tensor& softmax) {
   const Blocks blocks(in);
+  const at::Tensor largest = softmax[0], totals = softmax[1];
   for_each_head(in, [&](int64_t, int64_t b, int64_t h) {
     thread_local Room<T> room;
-    const auto numbers = [&](int64_t index) { return rows_of<float>(softmax[index], b, h).data; };
-    gimlet_attend(head_of<T>(in, blocks, b, h), {rows_of<T>(out, b, h), numbers(0), numbers(1)}, room);
+    gimlet_attend(head_of<T>(in, blocks, b, h),
+                  {rows_of<T>(out, b, h), rows_of<float>(largest, b, h).data, rows_of<float>(totals, b, h).data}, room);
   });
 }
 
@@ -145,6 +145,7 @@ struct Written {
 template <typename T>
 void backward(const Operands& in, const at::Tensor& softmax, const at::Tensor& out_gradient, const Written& written) {
   const Blocks blocks(in);
+  const at::Tensor largest = softmax[0], totals = softmax[1];
   // Sums over the batch, one for each chunk and head: added up in their order, independently of the
   // threads.
   std::map<std::pair<int64_t, int64_t>, at::Tensor> sums;
@@ -158,10 +159,9 @@ void backward(const Operands& in, const at::Tensor& softmax, const at::Tensor& o
   };
   for_each_head(in, [&](int64_t chunk, int64_t b, int64_t h) {
     thread_local Room<T> room;
-    const auto numbers = [&](int64_t index) { return rows_of<const float>(softmax[index], b, h).data; };
-    const Gradients<T> gradients{rows_of<const T>(out_gradient, b, h), numbers(0), numbers(1),
-                                 rows_of<T>(written.query, b, h), rows_of<T>(written.key, b, h),
-                                 rows_of<T>(written.value, b, h), sum_of(chunk, h)};
+    const Gradients<T> gradients{rows_of<const T>(out_gradient, b, h), rows_of<const float>(largest, b, h).data,
+                                 rows_of<const float>(totals, b, h).data, rows_of<T>(written.query, b, h),
+                                 rows_of<T>(written.key, b, h), rows_of<T>(written.value, b, h), sum_of(chunk, h)};
     gimlet_attend_back(head_of<T>(in, blocks, b, h), gradients, room);
   });
   at::Tensor total;

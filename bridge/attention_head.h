@@ -31,15 +31,10 @@ struct Bias {
 
 template <typename T>
 GIMLET_INLINE Floats biased(const float* scores, const Bias<T>& bias, int64_t i) {
-  using Bytes = uint8_t __attribute__((vector_size(16)));
   const int64_t left = bias.count - i;
   Floats values = read(scores + i);
   if (bias.position != nullptr) values += read(bias.position + i, left);
-  if (bias.allowed != nullptr) {
-    Bytes bytes{};
-    std::memcpy(&bytes, bias.allowed + i, std::clamp<int64_t>(left, 0, kLanes));
-    values = __builtin_convertvector(bytes, Ints) != 0 ? values : Floats{} + kForbidden;
-  }
+  if (bias.allowed != nullptr) values = read(bias.allowed + i, left) != 0 ? values : Floats{} + kForbidden;
   return first_of(values, left, kAbsent);
 }
 
@@ -174,8 +169,9 @@ GIMLET_INLINE void attend(const Head<T>& head, const Results<T>& results, Room<T
       results.softmax[query] = softmax[row][0];
       results.totals[query] = softmax[row][1];
       T* const to = results.out.data + query * results.out.stride;
+      const float share = 1.0f / softmax[row][1];
       for (int64_t i = 0; i < of.width; i += kLanes) {
-        write(read(out + row * depth + i) / softmax[row][1], to + i, of.width - i);
+        write(read(out + row * depth + i) * share, to + i, of.width - i);
       }
     }
   }
@@ -230,8 +226,8 @@ GIMLET_INLINE void attend_back(const Head<T>& head, const Gradients<T>& gradient
     // The gradient of the output, divided by the normalizer, so that the weights need not be divided by it.
     for (int64_t row = 0; row < block.count; ++row) {
       const T* const from = gradients.out.data + (block.first + row) * gradients.out.stride;
-      const float normalizer = gradients.totals[block.first + row];
-      for (int64_t i = 0; i < depth; i += kLanes) write(read(from + i, of.width - i) / normalizer, out + row * depth + i);
+      const float share = 1.0f / gradients.totals[block.first + row];
+      for (int64_t i = 0; i < depth; i += kLanes) write(read(from + i, of.width - i) * share, out + row * depth + i);
     }
     const T* const out_gradients = as_first<T>(out, block.count, depth, room.first);
     multiply(out_gradients, depth, block.count, values, 0, depth, block.from, block.columns, false, weight_gradients,

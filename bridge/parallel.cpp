@@ -5,10 +5,18 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/TensorIterator.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/arange.h>
 
 void share_out(int64_t count, int64_t grain, const std::function<void(int64_t first, int64_t task)>& body) {
-  at::Tensor tasks = at::arange(count, at::kLong);
+  if (count <= grain) {
+    for (int64_t task = 0; task < count; ++task) body(0, task);
+    return;
+  }
+  at::AutoDispatchBelowADInplaceOrView below_autograd;
+  thread_local at::Tensor numbers;
+  if (!numbers.defined() || numbers.size(0) < count) numbers = at::arange(2 * count, at::kLong);
+  at::Tensor tasks = numbers.narrow(0, 0, count);
   const auto run = [&](char** data, const int64_t* strides, int64_t count) {
     const int64_t first = *reinterpret_cast<const int64_t*>(data[0]);
     for (int64_t i = 0; i < count; ++i) body(first, first + i);

@@ -31,6 +31,7 @@ using Floats = float __attribute__((vector_size(64)));
 using Bits = uint32_t __attribute__((vector_size(64)));
 using Ints = int32_t __attribute__((vector_size(64)));
 using Halves = uint16_t __attribute__((vector_size(32)));
+using Bytes = uint8_t __attribute__((vector_size(16)));
 
 // Memory for so many numbers, which grows to the largest count.
 template <typename N>
@@ -74,6 +75,13 @@ GIMLET_INLINE Floats read(const c10::BFloat16* from) {
   return floats(__builtin_convertvector(halves, Bits) << 16);
 }
 
+// By way of halves, since GCC 12 widens bytes to words one by one.
+GIMLET_INLINE Bits read(const bool* from) {
+  Bytes bytes;
+  std::memcpy(&bytes, from, sizeof(bytes));
+  return __builtin_convertvector(__builtin_convertvector(bytes, Halves), Bits);
+}
+
 // The bits of bfloat16, to the nearest and half-way to even, in the upper halves. A NaN stays one.
 GIMLET_INLINE Bits narrow_bits(const Floats& values) {
   Bits bits;
@@ -91,7 +99,7 @@ GIMLET_INLINE void write(const Floats& values, c10::BFloat16* to) {
 
 // Reads `count` numbers, at most all lanes; the rest are zeros.
 template <typename T>
-GIMLET_INLINE Floats read(const T* from, int64_t count) {
+GIMLET_INLINE auto read(const T* from, int64_t count) {
   if (count >= kLanes) return read(from);
   T some[kLanes] = {};
   std::copy_n(from, count, some);

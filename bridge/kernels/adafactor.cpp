@@ -20,7 +20,7 @@ using gimlet::AdafactorRule;
 using gimlet::AdafactorVector;
 
 // Numbers that are worth another thread.
-constexpr int64_t kGrain = 1 << 14;
+constexpr int64_t kGrain = 1 << 16;
 constexpr int64_t kMostParts = 64;
 
 float step_size(const AdafactorRule& rule, double param_squares, double update_squares, int64_t count) {

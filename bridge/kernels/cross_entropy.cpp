@@ -28,7 +28,7 @@ GIMLET_CLONES void gimlet_differentiate_loss(const gimlet::CrossEntropy& call, i
   }
   const float subtracted = largest(most), target_logit = logits[target] - subtracted;
   // Of equal logits the first counts.
-  const bool correct = std::find(logits, logits + target + 1, subtracted) == logits + target;
+  const bool correct = logits[target] == subtracted && std::find(logits, logits + target, subtracted) == logits + target;
   Floats totals = {};
   for (int64_t i = 0; i < vocab; i += kLanes) {
     const Floats values = first_of(read(logits + i, vocab - i), vocab - i, kAbsent);
