@@ -1,6 +1,8 @@
 //! Parses the typed words into a [`CommandLine`].
 
+use std::error::Error;
 use std::io::{self, Write};
+use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
 use std::process;
 
 use anyhow::anyhow;
@@ -77,21 +79,45 @@ fn rendered(error: &clap::Error, color: bool) -> String {
     }
 }
 
-/// Adds a hint about the probable place of a word that is no flag.
+/// Adds a hint about the probable place of a word that is no flag, or about a flag's value that is no number.
 fn with_tip(mut error: clap::Error) -> clap::Error {
-    let has_tip = error.get(ContextKind::SuggestedArg).is_some();
-    let word = match error.get(ContextKind::InvalidArg) {
-        Some(ContextValue::String(word)) if !has_tip => word.clone(),
-        _ => return error,
+    let tip = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(argument)) => tip(&error, argument),
+        _ => None,
     };
-    if error.kind() == ErrorKind::UnknownArgument {
-        let tip = match word.starts_with('-') || word.contains('=') {
-            true => format!("values are bound with `--gin.{}=VALUE`", bindable(name_in(&word))),
-            false => format!("a gin file is given with `--gin_file={word}`"),
-        };
+    if let Some(tip) = tip {
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     }
     error
+}
+
+fn tip(error: &clap::Error, argument: &str) -> Option<String> {
+    match error.kind() {
+        ErrorKind::UnknownArgument if error.get(ContextKind::SuggestedArg).is_some() => None,
+        ErrorKind::UnknownArgument if argument.starts_with('-') || argument.contains('=') => {
+            Some(format!("values are bound with `--gin.{}=VALUE`", bindable(name_in(argument))))
+        }
+        ErrorKind::UnknownArgument => {
+            Some(format!("a gin file is given with `--gin_file={argument}`"))
+        }
+        ErrorKind::ValueValidation if argument.starts_with('-') => {
+            let (kind, example) = number(error.source()?)?;
+            let flag = argument.split(' ').next()?; // before `<N>`
+            Some(format!("`{flag}` takes {kind}, as in `{flag}={example}`"))
+        }
+        _ => None,
+    }
+}
+
+/// The kind of number that could not be read, with an example.
+fn number(source: &(dyn Error + 'static)) -> Option<(&'static str, &'static str)> {
+    if source.is::<ParseFloatError>() {
+        return Some(("a number", "0.5"));
+    }
+    let is_none =
+        |kind: &IntErrorKind| matches!(kind, IntErrorKind::InvalidDigit | IntErrorKind::Empty);
+    let error = source.downcast_ref::<ParseIntError>()?;
+    is_none(error.kind()).then_some(("a whole number", "4"))
 }
 
 /// The name of a macro or parameter as a binding has it: a parameter follows its configurable.
@@ -106,4 +132,27 @@ fn bindable(name: &str) -> String {
 fn name_in(word: &str) -> &str {
     let name = word.trim_start_matches('-').split('=').next().expect("split yields one part");
     name.strip_prefix("gin.").unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn printed(words: &[&str]) -> String {
+        let words = ["gimlet"].iter().chain(words).map(ToString::to_string).collect();
+        match try_parse(words) {
+            Err(Unparsed::Clap(error)) => rendered(&with_tip(*error), false),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_flag_before_words_that_are_no_number_says_what_it_takes() {
+        let beams = printed(&["generate", "--beam", "A text."]);
+        assert!(beams.contains("tip: `--beam` takes a whole number, as in `--beam=4`"), "{beams}");
+        let temperature = printed(&["generate", "--temperature", "hot"]);
+        assert!(temperature.contains("tip: `--temperature` takes a number"), "{temperature}");
+        let negative = printed(&["bench", "train_step", "--steps=99999999999999999999999"]);
+        assert!(!negative.contains("tip:"), "{negative}");
+    }
 }
