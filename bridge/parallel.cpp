@@ -14,6 +14,7 @@ void share_out(int64_t count, int64_t grain, const std::function<void(int64_t fi
     return;
   }
   at::AutoDispatchBelowADInplaceOrView below_autograd;
+  // Numbers are kept for the next loop: to make them costs about as much as a short loop does.
   thread_local at::Tensor numbers;
   if (!numbers.defined() || numbers.size(0) < count) numbers = at::arange(2 * count, at::kLong);
   at::Tensor tasks = numbers.narrow(0, 0, count);

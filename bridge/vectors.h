@@ -75,7 +75,7 @@ GIMLET_INLINE Floats read(const c10::BFloat16* from) {
   return floats(__builtin_convertvector(halves, Bits) << 16);
 }
 
-// By way of halves, since GCC 12 widens bytes to words one by one.
+// Ones and zeros, widened by way of halves: GCC 12 widens bytes to words one by one.
 GIMLET_INLINE Bits read(const bool* from) {
   Bytes bytes;
   std::memcpy(&bytes, from, sizeof(bytes));

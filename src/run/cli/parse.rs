@@ -91,6 +91,7 @@ fn with_tip(mut error: clap::Error) -> clap::Error {
     error
 }
 
+/// The hint for an error about this argument, which clap shows as `--beam <N>` or as it was typed.
 fn tip(error: &clap::Error, argument: &str) -> Option<String> {
     match error.kind() {
         ErrorKind::UnknownArgument if error.get(ContextKind::SuggestedArg).is_some() => None,
@@ -114,10 +115,10 @@ fn number(source: &(dyn Error + 'static)) -> Option<(&'static str, &'static str)
     if source.is::<ParseFloatError>() {
         return Some(("a number", "0.5"));
     }
-    let is_none =
-        |kind: &IntErrorKind| matches!(kind, IntErrorKind::InvalidDigit | IntErrorKind::Empty);
-    let error = source.downcast_ref::<ParseIntError>()?;
-    is_none(error.kind()).then_some(("a whole number", "4"))
+    match source.downcast_ref::<ParseIntError>()?.kind() {
+        IntErrorKind::InvalidDigit | IntErrorKind::Empty => Some(("a whole number", "4")),
+        _ => None, // a whole number out of range, as the error itself says
+    }
 }
 
 /// The name of a macro or parameter as a binding has it: a parameter follows its configurable.
@@ -152,7 +153,7 @@ mod tests {
         assert!(beams.contains("tip: `--beam` takes a whole number, as in `--beam=4`"), "{beams}");
         let temperature = printed(&["generate", "--temperature", "hot"]);
         assert!(temperature.contains("tip: `--temperature` takes a number"), "{temperature}");
-        let negative = printed(&["bench", "train_step", "--steps=99999999999999999999999"]);
-        assert!(!negative.contains("tip:"), "{negative}");
+        let too_large = printed(&["bench", "train_step", "--steps=99999999999999999999999"]);
+        assert!(!too_large.contains("tip:"), "{too_large}");
     }
 }
