@@ -99,9 +99,10 @@ at::Tensor& addmm_(
 
 }  // namespace
 
-bool small_products_in_bfloat16() {
-  return !bfloat16_by_mkl && at::native::cpublas::could_pack(at::kBFloat16);
-}
+// Whether oneDNN multiplies tiles of bfloat16 (AMX): not with ONEDNN_MAX_CPU_ISA=AVX512_CORE, whatever the CPU.
+extern "C" bool gimlet_has_tiles() noexcept { return at::native::cpublas::could_pack(at::kBFloat16); }
+
+bool small_products_in_bfloat16() { return !bfloat16_by_mkl && gimlet_has_tiles(); }
 
 // Call once, before the first product.
 extern "C" void gimlet_set_products(bool float_onednn, bool bfloat16_mkl) noexcept {

@@ -63,6 +63,7 @@ struct RawDevice {
 unsafe extern "C" {
     safe fn gimlet_set_flush_denormal(on: bool) -> bool;
     safe fn gimlet_set_products(float_by_onednn: bool, bfloat16_by_mkl: bool);
+    safe fn gimlet_has_tiles() -> bool;
     safe fn gimlet_register_bytes() -> i64;
     safe fn gimlet_set_deterministic(on: bool) -> bool;
     safe fn gimlet_allow_tf32(on: bool) -> bool;
@@ -102,6 +103,12 @@ pub struct Products {
 /// only.
 pub fn set_products(products: Products) {
     gimlet_set_products(products.float_by_onednn, products.bfloat16_by_mkl);
+}
+
+/// Whether oneDNN multiplies tiles of bfloat16 (AMX). With `ONEDNN_MAX_CPU_ISA=AVX512_CORE` in the environment it does
+/// not, so that a CPU that has them computes as one without.
+pub fn has_tiles() -> bool {
+    gimlet_has_tiles()
 }
 
 /// Returns the bytes of the registers that the bridge's own kernels use: 64, 32, or 16 if the CPU

@@ -35,8 +35,8 @@ struct Abilities {
     intel: bool,
     /// Registers of 64 bytes.
     avx512: bool,
-    /// Products of bfloat16 matrices as one instruction.
-    amx_bf16: bool,
+    /// Tiles of bfloat16, multiplied by one instruction (AMX).
+    tiles: bool,
 }
 
 impl Abilities {
@@ -47,23 +47,23 @@ impl Abilities {
 
     #[cfg(target_arch = "x86_64")]
     fn find() -> Self {
-        use std::arch::x86_64::{__cpuid, __cpuid_count};
+        use std::arch::x86_64::__cpuid;
         Self {
             // "GenuineIntel" begins in ebx.
             intel: __cpuid(0).ebx == u32::from_le_bytes(*b"Genu"),
             avx512: has_avx512(),
-            amx_bf16: __cpuid(0).eax >= 7 && __cpuid_count(7, 0).edx & (1 << 22) != 0,
+            tiles: bridge::has_tiles(),
         }
     }
 
     #[cfg(not(target_arch = "x86_64"))]
     fn find() -> Self {
-        Self { intel: false, avx512: false, amx_bf16: false }
+        Self { intel: false, avx512: false, tiles: false }
     }
 
     /// Whether bfloat16 products are faster in float32: see `bridge/matmul.cpp`.
     fn widens_bfloat16(self) -> bool {
-        self.avx512 && self.intel && !self.amx_bf16
+        self.avx512 && self.intel && !self.tiles
     }
 }
 
@@ -89,5 +89,5 @@ pub(super) fn packed_products_suit_many_rows(kind: Kind) -> bool {
 
 /// Whether products multiply tiles of bfloat16.
 pub(super) fn multiplies_tiles() -> bool {
-    Abilities::get().amx_bf16 && NarrowProduct::suits(Device::Cpu)
+    NarrowProduct::suits(Device::Cpu)
 }
