@@ -45,26 +45,23 @@ impl Abilities {
         *FOUND.get_or_init(Self::find)
     }
 
-    #[cfg(target_arch = "x86_64")]
     fn find() -> Self {
-        use std::arch::x86_64::__cpuid;
-        Self {
-            // "GenuineIntel" begins in ebx.
-            intel: __cpuid(0).ebx == u32::from_le_bytes(*b"Genu"),
-            avx512: has_avx512(),
-            tiles: bridge::has_tiles(),
-        }
-    }
-
-    #[cfg(not(target_arch = "x86_64"))]
-    fn find() -> Self {
-        Self { intel: false, avx512: false, tiles: false }
+        Self { intel: is_intel(), avx512: has_avx512(), tiles: bridge::has_tiles() }
     }
 
     /// Whether bfloat16 products are faster in float32: see `bridge/matmul.cpp`.
     fn widens_bfloat16(self) -> bool {
         self.avx512 && self.intel && !self.tiles
     }
+}
+
+/// Whether this CPU is one of Intel's.
+fn is_intel() -> bool {
+    // "GenuineIntel" begins in ebx.
+    #[cfg(target_arch = "x86_64")]
+    return std::arch::x86_64::__cpuid(0).ebx == u32::from_le_bytes(*b"Genu");
+    #[cfg(not(target_arch = "x86_64"))]
+    return false;
 }
 
 /// Selects the libraries: MKL uses AVX-512 on Intel's CPUs only; oneDNN needs AMX to be fast in
