@@ -76,6 +76,7 @@ pub use layers::arranged;
 pub use listing::{Condition, Listed, file_sizes, list};
 pub use marks::{DATASET_PREFIX, bundle_prefix, checkpoint_dir, step_of, step_of_bundle};
 pub use mismatch::Mismatch;
+pub use names::hugging_face::activations::{FeedForward, feed_forward, mlp_activations, activations_tuple};
 pub use names::mesh::{MeshNorms, mesh_spellings};
 pub use native::{Procedure, Reader, Shard, Share, Writer, lies_in_tree, writes};
 pub use open::open;

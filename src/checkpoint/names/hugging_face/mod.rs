@@ -3,6 +3,7 @@
 //! `encoder.block.3.layer.0.SelfAttention.q.weight` is `encoder/layers_3/attention/query/kernel`,
 //! transposed. umT5 has a relative bias in every layer, the others one in the first layer for all.
 
+pub(crate) mod activations;
 mod table;
 
 use std::collections::BTreeMap;
