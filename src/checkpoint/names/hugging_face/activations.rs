@@ -1,34 +1,34 @@
 //! The activations of feed-forward blocks: T5X's `mlp_activations`, one for each input projection, and
 //! transformers' `feed_forward_proj`, where `gated-` means that a second projection without an activation is multiplied.
 
-/// T5X's and transformers' names of a function, where transformers has it. Transformers' `gelu` is another function than
-/// T5X's, the exact one; T5X's is the tanh approximation.
-const FUNCTIONS: [(&str, &str); 7] = [
-    ("relu", "relu"),
-    ("gelu", "gelu_new"),
-    ("linear", "linear"),
-    ("silu", "silu"),
-    ("swish", "swish"),
-    ("sigmoid", "sigmoid"),
-    ("tanh", "tanh"),
+/// T5X's name of a function, and `feed_forward_proj` of a block with it alone and of one with it and a linear projection.
+/// Transformers' `gelu` is the exact function and T5X's the tanh approximation, but `gated-gelu` is the latter in both.
+const FUNCTIONS: [(&str, &str, &str); 8] = [
+    ("relu", "relu", "gated-relu"),
+    ("gelu", "gelu_new", "gated-gelu"),
+    ("gelu_exact", "gelu", "gated-gelu_python"),
+    ("linear", "linear", "gated-linear"),
+    ("silu", "silu", "gated-silu"),
+    ("swish", "swish", "gated-swish"),
+    ("sigmoid", "sigmoid", "gated-sigmoid"),
+    ("tanh", "tanh", "gated-tanh"),
 ];
 
 /// Transformers' other names of functions, with T5X's.
-const SYNONYMS: [(&str, &str); 4] = [
+const SYNONYMS: [(&str, &str); 6] = [
+    ("gelu_new", "gelu"),
     ("gelu_pytorch_tanh", "gelu"),
     ("gelu_python_tanh", "gelu"),
     ("gelu_fast", "gelu"),
     ("gelu_accurate", "gelu"),
+    ("gelu_python", "gelu_exact"),
 ];
 
 /// The function without effect, which the second projection of transformers' gated blocks has.
 const LINEAR: &str = "linear";
 
-/// A prefix of `feed_forward_proj`.
+/// The beginning of `feed_forward_proj` of blocks with two projections.
 const GATED: &str = "gated-";
-
-/// The only value whose function is not named by what follows the prefix: transformers keep it for older files.
-const GATED_GELU: (&str, &str) = ("gated-gelu", "gelu");
 
 /// A feed-forward block as transformers describe it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,21 +56,15 @@ pub fn feed_forward(activations: &[&str]) -> Result<FeedForward, String> {
             ));
         }
     };
-    let known = FUNCTIONS.iter().find(|(t5x, _)| *t5x == function);
-    let proj = match (known, is_gated) {
-        (Some((t5x, _)), true) if *t5x == GATED_GELU.1 => GATED_GELU.0.to_string(),
-        (Some((_, hf)), true) => format!("{GATED}{hf}"),
-        (Some((_, hf)), false) => hf.to_string(),
-        (None, _) => {
-            let known: Vec<&str> = FUNCTIONS.iter().map(|(t5x, _)| *t5x).collect();
-            return Err(format!(
-                "mlp_activations is {}, and of '{function}' transformers has no equal; it has {}",
-                activations_tuple(activations),
-                known.join(", ")
-            ));
-        }
+    let Some((_, alone, gated)) = FUNCTIONS.iter().find(|(name, ..)| *name == function) else {
+        let known: Vec<&str> = FUNCTIONS.iter().map(|(name, ..)| *name).collect();
+        return Err(format!(
+            "mlp_activations is {}, and of '{function}' transformers has no equal; it has {}",
+            activations_tuple(activations),
+            known.join(", ")
+        ));
     };
-    Ok(FeedForward { proj, is_swapped })
+    Ok(FeedForward { proj: if is_gated { gated } else { alone }.to_string(), is_swapped })
 }
 
 /// Returns T5X's activations for a value of `feed_forward_proj`.
@@ -78,23 +72,25 @@ pub fn feed_forward(activations: &[&str]) -> Result<FeedForward, String> {
 /// # Errors
 /// T5X has no such block: the reason.
 pub fn mlp_activations(feed_forward_proj: &str) -> Result<Vec<&'static str>, String> {
-    if feed_forward_proj == GATED_GELU.0 {
-        return Ok(vec![GATED_GELU.1, LINEAR]);
+    for (name, alone, gated) in FUNCTIONS {
+        match feed_forward_proj {
+            proj if proj == alone => return Ok(vec![name]),
+            proj if proj == gated => return Ok(vec![name, LINEAR]),
+            _ => {}
+        }
     }
     let (is_gated, function) = match feed_forward_proj.strip_prefix(GATED) {
         Some(function) => (true, function),
         None => (false, feed_forward_proj),
     };
-    let named = FUNCTIONS.iter().map(|(t5x, hf)| (*hf, *t5x)).chain(SYNONYMS);
-    let found = named.clone().find(|(hf, _)| *hf == function).map(|(_, t5x)| t5x);
-    match (found, is_gated) {
-        (Some(t5x), true) => Ok(vec![t5x, LINEAR]),
-        (Some(t5x), false) => Ok(vec![t5x]),
+    match (SYNONYMS.iter().find(|(synonym, _)| *synonym == function), is_gated) {
+        (Some((_, name)), true) => Ok(vec![name, LINEAR]),
+        (Some((_, name)), false) => Ok(vec![name]),
         (None, _) => {
-            let known: Vec<&str> = named.map(|(hf, _)| hf).collect();
+            let known: Vec<&str> =
+                FUNCTIONS.iter().flat_map(|(_, alone, gated)| [*alone, *gated]).collect();
             Err(format!(
-                "its feed_forward_proj is `{feed_forward_proj}`, expected gated-gelu, or one of {}, alone or after \
-                 `{GATED}`",
+                "its feed_forward_proj is `{feed_forward_proj}`, expected one of {}",
                 known.join(", ")
             ))
         }
@@ -129,6 +125,8 @@ mod tests {
         check(&["relu"], "relu", false);
         check(&["gelu"], "gelu_new", false);
         check(&["linear"], "linear", false);
+        check(&["gelu_exact"], "gelu", false);
+        check(&["gelu_exact", "linear"], "gated-gelu_python", false);
         check(&["gelu", "linear"], "gated-gelu", false);
         check(&["linear", "gelu"], "gated-gelu", true);
         check(&["silu", "linear"], "gated-silu", false);
@@ -150,7 +148,7 @@ mod tests {
         );
         let said = feed_forward(&["gelu", "gelu"]).expect_err("two are none");
         assert!(said.contains("('gelu', 'gelu')"), "{said}");
-        for name in ["gelu", "gated-mish", "gated-gelu-x", ""] {
+        for name in ["gated-mish", "gated-gelu-x", ""] {
             let said = mlp_activations(name).expect_err("it is unknown");
             assert!(said.contains(&format!("feed_forward_proj is `{name}`")), "{said}");
         }
