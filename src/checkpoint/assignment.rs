@@ -9,6 +9,7 @@ use super::array::Shapes;
 use super::error::CheckpointError;
 use super::fit::check_fit;
 use super::format::{Format, Without};
+use super::head::{UNUSED, remark};
 use super::mismatch::Mismatch;
 use super::spec::RestoreCheckpointConfig;
 use super::stored::Stored;
@@ -96,9 +97,27 @@ impl RestoreCheckpointConfig {
 }
 
 impl Plan {
-    /// Notices of arrays that are initialized, and of arrays on which a rule has no effect.
+    /// Notices of arrays that are initialized, of arrays on which a rule has no effect, and of parameters that are not read.
     pub fn notices(&self) -> Vec<String> {
-        self.of_initialized().into_iter().chain(self.of_put_back()).collect()
+        let notices = [self.of_initialized(), self.of_put_back(), self.of_unused()];
+        notices.into_iter().flatten().collect()
+    }
+
+    /// Parameters that the model does not have. A rule that drops the model's own array of that name has said so already.
+    fn of_unused(&self) -> Option<String> {
+        let is_left =
+            |name: &&String| name.starts_with(PARAMETERS) && !self.dropped.contains(*name);
+        let unused: Vec<&String> = self.unused.iter().filter(is_left).collect();
+        let head = unused.iter().find_map(|name| remark(name, UNUSED));
+        let head = head.map(|remark| format!(" ({remark})")).unwrap_or_default();
+        let (are, them) = if unused.len() == 1 { (" is", "it") } else { ("s are", "them") };
+        (!unused.is_empty()).then(|| {
+            format!(
+                "{} parameter{are} not read, since the model does not have {them}: {}{head}",
+                unused.len(),
+                quoted_names(&unused, MAX_NAMED)
+            )
+        })
     }
 
     fn of_put_back(&self) -> Option<String> {
@@ -345,6 +364,7 @@ fn quoted(pattern: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::head::HEAD;
 
     const MODEL: [&str; 4] =
         ["state/param_states/a/m", "state/step", "target/encoder/a", "target/encoder/b"];
@@ -386,6 +406,18 @@ mod tests {
                         no step, 10 that the checkpoint lacks (`a`, `b`, `c`, `d`, `e`, `f`, `g`, `h` \
                         and 2 more)";
         assert_eq!(notice(&many, &[], Without::State), expected);
+    }
+
+    #[test]
+    fn a_head_that_is_not_read_is_named_with_its_meaning() {
+        let unused = ["state/x", "target/a", HEAD].map(str::to_string).to_vec();
+        let plan = Plan { unused, ..Plan::default() };
+        let said = plan.notices().join("; ");
+        assert!(said.starts_with("2 parameters are not read"), "{said}");
+        assert!(said.contains("logits come from the embedding, which is another model"), "{said}");
+        let dropped = BTreeSet::from([HEAD.to_string()]);
+        let plan = Plan { unused: vec![HEAD.to_string()], dropped, ..Plan::default() };
+        assert_eq!(plan.notices(), [""; 0], "a rule says so");
     }
 
     #[test]

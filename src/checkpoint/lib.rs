@@ -31,6 +31,7 @@ mod find;
 mod fit;
 mod foreign;
 mod format;
+mod head;
 mod layers;
 mod listing;
 mod marks;

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::fmt;
 
+use super::head::{LACKING, UNUSED, remark};
 use gimlet_gin::nearest;
 
 /// Maximum number of names of a kind in a message.
@@ -27,15 +28,16 @@ impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "checkpoint `{}` holds another model:", self.path)?;
         let extra: Vec<&str> = self.extra.iter().map(String::as_str).collect();
-        let missing = |name: &String| match nearest_array(name, &extra) {
-            Some(near) => row(name, format!("nearest there: {near}")),
-            None => row(name, String::new()),
+        let missing = |name: &String| {
+            let near = || Some(format!("nearest there: {}", nearest_array(name, &extra)?));
+            row(name, remark(name, LACKING).or_else(near).unwrap_or_default())
         };
+        let unused = |name: &String| row(name, remark(name, UNUSED).unwrap_or_default());
         let shapes = |(name, found, expected): &(String, Vec<usize>, Vec<usize>)| {
             row(name, format!("{found:?}, expected {expected:?}"))
         };
         table(f, "missing from the checkpoint", &self.missing, missing)?;
-        table(f, "only in the checkpoint", &self.extra, |name| row(name, String::new()))?;
+        table(f, "only in the checkpoint", &self.extra, unused)?;
         table(f, "of another shape", &self.shapes, shapes)?;
         if self.missing.is_empty() && self.shapes.is_empty() {
             return write!(
@@ -101,6 +103,19 @@ fn nearest_array<'a>(name: &str, offered: &[&'a str]) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::head::HEAD;
+
+    #[test]
+    fn a_head_is_told_with_its_meaning() {
+        let mismatch = |missing: &[&str], extra: &[&str]| {
+            let names = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
+            let (missing, extra) = (names(missing), names(extra));
+            let path = "x".to_string();
+            Mismatch { path, missing, extra, shapes: Vec::new(), is_resumed: false }.to_string()
+        };
+        assert!(mismatch(&[HEAD], &[]).contains("models with logits_via_embedding = True use"));
+        assert!(mismatch(&[], &[HEAD]).contains("logits come from the embedding"));
+    }
 
     #[test]
     fn a_missing_array_is_told_with_the_nearest_there() {
