@@ -67,7 +67,7 @@ pub use checkpointers::{
 pub use error::CheckpointError;
 pub use export::{
     HuggingFaceOptions, MeshOptions, NativeOptions, Weights, export_hugging_face,
-    export_mesh_tensorflow, export_orbax, export_t5x, export_torch, name_newest,
+    export_mesh_tensorflow, export_orbax, export_t5x, export_torch, name_newest, unheld,
 };
 pub use find::{Skipped, every, latest, restore_newest, resumable_steps};
 pub use fit::check_fit;
@@ -77,7 +77,9 @@ pub use layers::arranged;
 pub use listing::{Condition, Listed, file_sizes, list};
 pub use marks::{DATASET_PREFIX, bundle_prefix, checkpoint_dir, step_of, step_of_bundle};
 pub use mismatch::Mismatch;
-pub use names::hugging_face::activations::{FeedForward, feed_forward, mlp_activations, activations_tuple};
+pub use names::hugging_face::activations::{
+    FeedForward, activations_tuple, feed_forward, mlp_activations,
+};
 pub use names::mesh::{MeshNorms, mesh_spellings};
 pub use native::{Procedure, Reader, Shard, Share, Writer, lies_in_tree, writes};
 pub use open::open;

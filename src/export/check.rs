@@ -1,5 +1,6 @@
 //! Mistakes that keep an export from starting, found before anything is written.
 
+use crate::checkpoint::feed_forward;
 use crate::data::{TaskProvider, subtasks};
 use crate::session::check::{UnfitSpec, check_path, check_restore, unfit};
 use crate::session::error::SessionError;
@@ -9,6 +10,7 @@ use crate::storage::Path;
 use crate::vocab::VocabularySpec;
 
 use super::spec::{Save, WarmupExample};
+use super::stated::stated;
 
 /// Finds the first mistake that is visible in the spec alone.
 ///
@@ -17,13 +19,12 @@ use super::spec::{Save, WarmupExample};
 pub fn check(spec: &Save) -> Result<(), UnfitSpec> {
     check_path("MODEL_OUTPUT_DIR", &spec.output_dir.0)?;
     spec.model.check().map_err(UnfitSpec)?;
-    if spec.model.transformer().stacks().any(|stack| stack.sparse.is_some()) {
-        return unfit(
-            "export_lib.save.model has layers of experts, and transformers has no such T5: generate and infer with \
-             Gimlet"
-                .to_string(),
-        );
-    }
+    let options = stated(&spec.model)?;
+    let activations: Vec<&str> =
+        options.mlp_activations.iter().flatten().map(String::as_str).collect();
+    feed_forward(&activations).map_err(|reason| {
+        UnfitSpec(format!("export_lib.save.model: {reason}: generate and infer with Gimlet"))
+    })?;
     check_restore(&spec.restore_checkpoint_cfg, Some(0), "export")?;
     if spec.restore_checkpoint_cfg.rules().is_some() {
         return unfit(

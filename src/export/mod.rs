@@ -4,7 +4,9 @@ mod check;
 mod functions;
 mod run;
 mod spec;
+mod stated;
 
 pub use check::{check, checkpoint, foresee};
 pub use run::export;
 pub use spec::Save;
+pub use stated::{state_vocabulary, stated};

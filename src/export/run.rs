@@ -2,15 +2,17 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::checkpoint::{DType, HuggingFaceOptions, Weights, export_hugging_face, open};
+use crate::checkpoint::{
+    DType, Format, HuggingFaceOptions, Stored, Weights, export_hugging_face, open,
+};
 use crate::models::decoding::DecodeFn;
 use crate::session::error::SessionError;
 use crate::storage::Path;
-use crate::vocab::VocabularySpec;
 
 use super::check::{check, checkpoint};
 use super::functions::WarmupWriter;
 use super::spec::{Save, WarmupExample};
+use super::stated::{state_vocabulary, stated};
 
 /// The file of warm-up examples.
 const WARMUP: &str = "warmup_examples.json";
@@ -23,7 +25,7 @@ pub fn export(spec: &Save) -> Result<Path, SessionError> {
     check(spec)?;
     let from = open(&checkpoint(spec)?)?;
     let to = Path::parse(&spec.output_dir.0)?;
-    let options = options(spec)?;
+    let options = options(spec, &*from)?;
     let is_there = to.join(options.weights.file_name()).exists()?;
     if let (Some(examples), false) = (&spec.warmup_examples, is_there) {
         to.create_dir_all()?;
@@ -34,23 +36,19 @@ pub fn export(spec: &Save) -> Result<Path, SessionError> {
     Ok(to)
 }
 
-fn options(spec: &Save) -> Result<HuggingFaceOptions, SessionError> {
-    let (vocabulary, extra_ids) = match spec.model.output_vocabulary() {
-        _ if spec.tokenized_inputs => (None, None),
-        VocabularySpec::SentencePiece(spec) => {
-            (Some(Path::parse(&spec.sentencepiece_model_file)?), Some(spec.extra_ids))
-        }
-        VocabularySpec::Byte(spec) => (None, Some(spec.extra_ids)),
-        _ => (None, None),
-    };
-    Ok(HuggingFaceOptions {
+fn options(spec: &Save, from: &dyn Stored) -> Result<HuggingFaceOptions, SessionError> {
+    let mut options = HuggingFaceOptions {
         weights: Weights::Safetensors,
         dtype: spec.restore_checkpoint_cfg.dtype.map(DType::from),
-        vocabulary,
-        extra_ids,
+        folder: (from.format() == Format::HuggingFace).then(|| from.path().clone()),
         generation: generation(spec),
-        ..HuggingFaceOptions::default()
-    })
+        without_tokenizer: spec.tokenized_inputs,
+        ..stated(&spec.model)?
+    };
+    if !spec.tokenized_inputs {
+        state_vocabulary(&spec.model, &mut options)?;
+    }
+    Ok(options)
 }
 
 /// Returns the decoding that transformers have under another name. Their beam search normalizes scores by another

@@ -10,6 +10,9 @@ use crate::arrays;
 use crate::command::Train;
 use crate::folder::Folder;
 
+/// The place of mT5's vocabulary.
+const VOCABULARY: &str = "--path_map=gs://t5-data/vocabs/mc4.250000.100extra=vocabulary";
+
 /// The run with two steps and with a network of milliseconds.
 fn run(folder: &Folder) -> Train {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("runs/ro_diacritics/finetune.gin");
@@ -50,9 +53,23 @@ fn prepared() -> Folder {
         .bind_text("MODEL_DIR", "scratch")
         .succeeds();
     let convert = Train::new(&folder.path("")).tool(&["checkpoint", "convert"]);
-    let words = ["scratch/checkpoint_1", "exported", "--to=hugging_face"];
+    let words = ["scratch/checkpoint_1", "exported", "--to=hugging_face", VOCABULARY];
     words.into_iter().fold(convert, |convert, word| convert.arg(word)).succeeds();
     folder
+}
+
+#[test]
+fn the_run_is_converted_to_an_mt5_with_its_tokenizer() {
+    let folder = prepared();
+    let config = fs::read(folder.path("exported/config.json")).expect("it was written");
+    let config: Value = serde_json::from_slice(&config).expect("it is JSON");
+    assert_eq!(
+        (&config["model_type"], &config["feed_forward_proj"]),
+        (&"mt5".into(), &"gated-gelu".into())
+    );
+    let vocabulary = fs::read(folder.path("exported/spiece.model")).expect("it was written");
+    assert_eq!(vocabulary, include_bytes!("../../runs/quickstart/data/botchan.model"));
+    assert!(folder.path("exported/tokenizer.json").exists());
 }
 
 #[test]

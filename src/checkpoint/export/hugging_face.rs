@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::carried::{CONFIG, Carried, GENERATION};
 use super::model::Model;
 use super::options::{HuggingFaceOptions, Weights};
 use super::tensor::Tensor;
@@ -12,6 +13,10 @@ use crate::error::CheckpointError;
 use crate::layers::Unstacked;
 use crate::stored::Stored;
 use gimlet_storage::Path;
+
+/// Ids of special tokens in every T5: decoding starts with padding.
+const SPECIAL_IDS: [(&str, i64); 3] =
+    [("decoder_start_token_id", 0), ("eos_token_id", 1), ("pad_token_id", 0)];
 
 /// Number of rows of ByT5's embedding.
 const BYT5_VOCAB: usize = 384;
@@ -27,19 +32,24 @@ pub fn export_hugging_face(
     options: &HuggingFaceOptions,
 ) -> Result<(), CheckpointError> {
     let from = &Unstacked::new(from);
-    let model = Model::of(from, options)?;
+    let carried = options.folder.as_ref().map(Carried::of).transpose()?.unwrap_or_default();
+    let model = Model::of(from, options, &carried)?;
     let name = options.weights.file_name();
     if to.join(name).exists()? {
         let reason = format!("it holds a `{name}` already; name another folder or remove it");
         return Err(CheckpointError::Export { path: to.to_string(), reason });
     }
-    let mut files = match &options.vocabulary {
+    let mut files = vec![(CONFIG, pretty(&model.config(options, &carried)))];
+    if let Some(generation) = generation_config(options, &carried) {
+        files.push((GENERATION, pretty(&generation)));
+    }
+    files.extend(match &options.vocabulary {
+        _ if options.without_tokenizer => Vec::new(),
         Some(vocabulary) => sentencepiece_files(vocabulary, options.extra_ids, model.vocab_size)?,
+        None if !carried.tokenizer.is_empty() => carried.tokenizer,
         None if model.vocab_size == BYT5_VOCAB => byte_files(options.extra_ids.unwrap_or(125)),
         None => Vec::new(),
-    };
-    files.push(("config.json", pretty(&model.config(options))));
-    files.push(("generation_config.json", pretty(&generation_config(options))));
+    });
     let missing = missing(to, files)?;
     to.create_dir_all()?;
     write_weights(from, &model, options.weights, &Target { file: to.join(name), beside: missing })
@@ -77,7 +87,8 @@ pub fn export_torch(
     options: &HuggingFaceOptions,
 ) -> Result<(), CheckpointError> {
     let from = &Unstacked::new(from);
-    let model = Model::of(from, options)?;
+    let carried = options.folder.as_ref().map(Carried::of).transpose()?.unwrap_or_default();
+    let model = Model::of(from, options, &carried)?;
     if file.exists()? {
         let reason = "it is there already; name another file or remove it".to_string();
         return Err(CheckpointError::Export { path: file.to_string(), reason });
@@ -144,9 +155,20 @@ fn write_in_order(
     out.finish()
 }
 
-/// `generation_config.json`: decoding starts with the padding token in every T5.
-fn generation_config(options: &HuggingFaceOptions) -> Value {
-    let mut config = json!({"decoder_start_token_id": 0, "eos_token_id": 1, "pad_token_id": 0});
-    config.as_object_mut().expect("it is a map").extend(options.generation.clone());
-    config
+/// `generation_config.json`: that which is carried over, or the ids of special tokens. `None` if a `config.json` that is carried
+/// over says everything: transformers read it instead.
+fn generation_config(options: &HuggingFaceOptions, carried: &Carried) -> Option<Value> {
+    let mut config = match &carried.generation {
+        Some(generation) => generation.clone(),
+        None if !carried.config.is_empty() && options.generation.is_empty() => return None,
+        None => SPECIAL_IDS
+            .iter()
+            .map(|(key, usual)| {
+                let said = carried.config.get(*key).cloned();
+                (key.to_string(), said.unwrap_or_else(|| json!(usual)))
+            })
+            .collect(),
+    };
+    config.extend(options.generation.clone());
+    Some(Value::Object(config))
 }

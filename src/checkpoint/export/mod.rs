@@ -1,6 +1,7 @@
 //! Exports any readable checkpoint for other programs, block by block. The output becomes visible
 //! only when it is complete.
 
+mod carried;
 mod flax;
 mod hugging_face;
 mod model;
@@ -18,6 +19,7 @@ use std::io;
 use super::error::CheckpointError;
 use gimlet_storage::{Path, StorageError};
 
+pub use carried::unheld;
 pub use hugging_face::{export_hugging_face, export_torch};
 pub use native::{NativeOptions, export_orbax, export_t5x};
 pub use options::{HuggingFaceOptions, MeshOptions, Weights};

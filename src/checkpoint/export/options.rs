@@ -41,9 +41,19 @@ pub struct HuggingFaceOptions {
     /// Number of sentinel tokens after the vocabulary's own pieces; by default 100, 0 if the pieces
     /// include sentinels, and 125 for ByT5.
     pub extra_ids: Option<usize>,
-    /// Number of attention heads; by default that of the relative position bias.
+    /// T5X's `mlp_activations`. `None` takes those of `folder`, or without one those of T5 1.0 and 1.1.
+    pub mlp_activations: Option<Vec<String>>,
+    /// Whether the embedding maps to logits, as the model's configuration says; it must agree with the arrays.
+    pub logits_via_embedding: Option<bool>,
+    /// The folder of transformers whose configuration and tokenizer are carried over.
+    pub folder: Option<Path>,
+    /// Whether no tokenizer is written, neither that of `folder` nor ByT5's.
+    pub without_tokenizer: bool,
+    /// Further entries of `config.json`, which win over those of `folder`.
+    pub config: Map<String, Value>,
+    /// Number of attention heads; by default that of `folder`, or of the relative position bias.
     pub num_heads: Option<usize>,
-    /// `t5`, `mt5`, `umt5` or `longt5`; by default derived from the arrays.
+    /// `t5`, `mt5`, `umt5` or `longt5`; by default that of `folder`, or derived from the arrays.
     pub model_type: Option<String>,
     /// LongT5's window on either side; by default 127. Its attention is local when `model_type` is
     /// `longt5` and the arrays have no global attention.

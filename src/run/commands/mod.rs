@@ -36,6 +36,7 @@ use super::configure::configure;
 use super::failure::Failure;
 use super::library::Library;
 
+pub use asked::ModelArgs;
 pub use eval::EvalArgs;
 use export::ExportArgs;
 pub use files::FilesArgs;

@@ -8,6 +8,7 @@ use crate::checkpoint::{
 };
 use crate::run::checkpoint::open::{failure, parse_path};
 use crate::run::failure::Failure;
+use crate::run::gin_flags::GinArgs;
 use crate::storage::Path;
 
 /// Names of files that `torch.save` writes.
@@ -44,6 +45,9 @@ pub struct ConvertArgs {
     take_over: bool,
     #[command(flatten)]
     pub(super) model: ModelArgs,
+    /// The model's configuration. A run's own config.gin, or a config.json of Hugging Face's, precedes it.
+    #[command(flatten)]
+    pub(super) gin: GinArgs,
 }
 
 /// Parameters of a model of transformers that a checkpoint does not contain.
@@ -117,18 +121,19 @@ impl ConvertArgs {
         NativeOptions { dtype: self.dtype(), takeover: self.take_over.into() }
     }
 
-    /// Returns the options for the formats of weights.
-    pub(super) fn options(&self) -> Result<HuggingFaceOptions, Failure> {
+    /// Returns the options for the formats of weights, where flags win over what is known otherwise.
+    pub(super) fn over(&self, known: HuggingFaceOptions) -> Result<HuggingFaceOptions, Failure> {
+        let vocabulary = self.model.vocabulary.as_deref().map(parse_path).transpose()?;
         Ok(HuggingFaceOptions {
             weights: self.format().weights().expect("asked of weights only"),
             dtype: self.dtype(),
-            vocabulary: self.model.vocabulary.as_deref().map(parse_path).transpose()?,
-            extra_ids: self.model.extra_ids,
-            num_heads: self.model.num_heads,
-            model_type: self.model.model_type.clone(),
-            local_radius: self.model.local_radius,
-            global_block_size: self.model.global_block_size,
-            ..HuggingFaceOptions::default()
+            vocabulary: vocabulary.or(known.vocabulary),
+            extra_ids: self.model.extra_ids.or(known.extra_ids),
+            num_heads: self.model.num_heads.or(known.num_heads),
+            model_type: self.model.model_type.clone().or(known.model_type),
+            local_radius: self.model.local_radius.or(known.local_radius),
+            global_block_size: self.model.global_block_size.or(known.global_block_size),
+            ..known
         })
     }
 }

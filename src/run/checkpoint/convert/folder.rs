@@ -3,19 +3,24 @@
 use anyhow::anyhow;
 
 use super::args::ConvertArgs;
-use super::convert;
+use super::{Conversion, convert};
 use crate::checkpoint::{CheckpointError, Condition, Format, Listed, list, open};
 use crate::run::checkpoint::open::{failure, storage_failure};
 use crate::run::failure::Failure;
 use crate::storage::{Path, StorageError};
 use crate::telemetry::notice;
 
-pub(super) fn convert_all(args: &ConvertArgs, all: &[Listed], to: &Path) -> Result<(), Failure> {
+pub(super) fn convert_all(
+    conversion: &Conversion<'_>,
+    all: &[Listed],
+    to: &Path,
+) -> Result<(), Failure> {
+    let args = conversion.args;
     let mut num_left_out = 0;
     for one in all {
         let left_out = match (&one.condition, one.step) {
             (Condition::Whole, Some(step)) => {
-                match convert_listed(args, one, &args.format().place(to, step)) {
+                match convert_listed(conversion, one, &args.format().place(to, step)) {
                     Ok(()) => continue,
                     // The other checkpoints may still be whole.
                     Err(Stop::Damaged(error)) => Condition::Damaged(reason(error)),
@@ -38,7 +43,8 @@ pub(super) fn convert_all(args: &ConvertArgs, all: &[Listed], to: &Path) -> Resu
 }
 
 /// Converts one checkpoint of a folder, unless an earlier run has done so.
-fn convert_listed(args: &ConvertArgs, one: &Listed, target: &Path) -> Result<(), Stop> {
+fn convert_listed(conversion: &Conversion<'_>, one: &Listed, target: &Path) -> Result<(), Stop> {
+    let args = conversion.args;
     if is_there(args, target)? {
         args.format().settle(target)?;
         notice(&format!("{target}: left as it is, it is there already"));
@@ -49,7 +55,7 @@ fn convert_listed(args: &ConvertArgs, one: &Listed, target: &Path) -> Result<(),
             notice(&format!("{}: left out, it was deleted in the meantime", one.path));
             Ok(())
         }
-        stored => convert(args, &*stored?, target),
+        stored => convert(conversion, &*stored?, target),
     }
 }
 

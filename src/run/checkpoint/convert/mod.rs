@@ -1,18 +1,22 @@
 //! `gimlet checkpoint convert`: a checkpoint, or each of a folder, in another format or type.
 
 mod args;
+mod configuration;
 mod folder;
 
 use self::args::{TargetFormat, is_torch_file};
+use self::configuration::{options, tell_unheld};
 use self::folder::{Stop, convert_all};
 use super::arrays::size;
 use super::meter::Meter;
 use super::metered::Metered;
 use super::open::{failure, open_at, parse_path, storage_failure};
 use crate::checkpoint::{
-    CheckpointError, Listed, Stored, export_hugging_face, export_mesh_tensorflow, export_orbax,
-    export_t5x, export_torch, file_sizes, is_unfinished, list,
+    CheckpointError, HuggingFaceOptions, Listed, Stored, export_hugging_face,
+    export_mesh_tensorflow, export_orbax, export_t5x, export_torch, file_sizes, is_unfinished,
+    list,
 };
+use crate::run::configure::map_paths;
 use crate::run::failure::Failure;
 use crate::storage::Path;
 use crate::telemetry::notice;
@@ -20,7 +24,15 @@ use anyhow::anyhow;
 
 pub use args::ConvertArgs;
 
+/// A conversion of one or several checkpoints.
+struct Conversion<'a> {
+    args: &'a ConvertArgs,
+    /// The properties of the model, for formats of weights.
+    options: HuggingFaceOptions,
+}
+
 pub(super) fn run(args: &ConvertArgs) -> Result<(), Failure> {
+    map_paths(&args.gin.path_map)?;
     let (from, to) = (parse_path(&args.from)?, parse_path(&args.to)?);
     refuse_inside(&from, &to)?;
     if is_torch_file(&args.to) && !args.is_file() {
@@ -41,14 +53,23 @@ pub(super) fn run(args: &ConvertArgs) -> Result<(), Failure> {
             "--vocabulary goes beside weights: expected --to hugging_face, torch or flax, and a folder TO"
         )));
     }
-    match checkpoints_in(&from)? {
-        None => convert_one(args, &to),
-        Some(_) if args.is_file() => Err(Failure::usage(anyhow!(
+    let all = checkpoints_in(&from)?;
+    if all.is_some() && args.is_file() {
+        return Err(Failure::usage(anyhow!(
             "`{from}` is a folder of checkpoints, and TO `{to}` one file; expected a folder TO, or one \
              checkpoint of `gimlet checkpoint ls {from}`"
-        ))),
-        Some(all) => convert_all(args, &all, &to),
+        )));
     }
+    let options = match args.format().weights() {
+        Some(_) => options(args, &from)?,
+        None => HuggingFaceOptions::default(),
+    };
+    let conversion = Conversion { args, options };
+    match all {
+        None => convert_one(&conversion, &to)?,
+        Some(all) => convert_all(&conversion, &all, &to)?,
+    }
+    if has_no_tokenizer { tell_unheld(args, &from, &to) } else { Ok(()) }
 }
 
 /// Lists the checkpoints in a folder; `None` if `from` is a checkpoint itself.
@@ -73,7 +94,8 @@ fn refuse_inside(from: &Path, to: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-fn convert_one(args: &ConvertArgs, to: &Path) -> Result<(), Failure> {
+fn convert_one(conversion: &Conversion<'_>, to: &Path) -> Result<(), Failure> {
+    let args = conversion.args;
     let stored = open_at(&args.from)?;
     let format = args.format();
     let target = match format.is_of_a_step() {
@@ -87,7 +109,7 @@ fn convert_one(args: &ConvertArgs, to: &Path) -> Result<(), Failure> {
         format.settle(&target)?;
         return Err(Failure::usage(anyhow!("`{file}` exists; remove it, or name another TO")));
     }
-    Ok(convert(args, &*stored, &target)?)
+    Ok(convert(conversion, &*stored, &target)?)
 }
 
 /// Returns the place of a single checkpoint.
@@ -106,7 +128,8 @@ fn target(format: TargetFormat, stored: &dyn Stored, to: &Path) -> Result<Path, 
     }
 }
 
-fn convert(args: &ConvertArgs, stored: &dyn Stored, target: &Path) -> Result<(), Stop> {
+fn convert(conversion: &Conversion<'_>, stored: &dyn Stored, target: &Path) -> Result<(), Stop> {
+    let Conversion { args, options } = conversion;
     refuse_damage(stored)?;
     let from = Metered::new(stored, target);
     let format = args.format();
@@ -116,8 +139,8 @@ fn convert(args: &ConvertArgs, stored: &dyn Stored, target: &Path) -> Result<(),
         TargetFormat::MeshTensorFlow => {
             export_mesh_tensorflow(&from, step_at(format, target), args.mesh())?;
         }
-        _ if args.is_file() => export_torch(&from, target, &args.options()?)?,
-        _ => export_hugging_face(&from, target, &args.options()?)?,
+        _ if args.is_file() => export_torch(&from, target, options)?,
+        _ => export_hugging_face(&from, target, options)?,
     }
     let bytes = file_sizes(target)?.values().sum();
     notice(&format!("{target}: {}, from {} `{}`", size(bytes), stored.format(), stored.path()));

@@ -1,6 +1,7 @@
 //! Checkpoints made by other programs (`hugging_face.py`, `mesh.py`, `mesh_square.py`). `logits.py`, which is run by
 //! hand, shows that transformers computes the same with Gimlet's files as with its own.
 
+mod configuration;
 mod export;
 mod hostile;
 mod hugging_face;

@@ -1,0 +1,103 @@
+//! The part of a model's gin that transformers' `config.json` needs and the arrays of a checkpoint do not show.
+
+use crate::checkpoint::HuggingFaceOptions;
+use crate::models::Model;
+use crate::models::transformer::{Reach, StackSpec, TransformerSpec};
+use crate::nn::Activation;
+use crate::session::check::{UnfitSpec, unfit};
+use crate::storage::{Path, StorageError};
+use crate::vocab::VocabularySpec;
+
+/// Part of the paths of mT5's vocabulary, which distinguishes it from T5: the networks are the same.
+const MT5_VOCABULARY: &str = "mc4.250000";
+
+/// Returns the options with which a model is written for transformers.
+///
+/// # Errors
+/// Transformers have no such network: what it has, and the remedy.
+pub fn stated(model: &Model) -> Result<HuggingFaceOptions, UnfitSpec> {
+    let spec = model.transformer();
+    let encoder = encoder(&spec)?;
+    let names = |stack: &StackSpec| -> Vec<String> {
+        let names = stack.dims.mlp_activations.iter().map(Activation::as_str);
+        names.map(str::to_string).collect()
+    };
+    let activations = names(encoder);
+    if activations != names(&spec.decoder) {
+        return refused("activations in the encoder that are not the decoder's");
+    }
+    let radius = encoder.reach.radius();
+    let is_long = encoder.reach != Reach::All;
+    let is_mt5 = vocabulary_file(model).is_some_and(|file| file.contains(MT5_VOCABULARY))
+        && !encoder.bias_per_layer;
+    let model_type = match () {
+        () if is_long => Some("longt5"),
+        () if is_mt5 && !spec.logits_via_embedding => Some("mt5"),
+        () => None,
+    };
+    Ok(HuggingFaceOptions {
+        mlp_activations: Some(activations),
+        logits_via_embedding: Some(spec.logits_via_embedding),
+        num_heads: Some(encoder.dims.num_heads),
+        model_type: model_type.map(str::to_string),
+        local_radius: radius,
+        global_block_size: encoder.reach.tokens_per_block(),
+        ..HuggingFaceOptions::default()
+    })
+}
+
+/// Adds the files of a model's vocabulary to the options.
+///
+/// # Errors
+/// The path of the vocabulary is not valid.
+pub fn state_vocabulary(
+    model: &Model,
+    options: &mut HuggingFaceOptions,
+) -> Result<(), StorageError> {
+    match model.output_vocabulary() {
+        VocabularySpec::SentencePiece(spec) => {
+            options.vocabulary = Some(Path::parse(&spec.sentencepiece_model_file)?);
+            options.extra_ids = Some(spec.extra_ids);
+        }
+        VocabularySpec::Byte(spec) => options.extra_ids = Some(spec.extra_ids),
+        _ => {}
+    }
+    Ok(())
+}
+
+fn vocabulary_file(model: &Model) -> Option<&str> {
+    match model.output_vocabulary() {
+        VocabularySpec::SentencePiece(spec) => Some(&spec.sentencepiece_model_file),
+        _ => None,
+    }
+}
+
+/// Returns the encoder of a network that transformers have.
+fn encoder(spec: &TransformerSpec) -> Result<&StackSpec, UnfitSpec> {
+    let Some(encoder) = &spec.encoder else {
+        return refused("a decoder and no encoder");
+    };
+    if spec.stacks().any(|stack| stack.sparse.is_some()) {
+        return refused("layers of experts");
+    }
+    if encoder.name == spec.decoder.name {
+        return refused(
+            "an encoder that reads the decoder's parameters (tie_encoder_decoder = True)",
+        );
+    }
+    if spec.stacks().any(|stack| stack.dims.adapter_dim.is_some()) {
+        return refused("task adapters (adapter_dim)");
+    }
+    if spec.stacks().any(|stack| stack.dims.scale_attn_logits) {
+        return refused(
+            "attention scores that are divided by sqrt(head_dim) (scale_attn_logits = True)",
+        );
+    }
+    Ok(encoder)
+}
+
+fn refused<T>(what: &str) -> Result<T, UnfitSpec> {
+    unfit(format!(
+        "the model has {what}, and transformers has no such T5: generate and infer with Gimlet, or convert --to t5x"
+    ))
+}

@@ -1,0 +1,127 @@
+//! The configuration of the model that is converted: a gin file or a `config.json` that flags name, or that which lies beside
+//! the checkpoint.
+
+use super::args::ConvertArgs;
+use crate::checkpoint::{HuggingFaceOptions, unheld};
+use crate::export::{state_vocabulary, stated};
+use crate::interactive::{CONFIG_FILE, Found, InteractiveModel};
+use crate::run::checkpoint::open::{failure, storage_failure};
+use crate::run::commands::ModelArgs;
+use crate::run::configure::configure;
+use crate::run::failure::Failure;
+use crate::run::gin_flags::GinArgs;
+use crate::run::library::Library;
+use crate::storage::Path;
+use crate::telemetry::notice;
+
+/// A binding for folders of transformers, which need not hold a vocabulary: neither arrays nor logits depend on it.
+const ANY_VOCABULARY: &str = "VOCABULARY = @seqio.ByteVocabulary()";
+
+fn is_json(file: &Path) -> bool {
+    file.file_name() == CONFIG_FILE
+}
+
+/// The files that say what the model is.
+pub(super) struct Configuration {
+    /// The folder of a `config.json`.
+    pub folder: Option<Path>,
+    /// Whether gin files or bindings say more.
+    is_gin: bool,
+}
+
+impl Configuration {
+    /// Finds the files for the checkpoint at a path.
+    ///
+    /// # Errors
+    /// The path cannot be read.
+    pub fn of(args: &ConvertArgs, from: &Path) -> Result<Self, Failure> {
+        let found = Found::at(from)?.config;
+        let mut folder = found.as_ref().filter(|file| is_json(file)).map(Path::folder);
+        let mut is_gin = found.is_some() && folder.is_none();
+        for file in &args.gin.files.gin_file {
+            let file = Path::parse(file).map_err(storage_failure)?;
+            match is_json(&file) {
+                true => folder = Some(file.folder()),
+                false => is_gin = true,
+            }
+        }
+        is_gin |= !args.gin.files.gin_bindings.is_empty();
+        Ok(Self { folder, is_gin })
+    }
+
+    /// Whether nothing says what the model is.
+    pub fn is_missing(&self) -> bool {
+        self.folder.is_none() && !self.is_gin
+    }
+}
+
+/// Evaluates the gin of the model whose checkpoint is at a path: that beside it, then that of flags.
+///
+/// # Errors
+/// There is none, or mistakes in it.
+pub(super) fn evaluated(gin: &GinArgs, checkpoint: &Path) -> Result<InteractiveModel, Failure> {
+    let mut gin = gin.clone();
+    let files = gin.files.gin_file.iter().map(|file| Path::parse(file));
+    let named = files.collect::<Result<Vec<Path>, _>>().map_err(storage_failure)?;
+    if named.iter().chain(&Found::at(checkpoint)?.config).any(is_json) {
+        gin.files.precede(Vec::new(), Some(("--checkpoint", ANY_VOCABULARY.to_string())));
+    }
+    let model = ModelArgs {
+        gin,
+        checkpoint: Some(checkpoint.to_string()),
+        batch_size: None,
+        dry_run: false,
+    };
+    Ok(configure::<InteractiveModel>(&*model.configuration()?, &Library, false)?.spec)
+}
+
+/// Returns the options for the formats of weights, of the model that is converted from a path.
+///
+/// # Errors
+/// Mistakes in the configuration; a model that transformers have not.
+pub(super) fn options(args: &ConvertArgs, from: &Path) -> Result<HuggingFaceOptions, Failure> {
+    let configuration = Configuration::of(args, from)?;
+    let mut options = HuggingFaceOptions::default();
+    if configuration.is_gin {
+        let model = evaluated(&args.gin, from)?.model;
+        options = stated(&model).map_err(Failure::usage)?;
+        if configuration.folder.is_none() && args.model.vocabulary.is_none() {
+            state_vocabulary(&model, &mut options).map_err(storage_failure)?;
+        }
+    }
+    options.folder = configuration.folder.clone();
+    if let Some(vocabulary) = options.vocabulary.clone() {
+        // The weights are more important than a vocabulary that may lie in a bucket.
+        if let Err(error) = vocabulary.read() {
+            notice(&format!(
+                "no tokenizer is written: {error}; name the model's vocabulary by --vocabulary=SPM, or its folder by \
+                 --path_map"
+            ));
+            options.vocabulary = None;
+        }
+    }
+    if configuration.is_missing() {
+        notice(&format!(
+            "`{from}` has no config.gin and no config.json beside it: its feed-forward blocks are taken for gated-gelu \
+             with two input projections and for relu with one; give --gin_file=FILE if the model has others"
+        ));
+    }
+    args.over(options)
+}
+
+/// Says what a folder of transformers tells about its model, and a target without a `config.json` does not hold.
+///
+/// # Errors
+/// Its files cannot be read.
+pub(super) fn tell_unheld(args: &ConvertArgs, from: &Path, to: &Path) -> Result<(), Failure> {
+    let Some(folder) = Configuration::of(args, from)?.folder else { return Ok(()) };
+    let unheld = unheld(&folder).map_err(failure)?;
+    if !unheld.is_empty() {
+        notice(&format!(
+            "`{to}` does not hold the model's configuration ({}): give --gin_file={} to the commands that read it",
+            unheld.join(", "),
+            folder.join(CONFIG_FILE)
+        ));
+    }
+    Ok(())
+}
