@@ -60,7 +60,9 @@ pub(super) fn run(args: Vec<String>, color: bool) -> Result<(), Failure> {
 pub(super) fn without_torch(args: &[String], color: bool) -> Result<Option<Command>, Failure> {
     let command = parse(args.to_vec())?.command;
     if let Some(done) = tools::run(&command, color) {
-        return done.map(|()| None);
+        done?;
+        let is_verified = matches!(&command, Command::Checkpoint(args) if args.is_verified());
+        return Ok(is_verified.then_some(command));
     }
     let is_done = match &command {
         Command::Doctor(doctor) => doctor::without_torch(doctor, color)?,

@@ -62,6 +62,8 @@ fn run(args: Vec<String>, color: bool) -> Result<(), Failure> {
     match &command {
         Command::Bench(args) => bench::run(args, color),
         Command::Doctor(args) => doctor::tell(args, color),
+        // The conversion itself needs no libtorch, and is done.
+        Command::Checkpoint(args) if args.is_verified() => args.verify(),
         command => tools::run(command, color).expect("every other command is a tool"),
     }
 }

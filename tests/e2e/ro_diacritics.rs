@@ -70,6 +70,19 @@ fn the_run_is_converted_to_an_mt5_with_its_tokenizer() {
     let vocabulary = fs::read(folder.path("exported/spiece.model")).expect("it was written");
     assert_eq!(vocabulary, include_bytes!("../../runs/quickstart/data/botchan.model"));
     assert!(folder.path("exported/tokenizer.json").exists());
+    // The logits of both forms are compared, and those of another network differ.
+    let verify = |to: &str, flags: &[&str]| {
+        let convert = Train::new(&folder.path("")).tool(&["checkpoint", "convert"]);
+        let words = ["scratch/checkpoint_1", to, "--to=hugging_face", "--verify", VOCABULARY];
+        let words = words.iter().chain(flags);
+        words.fold(convert, |convert, word| convert.arg(*word)).run()
+    };
+    let same = verify("same", &[]);
+    assert_eq!(same.status, Some(0), "{}", same.stderr);
+    assert!(same.stdout.contains("same: logits differ from those of"), "{}", same.stdout);
+    let other = verify("other", &["--model_type=longt5", "--local_radius=1"]);
+    assert_eq!(other.status, Some(1), "{}", other.stderr);
+    assert!(other.stderr.contains("other: logits differ from those of"), "{}", other.stderr);
 }
 
 #[test]

@@ -42,6 +42,23 @@ pub enum CheckpointCommand {
 }
 
 impl CheckpointToolArgs {
+    /// Whether logits are compared after the work, which needs libtorch.
+    pub fn is_verified(&self) -> bool {
+        matches!(&self.tool, CheckpointCommand::Convert(args) if args.verify)
+    }
+
+    /// Compares the logits of what was converted.
+    ///
+    /// # Errors
+    /// They differ, or cannot be computed.
+    #[cfg(feature = "torch")]
+    pub fn verify(&self) -> Result<(), Failure> {
+        match &self.tool {
+            CheckpointCommand::Convert(args) => convert::verify(args),
+            _ => Ok(()),
+        }
+    }
+
     /// Runs the tool.
     ///
     /// # Errors

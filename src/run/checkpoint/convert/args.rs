@@ -43,6 +43,10 @@ pub struct ConvertArgs {
     /// Write in a bucket even if another process seems to write there; only if it is dead.
     #[arg(long = "take_over")]
     take_over: bool,
+    /// Compare the logits of both forms on the same tokens, each read with its own configuration, and end with status 1 if
+    /// they differ by more than rounding.
+    #[arg(long = "verify")]
+    pub verify: bool,
     #[command(flatten)]
     pub(super) model: ModelArgs,
     /// The model's configuration. A run's own config.gin, or a config.json of Hugging Face's, precedes it.

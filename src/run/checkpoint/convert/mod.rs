@@ -3,9 +3,11 @@
 mod args;
 mod configuration;
 mod folder;
+#[cfg(feature = "torch")]
+mod verify;
 
 use self::args::{TargetFormat, is_torch_file};
-use self::configuration::{options, tell_unheld};
+use self::configuration::{evaluated, options, tell_unheld};
 use self::folder::{Stop, convert_all};
 use super::arrays::size;
 use super::meter::Meter;
@@ -23,6 +25,8 @@ use crate::telemetry::notice;
 use anyhow::anyhow;
 
 pub use args::ConvertArgs;
+#[cfg(feature = "torch")]
+pub(super) use verify::verify;
 
 /// A conversion of one or several checkpoints.
 struct Conversion<'a> {
@@ -59,6 +63,10 @@ pub(super) fn run(args: &ConvertArgs) -> Result<(), Failure> {
             "`{from}` is a folder of checkpoints, and TO `{to}` one file; expected a folder TO, or one \
              checkpoint of `gimlet checkpoint ls {from}`"
         )));
+    }
+    if args.verify {
+        // Without a configuration nothing can be compared: hours of work would be in vain.
+        evaluated(&args.gin, &from)?;
     }
     let options = match args.format().weights() {
         Some(_) => options(args, &from)?,
