@@ -212,6 +212,11 @@ fn matrix(rows: &[Vec<i64>]) -> Tensor {
     Tensor::from_slice2(rows)
 }
 
+/// Reads a file of JSON in `data`.
+pub fn record(file: &str) -> Value {
+    serde_json::from_slice(&read(file)).expect("json")
+}
+
 fn data(file: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/numerics/data").join(file)
 }

@@ -1,5 +1,6 @@
 //! Compares the model, the loss, the optimizers and decoding with references from other programs.
 
+mod activations;
 mod adafactor;
 mod adamw;
 mod attention;
