@@ -23,6 +23,7 @@ extern "C" {
 struct GimletProduct {
   const at::Tensor *inputs, *panels, *scale, *residual;
   int64_t out, length, width;
+  double epsilon;
   bool gated;
 };
 
@@ -110,7 +111,7 @@ void compute(const GimletProduct& in, const at::Tensor& result) {
   const auto values = [](const at::Tensor* tensor) { return tensor ? tensor->const_data_ptr<T>() : nullptr; };
   const Product<T> product{values(in.inputs), values(in.panels), values(in.scale), values(in.residual),
                            result.mutable_data_ptr<T>(), in.inputs->size(0), in.inputs->size(1), in.out,
-                           in.length, in.width, in.gated};
+                           in.length, in.width, static_cast<float>(in.epsilon), in.gated};
   is_tiled(*in.panels) ? compute_by_tiles(product, has_pairs(*in.panels)) : compute_by_panels(product);
 }
 
@@ -155,7 +156,7 @@ int64_t gimlet_register_bytes() noexcept {
 // Sets `result` to inputs @ kernel for a kernel in `panels` [panels, in, 32], or in tiles [tiles, in, 64], or with
 // their rows in pairs [tiles, in / 2, 64, 2] (`tiles.cpp`), float32 or bfloat16 like all tensors. The result is
 // [rows, out], or, unless its pieces have a `length` of 1 and the `width` of all columns, [rows / length, out / width,
-// length, width]. With a `scale` [in] the inputs are normalized first; a `residual` in the result's layout is added;
+// length, width]. With a `scale` [in] the inputs are normalized first, with `epsilon` beside their mean square; a `residual` in the result's layout is added;
 // either may be null. Null, or a message to be freed with `free`.
 char* gimlet_packed_product(GimletProduct in, at::Tensor* result) noexcept {
   return guarded([&] {

@@ -23,6 +23,7 @@ struct Product {
   const T* residual;  // as the result, or null: it is added
   T* result;          // [rows / length, out / width, length, width]
   int64_t rows, in, out, length, width;
+  float epsilon;  // is added to the mean square
   bool gated;  // a panel's first half is of the gate, its second half of what is multiplied by the gate's GELU
 
   // Number of columns of the result from one panel.
@@ -45,7 +46,7 @@ struct PanelColumns {
 // Converts a row, and normalizes it if there is a scale: in float32, rounded to the dtype, then scaled (T5X
 // `layers.py`).
 template <typename T, typename To>
-GIMLET_INLINE void convert_row(const T* from, const T* scale, int64_t length, To* row) {
+GIMLET_INLINE void convert_row(const T* from, const T* scale, float epsilon, int64_t length, To* row) {
   if (scale == nullptr) {
     for (int64_t k = 0; k < length; k += kLanes) write(read(from + k, length - k), row + k, length - k);
     return;
@@ -55,7 +56,7 @@ GIMLET_INLINE void convert_row(const T* from, const T* scale, int64_t length, To
     const Floats values = read(from + k, length - k);
     squares += values * values;
   }
-  const float factor = 1.0f / std::sqrt(sum(squares) / static_cast<float>(length) + 1e-6f);
+  const float factor = 1.0f / std::sqrt(sum(squares) / static_cast<float>(length) + epsilon);
   for (int64_t k = 0; k < length; k += kLanes) {
     const Floats normal = rounded<T>(read(from + k, length - k) * factor);
     write(rounded<T>(normal * read(scale + k, length - k)), row + k, length - k);
@@ -66,7 +67,7 @@ GIMLET_INLINE void convert_row(const T* from, const T* scale, int64_t length, To
 template <typename T, typename To>
 GIMLET_INLINE void convert_rows(const Product<T>& product, int64_t first, int64_t count, To* to) {
   for (int64_t i = 0; i < count; ++i) {
-    convert_row(product.inputs + (first + i) * product.in, product.scale, product.in, to + i * product.in);
+    convert_row(product.inputs + (first + i) * product.in, product.scale, product.epsilon, product.in, to + i * product.in);
   }
 }
 

@@ -28,6 +28,7 @@ fn activate(activation: Activation, inputs: &Tensor) -> Tensor {
     match activation {
         Activation::Relu => inputs.relu(),
         Activation::Gelu => inputs.gelu("tanh"),
+        Activation::GeluExact => inputs.gelu("none"),
         Activation::Linear => inputs.shallow_clone(),
         Activation::Silu | Activation::Swish => inputs.silu(),
         Activation::Sigmoid => inputs.sigmoid(),

@@ -107,7 +107,7 @@ pub use dropout::Dropout;
 #[cfg(feature = "torch")]
 pub use experts::{ExpertKernels, Experts, RoutingReport};
 #[cfg(feature = "torch")]
-pub use fused::{add_and_norm, rms_norm};
+pub use fused::{RmsNorm, add_and_norm, rms_norm};
 #[cfg(feature = "torch")]
 pub use init::draw;
 #[cfg(feature = "torch")]

@@ -9,7 +9,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::autograd::{RawTensor, check, raw};
 use super::cpu;
-use super::fused::{gated_gelu, rms_norm};
+use super::fused::{RmsNorm, gated_gelu, rms_norm};
 use super::joined::Joined;
 use super::screen::Screen;
 
@@ -27,6 +27,7 @@ struct RawProduct {
     out: i64,
     length: i64,
     width: i64,
+    epsilon: f64,
     gated: bool,
 }
 
@@ -59,7 +60,7 @@ enum KernelLayout {
 /// Operations of a product besides multiplying.
 #[derive(Default)]
 struct Extras<'a> {
-    scale: Option<&'a Tensor>,
+    norm: Option<&'a RmsNorm>,
     residual: Option<&'a Tensor>,
     /// Length and width of the tiles of the result, unless it lies row by row.
     tile: Option<(i64, i64)>,
@@ -150,9 +151,9 @@ impl PackedKernel {
         screen.largest(inputs, &self.kernel, self.out)
     }
 
-    /// Multiplies `rms_norm(inputs, scale)` by the kernel.
-    pub fn apply_to_normal(&self, inputs: &Tensor, scale: &Tensor) -> Tensor {
-        self.product(inputs, &Extras { scale: Some(scale), ..Extras::default() })
+    /// Multiplies `rms_norm(inputs, norm)` by the kernel.
+    pub fn apply_to_normal(&self, inputs: &Tensor, norm: &RmsNorm) -> Tensor {
+        self.product(inputs, &Extras { norm: Some(norm), ..Extras::default() })
     }
 
     /// Multiplies `inputs` by the kernel, and adds `residual` `[rows, out]`.
@@ -185,7 +186,7 @@ impl PackedKernel {
     }
 
     fn plain_product(&self, inputs: &Tensor, extras: &Extras) -> Tensor {
-        let normal = extras.scale.map(|scale| rms_norm(inputs, scale));
+        let normal = extras.norm.map(|norm| rms_norm(inputs, norm));
         let mut product = normal.as_ref().unwrap_or(inputs).matmul(&self.kernel);
         if self.gated {
             assert!(extras.residual.is_none(), "nothing is added to a gated product");
@@ -204,11 +205,12 @@ impl PackedKernel {
         let of = RawProduct {
             inputs: raw(inputs),
             panels: raw(&self.kernel),
-            scale: optional(extras.scale),
+            scale: optional(extras.norm.map(|norm| &norm.scale)),
             residual: optional(extras.residual),
             out: self.out,
             length,
             width,
+            epsilon: extras.norm.map_or(0.0, |norm| norm.epsilon),
             gated: self.gated,
         };
         // SAFETY: the tensors outlive the call; the bridge checks their shapes, and null means no
@@ -298,16 +300,18 @@ mod tests {
         let (kernel, gate, given) =
             (draw(&[inputs, out]), draw(&[inputs, out]), draw(&[rows, inputs]));
         let (scale, residual) = (draw(&[inputs]), draw(&[rows, out]));
+        // So large that its place shows.
+        let norm = RmsNorm { scale, epsilon: 0.1 };
         let packed = PackedKernel::laid_out(&kernel, layout);
         let gated = PackedKernel::gated_laid_out([&gate, &kernel], layout);
         let product = |inputs: &Tensor| wide(inputs).matmul(&wide(&kernel));
-        let normal = rms_norm(&given, &scale);
+        let normal = rms_norm(&given, &norm);
         let gate = wide(&normal).matmul(&wide(&gate)).gelu("tanh");
         for (found, expected) in [
             (packed.apply(&given), product(&given)),
-            (packed.apply_to_normal(&given, &scale), product(&normal)),
+            (packed.apply_to_normal(&given, &norm), product(&normal)),
             (packed.apply_and_add(&given, &residual), product(&given) + wide(&residual)),
-            (gated.apply_to_normal(&given, &scale), gate * product(&normal)),
+            (gated.apply_to_normal(&given, &norm), gate * product(&normal)),
         ] {
             assert_eq!((found.kind(), found.size()), (kind, expected.size()));
             let error = (wide(&found) - &expected).abs().max().double_value(&[]);

@@ -70,8 +70,10 @@ pub const SCORES_AT_ONCE: i64 = 1 << 23;
 pub enum Activation {
     /// `max(x, 0)`.
     Relu,
-    /// The tanh approximation, flax's default.
+    /// The tanh approximation of GELU, flax's default (transformers: `gelu_new`).
     Gelu,
+    /// GELU by the error function (transformers: `gelu`). flax has no name for it.
+    GeluExact,
     /// The identity.
     Linear,
     /// `x * sigmoid(x)`.

@@ -9,7 +9,7 @@ use crate::nn::fused::gated_gelu;
 use crate::nn::fused::kernels::Kernel;
 use crate::nn::{
     AttentionBias, AttentionDims, Dropout, Fp8Format, Heads, Joined, Params, Projection,
-    RelativePosition, Runs, TransformerEngineConfig, add_and_norm, attention,
+    RelativePosition, RmsNorm, Runs, TransformerEngineConfig, add_and_norm, attention,
     relative_position_bias,
 };
 use crate::optim::{Adafactor, Gradient, Optimizer, OptimizerDef, ParamShape};
@@ -111,7 +111,8 @@ impl Inputs {
     fn norm(&self) -> Vec<Tensor> {
         let [residual, branch] = [[2, 3, 40], [2, 3, 40]].map(|size| self.leaf(&size));
         let scale = self.leaf(&[40]);
-        let (sum, normal) = add_and_norm(&residual, &branch, &scale, Dropout::off());
+        let norm = RmsNorm { scale: scale.shallow_clone(), epsilon: 1e-6 };
+        let (sum, normal) = add_and_norm(&residual, &branch, &norm, Dropout::off());
         self.with_gradients(&[sum, normal], &[&residual, &branch, &scale])
     }
 

@@ -3,7 +3,7 @@
 use gimlet::models::loss::{Head, LossSpec, Targets, Vocabulary, cross_entropy};
 use gimlet::nn::fused::gated_gelu;
 use gimlet::nn::{
-    Dropout, Joined, RelativePosition, add_and_norm, relative_position_bias, rms_norm,
+    Dropout, Joined, RelativePosition, RmsNorm, add_and_norm, relative_position_bias, rms_norm,
 };
 use tch::{Kind, Tensor};
 
@@ -17,15 +17,16 @@ fn norms_with_and_without_the_sum_before() {
             let leaf = |size: &[i64]| random(size, kind).set_requires_grad(true);
             let (residual, branch, scale) =
                 (leaf(&[5, 131, width]), leaf(&[5, 131, width]), leaf(&[width]));
+            let norm = RmsNorm { scale: scale.shallow_clone(), epsilon: 1e-6 };
             let what = format!("rms_norm {kind:?} {width}");
             let kernels = &["rms_norm", "rms_norm_backward"];
             compare(&Comparison { what: &what, kernels, tolerance }, || {
-                with_gradients(&[rms_norm(&residual, &scale)], &[&residual, &scale])
+                with_gradients(&[rms_norm(&residual, &norm)], &[&residual, &scale])
             });
             for dropout in [Dropout::off(), Dropout::train(0.2)] {
                 let what = format!("add_and_norm {kind:?} {width}");
                 compare(&Comparison { what: &what, kernels, tolerance }, || {
-                    let (sum, normal) = add_and_norm(&residual, &branch, &scale, dropout);
+                    let (sum, normal) = add_and_norm(&residual, &branch, &norm, dropout);
                     with_gradients(&[sum, normal], &[&residual, &branch, &scale])
                 });
             }

@@ -2,8 +2,8 @@
 
 use crate::gin::Configurable;
 use crate::models::transformer::{
-    AttentionSpec, EMBEDDING_INIT, LayerArrays, LayerDims, LayerInitializers, Reach, StackSpec,
-    TransformerSpec, kernel_init,
+    AttentionSpec, EMBEDDING_INIT, LAYER_NORM_EPSILON, LayerArrays, LayerDims, LayerInitializers,
+    Reach, StackSpec, TransformerSpec, kernel_init,
 };
 use crate::nn::{Activation, Dtype, RelativePosition, RematPolicy};
 
@@ -83,6 +83,7 @@ impl TransformerConfig {
             mlp_dim: self.mlp_dim,
             mlp_activations: self.mlp_activations.clone(),
             adapter_dim: self.adapter_dim,
+            layer_norm_epsilon: LAYER_NORM_EPSILON,
             float32_attention_logits: self.float32_attention_logits,
             scale_attn_logits: false,
             drops_mlp_twice: false,

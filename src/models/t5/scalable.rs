@@ -3,7 +3,7 @@
 
 use super::spec::T5Config;
 use crate::gin::Configurable;
-use crate::models::transformer::{LayerArrays, SCAN_AXIS, TransformerSpec};
+use crate::models::transformer::{LAYER_NORM_EPSILON, LayerArrays, SCAN_AXIS, TransformerSpec};
 use crate::nn::{Activation, Dtype, RematPolicy};
 
 /// Dimensions and variants of a T5 encoder-decoder whose layers have their own biases of relative position. Source: T5X
@@ -78,6 +78,7 @@ impl ScalableConfig {
             mlp_activations: self.mlp_activations.clone(),
             adapter_dim: None,
             tie_encoder_decoder: false,
+            layer_norm_epsilon: LAYER_NORM_EPSILON,
             relpos_bias_per_layer: true,
             dropout_rate: self.dropout_rate,
             broadcast_encoder_output_dropout: false,

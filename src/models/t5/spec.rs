@@ -2,8 +2,8 @@
 
 use crate::gin::Configurable;
 use crate::models::transformer::{
-    AttentionSpec, EMBEDDING_INIT, LayerArrays, LayerDims, LayerInitializers, Reach, StackSpec,
-    TransformerSpec, kernel_init,
+    AttentionSpec, EMBEDDING_INIT, LAYER_NORM_EPSILON, LayerArrays, LayerDims, LayerInitializers,
+    Reach, StackSpec, TransformerSpec, kernel_init,
 };
 use crate::nn::{
     Activation, Dtype, ParamSpec, RelativePosition, RematPolicy, TransformerEngineConfig,
@@ -51,6 +51,9 @@ pub struct T5Config {
     /// the embedding of relative positions.
     #[gin(default = false)]
     pub tie_encoder_decoder: bool,
+    /// The addend of the mean square in norms, which T5X fixes (transformers: `layer_norm_epsilon`).
+    #[gin(default = LAYER_NORM_EPSILON)]
+    pub layer_norm_epsilon: f64,
     /// Whether each layer has a bias of relative position of its own (umT5), instead of one for all layers of a stack.
     #[gin(default = false)]
     pub relpos_bias_per_layer: bool,
@@ -115,6 +118,7 @@ impl T5Config {
             mlp_activations: vec![Activation::Gelu, Activation::Linear],
             adapter_dim: None,
             tie_encoder_decoder: false,
+            layer_norm_epsilon: LAYER_NORM_EPSILON,
             relpos_bias_per_layer: false,
             dropout_rate: 0.0,
             broadcast_encoder_output_dropout: false,
@@ -139,6 +143,7 @@ impl T5Config {
             mlp_dim: self.mlp_dim,
             mlp_activations: self.mlp_activations.clone(),
             adapter_dim: self.adapter_dim,
+            layer_norm_epsilon: self.layer_norm_epsilon,
             float32_attention_logits: self.float32_attention_logits,
             scale_attn_logits: self.scale_attn_logits,
             drops_mlp_twice: false,

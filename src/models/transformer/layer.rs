@@ -8,8 +8,8 @@ use tch::Tensor;
 
 use super::spec::{FeedForwardSpec, KernelSpec, StackSpec};
 use crate::nn::{
-    Activation, BlockRows, Dropout, Experts, Joined, RoutingReport, activated, add_and_norm,
-    rms_norm,
+    Activation, BlockRows, Dropout, Experts, Joined, RmsNorm, RoutingReport, activated,
+    add_and_norm, rms_norm,
 };
 
 /// A layer whose kernels are laid out for one way of computing.
@@ -17,7 +17,7 @@ use crate::nn::{
 pub struct Layer<P> {
     /// The embedding of relative positions, if the layer has its own.
     pub rel_embedding: Option<Tensor>,
-    side_norm: Option<Tensor>, // the scale for tokens beside the sequence
+    side_norm: Option<RmsNorm>, // of tokens beside the sequence
     attentions: Vec<AttentionBlock<P>>,
     feed_forwards: Vec<FeedForward<P>>,
     drops_mlp_twice: bool,
@@ -26,7 +26,7 @@ pub struct Layer<P> {
 /// An attention with the norm before it.
 #[derive(Debug)]
 pub struct AttentionBlock<P> {
-    norm: Tensor,
+    norm: RmsNorm,
     inputs: P, // query, and key and value unless they are the context's: [embed, num_heads * head_dim]
     /// Key and value of an encoding, if the attention reads one.
     pub context: Option<P>,
@@ -37,12 +37,12 @@ pub struct AttentionBlock<P> {
 #[derive(Debug)]
 enum FeedForward<P> {
     Dense(DenseBlock<P>),
-    Sparse { norm: Tensor, experts: Experts },
+    Sparse { norm: RmsNorm, experts: Experts },
 }
 
 #[derive(Debug)]
 struct DenseBlock<P> {
-    norm: Tensor,
+    norm: RmsNorm,
     inputs: P,                    // [embed, mlp] for each activation
     activations: Vec<Activation>, // those that the product does not apply itself
     out: P,                       // [mlp, embed]
@@ -51,13 +51,13 @@ struct DenseBlock<P> {
 /// Kernels that multiply the same inputs.
 pub trait Product {
     /// Multiplies the norm of the stream by the kernels: `[.., out]` of each.
-    fn of_norm(&self, stream: &mut Stream, scale: &Tensor) -> Joined;
+    fn of_norm(&self, stream: &mut Stream, norm: &RmsNorm) -> Joined;
 
     /// Does the same with the tokens that `beside` makes of the norm, after it: `[batch, length + beside, out]` of each.
     fn of_norm_and(
         &self,
         stream: &mut Stream,
-        scale: &Tensor,
+        norm: &RmsNorm,
         beside: &dyn Fn(&Tensor) -> Tensor,
     ) -> Joined;
 
@@ -127,11 +127,11 @@ pub struct Stream {
 
 impl Stream {
     /// Adds what is not added yet, and returns the norm of the sum, 0 at padding.
-    pub fn normed(&mut self, scale: &Tensor) -> Tensor {
+    pub fn normed(&mut self, norm: &RmsNorm) -> Tensor {
         let normal = match self.branch.take() {
-            None => rms_norm(&self.sum, scale),
+            None => rms_norm(&self.sum, norm),
             Some(branch) => {
-                let (sum, normal) = add_and_norm(&self.sum, &branch, scale, self.dropout);
+                let (sum, normal) = add_and_norm(&self.sum, &branch, norm, self.dropout);
                 self.sum = sum;
                 normal
             }
@@ -156,6 +156,7 @@ impl<P: Product> Layer<P> {
     /// Reads the layer of a stack with that index.
     pub fn new(spec: &StackSpec, index: usize, load: &impl Load<Product = P>) -> Self {
         let (path, dims) = (spec.layer(index), &spec.dims);
+        let norm = |scale| RmsNorm { scale, epsilon: dims.layer_norm_epsilon };
         let attentions = spec.attentions.iter().map(|attention| {
             let [query, key, value, out] =
                 attention.kernels(&path, dims, ["query", "key", "value", "out"]);
@@ -163,12 +164,12 @@ impl<P: Product> Layer<P> {
                 true => (load.kernels(&[query]), Some(load.context(&[key, value]))),
                 false => (load.kernels(&[query, key, value]), None),
             };
-            let norm = load.scale(&attention.scale(&path));
+            let norm = norm(load.scale(&attention.scale(&path)));
             AttentionBlock { norm, inputs, context, out: load.kernels(&[out]) }
         });
         let attentions = attentions.collect();
         let feed_forwards = spec.feed_forwards(index).into_iter().map(|block| {
-            let norm = load.scale(&block.scale(&path));
+            let norm = norm(load.scale(&block.scale(&path)));
             if block.experts.is_some() {
                 return FeedForward::Sparse { norm, experts: load.experts(&block, &path) };
             }
@@ -179,7 +180,7 @@ impl<P: Product> Layer<P> {
         let rel_embedding = spec.own_rel_embedding(&path).map(|path| load.rel_embedding(&path));
         Self {
             rel_embedding,
-            side_norm: spec.side_norm(&path).map(|path| load.shared_scale(&path)),
+            side_norm: spec.side_norm(&path).map(|path| norm(load.shared_scale(&path))),
             attentions,
             feed_forwards: feed_forwards.collect(),
             drops_mlp_twice: dims.drops_mlp_twice,
@@ -216,8 +217,8 @@ impl<P: Product> Layer<P> {
         for block in &self.attentions {
             let projected = match blocks.zip(self.side_norm.as_ref()) {
                 None => block.inputs.of_norm(&mut stream, &block.norm),
-                Some((blocks, scale)) => {
-                    let beside = |normal: &Tensor| rms_norm(&blocks.side_sums(normal), scale);
+                Some((blocks, norm)) => {
+                    let beside = |normal: &Tensor| rms_norm(&blocks.side_sums(normal), norm);
                     block.inputs.of_norm_and(&mut stream, &block.norm, &beside)
                 }
             };

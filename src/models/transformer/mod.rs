@@ -38,8 +38,8 @@ pub use check::DimensionNames;
 pub use layer_arrays::{LayerArrays, SCAN_AXIS};
 pub use sparse::{LayerLayout, SparseLayers};
 pub use spec::{
-    AttentionSpec, EMBEDDING_INIT, FeedForwardSpec, KernelSpec, LayerDims, LayerInitializers,
-    MAX_DISTANCE, NUM_BUCKETS, Reach, StackSpec, TransformerSpec, kernel_init,
+    AttentionSpec, EMBEDDING_INIT, FeedForwardSpec, KernelSpec, LAYER_NORM_EPSILON, LayerDims,
+    LayerInitializers, MAX_DISTANCE, NUM_BUCKETS, Reach, StackSpec, TransformerSpec, kernel_init,
 };
 pub use work::{ForwardWork, MatrixProducts};
 

@@ -7,7 +7,9 @@ use super::experts::load_experts;
 use super::layer::{Layer, Load, Product, Stream};
 use super::spec::{FeedForwardSpec, KernelSpec, StackSpec};
 use super::stack::attention_dims;
-use crate::nn::{Activation, AttentionDims, Experts, Joined, PackedKernel, Params, kind, rms_norm};
+use crate::nn::{
+    Activation, AttentionDims, Experts, Joined, PackedKernel, Params, RmsNorm, kind, rms_norm,
+};
 
 /// A stack's weights in the compute dtype.
 #[derive(Debug)]
@@ -15,7 +17,7 @@ pub struct PackedStack {
     pub(super) spec: StackSpec,
     pub(super) layers: Vec<Layer<PackedKernels>>,
     rel_embedding: Option<Tensor>, // that all layers share
-    pub(super) norm: Tensor,
+    pub(super) norm: RmsNorm,
     pub(super) kind: Kind,
     pub(super) dims: AttentionDims,
 }
@@ -28,7 +30,10 @@ impl PackedStack {
         Self {
             layers: (0..spec.num_layers).map(|index| Layer::new(spec, index, &load)).collect(),
             rel_embedding: spec.shared_rel_embedding().map(|path| params.cast(&path, kind)),
-            norm: params.cast(&spec.last_norm(), kind),
+            norm: RmsNorm {
+                scale: params.cast(&spec.last_norm(), kind),
+                epsilon: spec.dims.layer_norm_epsilon,
+            },
             kind,
             dims: attention_dims(&spec.dims),
             spec: spec.clone(),
@@ -62,17 +67,17 @@ pub struct PackedKernels {
 }
 
 impl Product for PackedKernels {
-    fn of_norm(&self, stream: &mut Stream, scale: &Tensor) -> Joined {
-        Joined::new(vec![self.kernel.apply_to_normal(&stream.sum, scale)], self.count)
+    fn of_norm(&self, stream: &mut Stream, norm: &RmsNorm) -> Joined {
+        Joined::new(vec![self.kernel.apply_to_normal(&stream.sum, norm)], self.count)
     }
 
     fn of_norm_and(
         &self,
         stream: &mut Stream,
-        scale: &Tensor,
+        norm: &RmsNorm,
         beside: &dyn Fn(&Tensor) -> Tensor,
     ) -> Joined {
-        let normal = rms_norm(&stream.sum, scale);
+        let normal = rms_norm(&stream.sum, norm);
         let all = Tensor::cat(&[&normal, &beside(&normal)], -2);
         Joined::new(vec![self.kernel.apply(&all)], self.count)
     }

@@ -10,6 +10,8 @@ use crate::nn::{
 
 /// Buckets of relative position; fixed in T5X's `network.py`.
 pub const NUM_BUCKETS: usize = 32;
+/// The addend of the mean square in norms; fixed in T5X's `layers.py`.
+pub const LAYER_NORM_EPSILON: f64 = 1e-6;
 /// Distance from which all positions share a bucket; fixed in T5X's `network.py`.
 pub const MAX_DISTANCE: usize = 128;
 
@@ -110,6 +112,8 @@ pub struct LayerDims {
     pub mlp_activations: Vec<Activation>,
     /// Width between the two projections of a task adapter, a second feed-forward block, if there is one.
     pub adapter_dim: Option<usize>,
+    /// The addend of the mean square in norms.
+    pub layer_norm_epsilon: f64,
     /// Whether attention scores are computed in float32, for any `dtype`.
     pub float32_attention_logits: bool,
     /// Whether attention scores are divided by `sqrt(head_dim)`.

@@ -10,7 +10,7 @@ use super::reach::{Embeddings, OwnBias, Visible};
 use super::spec::{FeedForwardSpec, KernelSpec, LayerDims, StackSpec};
 use crate::nn::{
     AttentionBias, AttentionDims, Block, Division, Dropout, Experts, Heads, Joined, Lookahead,
-    Params, Projection, Projections, RoutingReport, Runs, attention, kind, rms_norm,
+    Params, Projection, Projections, RmsNorm, RoutingReport, Runs, attention, kind, rms_norm,
 };
 
 /// A stack's weights in the compute dtype.
@@ -20,7 +20,7 @@ pub struct Stack {
     layers: Vec<Block<Layer<TrainedKernels>>>,
     division: Arc<Division>,
     embeddings: Embeddings, // of relative positions, that all layers share
-    norm: Tensor,
+    norm: RmsNorm,
 }
 
 /// The result of an encoder, and the pairs of a decoder's positions and its own that may attend.
@@ -67,7 +67,10 @@ impl Stack {
         Self {
             layers: (0..spec.num_layers).map(layer).collect(),
             embeddings: Embeddings::new(&spec, |path| params.cast(path, kind)),
-            norm: division.of_stream(params.cast(&spec.last_norm(), kind)),
+            norm: RmsNorm {
+                scale: division.of_stream(params.cast(&spec.last_norm(), kind)),
+                epsilon: spec.dims.layer_norm_epsilon,
+            },
             division,
             spec,
         }
@@ -267,17 +270,17 @@ struct TrainedKernels {
 }
 
 impl Product for TrainedKernels {
-    fn of_norm(&self, stream: &mut Stream, scale: &Tensor) -> Joined {
-        self.projections.forward(&self.division.entered(&stream.normed(scale)))
+    fn of_norm(&self, stream: &mut Stream, norm: &RmsNorm) -> Joined {
+        self.projections.forward(&self.division.entered(&stream.normed(norm)))
     }
 
     fn of_norm_and(
         &self,
         stream: &mut Stream,
-        scale: &Tensor,
+        norm: &RmsNorm,
         beside: &dyn Fn(&Tensor) -> Tensor,
     ) -> Joined {
-        let normal = self.division.entered(&stream.normed(scale));
+        let normal = self.division.entered(&stream.normed(norm));
         self.projections.forward(&Tensor::cat(&[&normal, &beside(&normal)], 1))
     }
 

@@ -12,4 +12,4 @@ mod norm;
 
 pub use attention::fused_attention;
 pub use gated::gated_gelu;
-pub use norm::{add_and_norm, rms_norm};
+pub use norm::{RmsNorm, add_and_norm, rms_norm};

@@ -10,19 +10,27 @@ use crate::nn::Dropout;
 use crate::nn::autograd::custom_function;
 use crate::nn::profiler::{Activity, part};
 
-/// Floor of the mean square. T5X `layers.py`.
-const EPSILON: f64 = 1e-6;
 /// The kernel keeps a row in registers.
 const WIDEST_ROW: i64 = 8192;
 /// Blocks among which the kernel divides the rows of the scale's gradient; a few per
 /// multiprocessor.
 const SCALE_PARTS: i64 = 512;
 
+/// The parameters of a root-mean-square norm.
+#[derive(Debug)]
+pub struct RmsNorm {
+    /// The learned factors, `[embed]`.
+    pub scale: Tensor,
+    /// The addend of the mean square.
+    pub epsilon: f64,
+}
+
 /// Root-mean-square normalization over the last axis (Zhang & Sennrich 2019, arXiv:1910.07467), without
-/// mean or bias. Computed in float32, cast to the dtype of `scale`, then scaled.
-pub fn rms_norm(inputs: &Tensor, scale: &Tensor) -> Tensor {
+/// mean or bias. Computed in float32, cast to the dtype of the scale, then scaled.
+pub fn rms_norm(inputs: &Tensor, norm: &RmsNorm) -> Tensor {
     let _part = part(Activity::Elementwise);
-    let rows = tch::no_grad(|| Rows::norm(inputs.detach(), scale));
+    let scale = &norm.scale;
+    let rows = tch::no_grad(|| Rows::norm(inputs.detach(), norm));
     let (normal, backward) = (rows.normal.shallow_clone(), Backward::new(rows, scale, None));
     let gradients = move |of: Vec<Tensor>| {
         let (input, _, scale) = backward.gradients(&of[0], None);
@@ -36,13 +44,14 @@ pub fn rms_norm(inputs: &Tensor, scale: &Tensor) -> Tensor {
 pub fn add_and_norm(
     residual: &Tensor,
     branch: &Tensor,
-    scale: &Tensor,
+    norm: &RmsNorm,
     dropout: Dropout,
 ) -> (Tensor, Tensor) {
     let _part = part(Activity::Elementwise);
+    let scale = &norm.scale;
     let (rows, mask) = tch::no_grad(|| {
         let mask = dropout.mask_along_length(branch);
-        (Rows::add_and_norm(residual, branch, scale, mask.as_ref()), mask)
+        (Rows::add_and_norm(residual, branch, norm, mask.as_ref()), mask)
     });
     let outputs = vec![rows.sum.shallow_clone(), rows.normal.shallow_clone()];
     let kept = Rows { sum: rows.sum.detach(), ..rows };
@@ -64,14 +73,15 @@ struct Rows {
 }
 
 impl Rows {
-    fn norm(inputs: Tensor, scale: &Tensor) -> Self {
+    fn norm(inputs: Tensor, norm: &RmsNorm) -> Self {
+        let RmsNorm { scale, epsilon } = norm;
         if fits(&inputs, scale) {
             let (inputs, absent) = (inputs.contiguous(), Tensor::new());
-            return Self::by_kernel([&inputs, &absent, &absent], scale, &inputs);
+            return Self::by_kernel([&inputs, &absent, &absent], norm, &inputs);
         }
         let wide = inputs.to_kind(Kind::Float);
         let squares = wide.square();
-        let inverse_rms = (squares.mean_dim(-1, true, Kind::Float) + EPSILON).rsqrt_();
+        let inverse_rms = (squares.mean_dim(-1, true, Kind::Float) + *epsilon).rsqrt_();
         // The squares' memory becomes the normal's.
         let normal = wide.mul_out(&squares, &inverse_rms).to_kind(scale.kind()).g_mul_(scale);
         Self { sum: inputs, normal, inverse_rms }
@@ -80,29 +90,29 @@ impl Rows {
     fn add_and_norm(
         residual: &Tensor,
         branch: &Tensor,
-        scale: &Tensor,
+        norm: &RmsNorm,
         mask: Option<&Tensor>,
     ) -> Self {
-        if fits(residual, scale) && residual.kind() == branch.kind() {
+        if fits(residual, &norm.scale) && residual.kind() == branch.kind() {
             let (residual, branch) = (residual.contiguous(), branch.contiguous());
             let (sum, absent) = (residual.empty_like(), Tensor::new());
-            return Self::by_kernel([&residual, &branch, mask.unwrap_or(&absent)], scale, &sum);
+            return Self::by_kernel([&residual, &branch, mask.unwrap_or(&absent)], norm, &sum);
         }
         let sum = match mask {
             Some(mask) => residual.addcmul(branch, mask),
             None => residual + branch,
         };
-        Self::norm(sum, scale)
+        Self::norm(sum, norm)
     }
 
     /// Runs the kernel; `sum` is the tensor for the sum, or the input if there is no branch.
-    fn by_kernel([residual, branch, mask]: [&Tensor; 3], scale: &Tensor, sum: &Tensor) -> Self {
+    fn by_kernel([residual, branch, mask]: [&Tensor; 3], norm: &RmsNorm, sum: &Tensor) -> Self {
         let mut rows = residual.size();
         *rows.last_mut().expect("activations have axes") = 1;
         let normal = residual.empty_like();
         let inverse_rms = Tensor::empty(rows, (Kind::Float, residual.device()));
-        let tensors = [residual, branch, mask, scale, sum, &normal, &inverse_rms];
-        kernels::launch(c"rms_norm", &tensors, &[EPSILON]);
+        let tensors = [residual, branch, mask, &norm.scale, sum, &normal, &inverse_rms];
+        kernels::launch(c"rms_norm", &tensors, &[norm.epsilon]);
         Self { sum: sum.shallow_clone(), normal, inverse_rms }
     }
 }
@@ -198,10 +208,11 @@ mod tests {
     }
 
     /// The formula, for autograd.
-    fn textbook(inputs: &Tensor, scale: &Tensor) -> Tensor {
+    fn textbook(inputs: &Tensor, norm: &RmsNorm) -> Tensor {
+        let RmsNorm { scale, epsilon } = norm;
         let wide = inputs.to_kind(Kind::Float);
         let mean_square = wide.square().mean_dim(-1, true, Kind::Float);
-        (wide * (mean_square + EPSILON).rsqrt()).to_kind(scale.kind()) * scale
+        (wide * (mean_square + *epsilon).rsqrt()).to_kind(scale.kind()) * scale
     }
 
     fn check_close(found: &[Tensor], expected: &[Tensor], tolerance: f64) {
@@ -222,14 +233,15 @@ mod tests {
         let scale = random(&[16], kind);
         let [residual, branch, scale] =
             [residual, branch, scale].map(|tensor| tensor.set_requires_grad(true));
+        let norm = RmsNorm { scale: scale.shallow_clone(), epsilon: 1e-6 };
         let weights = [(); 2].map(|()| random(&[3, 5, 16], kind));
         let results = |fused: bool| {
             tch::manual_seed(2);
             let (sum, normal) = if fused {
-                add_and_norm(&residual, &branch, &scale, dropout)
+                add_and_norm(&residual, &branch, &norm, dropout)
             } else {
                 let sum = dropout.apply_along_length(branch.shallow_clone()) + &residual;
-                let normal = textbook(&sum, &scale);
+                let normal = textbook(&sum, &norm);
                 (sum, normal)
             };
             let loss =
@@ -254,12 +266,16 @@ mod tests {
     fn the_norm_alone_is_that_of_the_formula() {
         let _held = crate::nn::GENERATOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         tch::manual_seed(3);
-        for (kind, tolerance) in [(Kind::Float, 1e-6), (Kind::BFloat16, 1e-2)] {
+        // A large epsilon shows that it is added at the right place.
+        for (kind, epsilon, tolerance) in
+            [(Kind::Float, 1e-6, 1e-6), (Kind::Float, 0.5, 1e-6), (Kind::BFloat16, 1e-6, 1e-2)]
+        {
             let inputs = random(&[4, 7, 24], kind).set_requires_grad(true);
             let scale = random(&[24], kind).set_requires_grad(true);
             let weights = random(&[4, 7, 24], kind);
-            let results = |norm: fn(&Tensor, &Tensor) -> Tensor| {
-                let normal = norm(&inputs, &scale);
+            let of = RmsNorm { scale: scale.shallow_clone(), epsilon };
+            let results = |norm: fn(&Tensor, &RmsNorm) -> Tensor| {
+                let normal = norm(&inputs, &of);
                 let loss = (&normal * &weights).sum(Kind::Float);
                 let mut all = Tensor::run_backward(&[loss], &[&inputs, &scale], false, false);
                 all.push(normal.detach());

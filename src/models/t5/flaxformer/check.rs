@@ -1,6 +1,6 @@
 //! Values of modules that contradict each other, or that describe a network that does not exist here.
 
-use super::components::{Dropout, Embed};
+use super::components::{Dropout, Embed, T5LayerNorm};
 use super::parts::{NetworkParts, StackParts};
 use crate::gin::FromGin;
 use crate::nn::Dtype;
@@ -99,6 +99,9 @@ impl StackParts<'_> {
                 "{first} and {other} differ: attentions of a layer have the same dimensions and initial values"
             ));
         }
+        let epsilon =
+            |norm: &&T5LayerNorm| ("layer_norm.T5LayerNorm.epsilon".to_string(), norm.epsilon);
+        agree(self.norms.iter().map(epsilon), "all norms add the same")?;
         let wrong = |rate: f64, last: f64| last != 0.0 && last != rate;
         let mut mlps = self.mlps();
         if let Some(mlp) =

@@ -1,9 +1,8 @@
 //! Dropout, norms, embeddings and initializers.
 
-use super::values::{
-    Buckets, EmbedderName, MaxDistance, NoConvolution, NormEpsilon, ScaleAsIs, Scaled,
-};
+use super::values::{Buckets, EmbedderName, MaxDistance, NoConvolution, ScaleAsIs, Scaled};
 use crate::gin::Configurable;
+use crate::models::transformer::LAYER_NORM_EPSILON;
 use crate::nn::{Distribution, Dtype, FanMode, Initializer};
 
 /// Dropout. Source: flax `linen/stochastic.py`.
@@ -99,9 +98,9 @@ impl InitFn {
     ignored(scale_axis_name = "axes have T5X's names")
 )]
 pub struct T5LayerNorm {
-    /// Only 1e-06 is supported.
-    #[gin(default = NormEpsilon)]
-    pub epsilon: NormEpsilon,
+    /// The addend of the mean square, the same in all norms.
+    #[gin(default = LAYER_NORM_EPSILON)]
+    pub epsilon: f64,
     /// Format of its result, that of all activations.
     #[gin(default = Dtype::Float32)]
     pub dtype: Dtype,

@@ -15,8 +15,6 @@ gimlet_gin::only! {
     NotParallel = ValueKind::Bool(false), "attention comes before the feed-forward block, as in T5";
     /// The path of the embedding.
     EmbedderName = ValueKind::Str("token_embedder".to_string()), "checkpoints have T5X's names";
-    /// T5's constant in norms.
-    NormEpsilon = ValueKind::Float(1e-6), "norms add T5's 1e-06";
     /// Norms with a learned scale.
     Scaled = ValueKind::Bool(true), "norms have a learned scale, as T5's";
     /// Scales that begin with ones.
