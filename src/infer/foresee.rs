@@ -52,7 +52,7 @@ pub fn converter(spec: &Infer, task: &Task) -> Result<FeatureConverter, SessionE
         Mode::Predict | Mode::PredictWithAux => prediction_converter(task, lengths, &spec.model),
         Mode::Score => {
             let features = spec.model.prediction_converter();
-            Ok(FeatureConverter::new(&features, lengths, Packing::None, 0)?)
+            Ok(FeatureConverter::new(&features, lengths, Packing::None, spec.model.bos_id())?)
         }
     }
 }

@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     fn model(decode_fn: DecodeFn, num_decodes: usize) -> Prediction {
-        Prediction { decode_fn, num_decodes, eos_id: 1, prompt_with_targets: false }
+        Prediction { decode_fn, num_decodes, bos_id: 0, eos_id: 1, prompt_with_targets: false }
     }
 
     fn options(json: &str) -> DecodingOptions {

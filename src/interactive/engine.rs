@@ -188,7 +188,12 @@ impl<'a> Engine<'a> {
         let (inputs, targets) = (longest(|it| it.0.len()), longest(|it| it.1.len()));
         let lengths = [("inputs", inputs), ("targets", targets_length.unwrap_or(targets))];
         let lengths: Lengths = lengths.map(|(name, length)| (name.to_string(), length)).into();
-        let converter = FeatureConverter::new(&self.converter, &lengths, Packing::None, 0)?;
+        let converter = FeatureConverter::new(
+            &self.converter,
+            &lengths,
+            Packing::None,
+            self.spec.model.bos_id(),
+        )?;
         let examples: Vec<Example> = examples
             .into_iter()
             .map(|(inputs, targets)| {
@@ -218,7 +223,8 @@ impl<'a> Engine<'a> {
             let ids = &rows[at][..rows[at].len().min(decoding.max_tokens)];
             let num_tokens = ids.iter().rposition(|id| *id != 0).map_or(0, |last| last + 1);
             let ids = &ids[..num_tokens];
-            Answer { text: self.vocabulary().decode(ids), score: scores[at], num_tokens }
+            let text = decoding.prediction.text_of(ids, self.vocabulary());
+            Answer { text, score: scores[at], num_tokens }
         };
         // The best is the last.
         let of_text = |text: usize| {

@@ -59,6 +59,11 @@ pub trait BaseModel: Debug {
     /// Converter of a task's features into the model's inputs.
     fn feature_converter(&self) -> ConverterClass;
 
+    /// The id that the decoder reads before a sequence.
+    fn bos_id(&self) -> i32 {
+        0
+    }
+
     /// Converter for predictions, whose rows hold one example each.
     fn prediction_converter(&self) -> ConverterClass;
 
@@ -74,7 +79,8 @@ pub trait BaseModel: Debug {
     /// Parameters of the loss.
     fn loss_spec(&self) -> LossSpec;
 
-    /// Options for decoding sequences that end in `eos_id`, the output vocabulary's end token.
+    /// Options for decoding sequences that end in `eos_id`, the output vocabulary's end token, unless the model has its
+    /// own.
     fn prediction(&self, eos_id: i64) -> Prediction;
 
     /// Whether predictions are all sequences of an input instead of the best.

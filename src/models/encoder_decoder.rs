@@ -47,6 +47,13 @@ pub struct EncoderDecoderModel {
     /// Decoding function, which makes sequences from distributions.
     #[gin(default = Ref(DecodeFn::default()))]
     pub decode_fn: Ref<DecodeFn>,
+    /// The id that the decoder reads before a sequence, which T5X fixes to that of padding (transformers:
+    /// `decoder_start_token_id`).
+    #[gin(default = 0)]
+    pub bos_id: i32,
+    /// The id that ends a decoded sequence (transformers: `eos_token_id`); None is the output vocabulary's end token.
+    #[gin(default = None)]
+    pub eos_id: Option<i32>,
     /// Probability mass that the target gives to the other tokens.
     #[gin(default = 0.0)]
     pub label_smoothing: f64,
@@ -121,6 +128,14 @@ pub struct ScoreBatch {
 impl BaseModel for EncoderDecoderModel {
     fn check(&self) -> Result<(), String> {
         self.module.check()?;
+        let num_ids = self.transformer().vocab_size;
+        for (name, id) in [("bos_id", Some(self.bos_id)), ("eos_id", self.eos_id)] {
+            if let Some(id) = id.filter(|id| !usize::try_from(*id).is_ok_and(|id| id < num_ids)) {
+                return Err(format!(
+                    "models.EncoderDecoderModel.{name} is {id}, expected an id of the embedding, which has {num_ids} rows"
+                ));
+            }
+        }
         self.transformer().check(self.dimensions())
     }
 
@@ -149,6 +164,10 @@ impl BaseModel for EncoderDecoderModel {
     fn feature_converter(&self) -> ConverterClass {
         let class = self.feature_converter_cls.as_ref();
         class.map_or_else(ConverterClass::default, |class| class.0.clone().into())
+    }
+
+    fn bos_id(&self) -> i32 {
+        self.bos_id
     }
 
     fn prediction_converter(&self) -> ConverterClass {
@@ -185,7 +204,8 @@ impl BaseModel for EncoderDecoderModel {
         Prediction {
             decode_fn: self.decode_fn.0.clone(),
             num_decodes: own.num_decodes.unwrap_or(default),
-            eos_id,
+            bos_id: i64::from(self.bos_id),
+            eos_id: self.eos_id.map_or(eos_id, i64::from),
             prompt_with_targets: own.prompt_with_targets,
         }
     }

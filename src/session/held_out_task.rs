@@ -164,7 +164,12 @@ pub fn prediction_converter(
     };
     let lengths = ["inputs", "targets"].map(|name| Ok((name.to_string(), length(name)?)));
     let lengths = lengths.into_iter().collect::<Result<_, SessionError>>()?;
-    Ok(FeatureConverter::new(&model.prediction_converter(), &lengths, Packing::None, 0)?)
+    Ok(FeatureConverter::new(
+        &model.prediction_converter(),
+        &lengths,
+        Packing::None,
+        model.bos_id(),
+    )?)
 }
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ impl<'a> TextPredictor<'a> {
     pub fn predict(&self, batch: &data::Batch) -> Result<Vec<String>, SessionError> {
         let best = |row: &Vec<Hypothesis>| {
             let best = row.last().expect("every row has a sequence");
-            self.vocabulary.decode(&best.ids)
+            self.prediction.text_of(&best.ids, self.vocabulary)
         };
         Ok(self.hypotheses(batch)?.iter().map(best).collect())
     }

@@ -50,6 +50,7 @@ impl TrainingEvaluation {
         let HeldOut { model, config, tasks: provider } = held_out;
         let options = DatasetOptions {
             converter: model.feature_converter(),
+            bos_id: model.bos_id(),
             num_ids: Some(model.num_ids()),
             ..Default::default()
         };

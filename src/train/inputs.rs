@@ -14,6 +14,7 @@ use super::spec::Train;
 pub fn training_options(spec: &Train, seed: u64) -> DatasetOptions {
     DatasetOptions {
         converter: spec.model.feature_converter(),
+        bos_id: spec.model.bos_id(),
         // Without a seed of its own, the data uses the run's.
         seed: Some(derive(seed, Purpose::Data, &[])),
         num_ids: Some(spec.model.num_ids()),

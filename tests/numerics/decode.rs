@@ -25,7 +25,8 @@ fn predict(decode_fn: DecodeFn, num_decodes: usize) -> (T5, Params, Decodes) {
 
 fn predict_with(t5: &T5, params: &Params, decode_fn: DecodeFn, num_decodes: usize) -> Decodes {
     let batch = fixture::batch(&inputs(), &vec![vec![2; LENGTH]; 3]);
-    let prediction = Prediction { decode_fn, num_decodes, eos_id: EOS, prompt_with_targets: false };
+    let prediction =
+        Prediction { decode_fn, num_decodes, bos_id: 0, eos_id: EOS, prompt_with_targets: false };
     t5.predict_batch_with_aux(params, &batch, &prediction).expect("nothing contradicts")
 }
 
@@ -133,8 +134,13 @@ fn a_prompt_is_kept_and_its_end_token_dropped() {
         DecodeFn::default(),
         DecodeFn::TemperatureSample(TemperatureSample { topk: 0, ..TemperatureSample::default() }),
     ] {
-        let prediction =
-            Prediction { decode_fn, num_decodes: 2, eos_id: EOS, prompt_with_targets: true };
+        let prediction = Prediction {
+            decode_fn,
+            num_decodes: 2,
+            bos_id: 0,
+            eos_id: EOS,
+            prompt_with_targets: true,
+        };
         let decodes =
             t5.predict_batch_with_aux(&params, &batch, &prediction).expect("nothing contradicts");
         let first = decodes.sequences.narrow(2, 0, 1);

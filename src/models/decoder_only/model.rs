@@ -238,6 +238,7 @@ impl BaseModel for DecoderOnlyModel {
         Prediction {
             decode_fn: self.decode_fn.0.clone(),
             num_decodes: self.predict_batch_with_aux.num_decodes,
+            bos_id: 0,
             eos_id,
             prompt_with_targets: false,
         }

@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use crate::gin::Configurable;
+use crate::vocab::Vocabulary;
 
 /// Score below which a hypothesis is considered impossible. T5X `decoding.py`, `NEG_INF`.
 pub const NEG_INF: f64 = -1e7;
@@ -127,10 +128,26 @@ pub struct Prediction {
     pub decode_fn: DecodeFn,
     /// Sequences per input.
     pub num_decodes: usize,
+    /// The token that the decoder reads first.
+    pub bos_id: i64,
     /// The token that ends a sequence.
     pub eos_id: i64,
     /// Whether sequences begin with the batch's decoder inputs.
     pub prompt_with_targets: bool,
+}
+
+impl Prediction {
+    /// Returns the text of a sequence. An end token of the model's own that stands for no text, such as the unknown piece or a
+    /// sentinel, is no part of it.
+    pub fn text_of(&self, ids: &[i32], vocabulary: &dyn Vocabulary) -> String {
+        let stands_for_text = |id: i32| {
+            Some(id) != vocabulary.unk_id()
+                && usize::try_from(id).is_ok_and(|id| id < vocabulary.base_vocab_size())
+        };
+        let end = ids.iter().position(|id| i64::from(*id) == self.eos_id);
+        let end = end.filter(|end| !stands_for_text(ids[*end]));
+        vocabulary.decode(&ids[..end.unwrap_or(ids.len())])
+    }
 }
 
 /// A decoding that contradicts itself or its inputs.

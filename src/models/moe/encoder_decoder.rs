@@ -86,6 +86,8 @@ impl MoeEncoderDecoderModel {
             output_vocabulary: self.output_vocabulary.clone(),
             optimizer_def: self.optimizer_def.clone(),
             decode_fn: self.decode_fn.clone(),
+            bos_id: 0,
+            eos_id: None,
             label_smoothing: self.label_smoothing,
             z_loss: self.z_loss,
             loss_normalizing_factor: self.loss_normalizing_factor,

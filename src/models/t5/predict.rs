@@ -61,7 +61,9 @@ impl Predict for Predictor<'_> {
             let targets = batch.tensor(feature::DECODER_INPUT_TOKENS);
             let prompt = if prediction.prompt_with_targets {
                 // An end token in the prompt would end the sequence there.
-                targets * targets.ne(prediction.eos_id)
+                let prompt = targets * targets.ne(prediction.eos_id);
+                let _ = prompt.select(1, 0).fill_(0); // the decoder's first token
+                prompt
             } else {
                 targets.zeros_like()
             };

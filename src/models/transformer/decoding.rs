@@ -66,7 +66,9 @@ impl<'a> Decoding<'a> {
         prediction: &Prediction,
         observer: &mut dyn Observer,
     ) -> Result<Decodes, DecodeError> {
-        let mut stepper = Stepper { decoding: self, cache, recorded: None };
+        // T5X begins with 0, as its prompts do.
+        let first = Some(prediction.bos_id).filter(|first| *first != 0);
+        let mut stepper = Stepper { decoding: self, cache, recorded: None, first };
         if let Device::Cuda(index) = self.device() {
             stepper.record(index, prompt.inputs.size()[0] * prompt.num_decodes);
         }
@@ -82,6 +84,7 @@ struct Stepper<'a> {
     decoding: &'a Decoding<'a>,
     cache: DecoderCache,
     recorded: Option<Recorded>,
+    first: Option<i64>, // replaces the first token of every hypothesis
 }
 
 /// A step as a CUDA graph.
@@ -97,6 +100,12 @@ impl Stepper<'_> {
         let Decoding { spec, params, decoder, .. } = self.decoding;
         let embedded = spec.embed(params, &tokens.squeeze_dim(1)); // [rows, embed]
         spec.head_inputs(&decoder.step(embedded, &mut self.cache))
+    }
+
+    /// The tokens that the decoder reads: the first step's are the model's own.
+    fn read(&mut self, tokens: &Tensor) -> Tensor {
+        let first = self.first.take();
+        first.map_or_else(|| tokens.shallow_clone(), |first| tokens.full_like(first))
     }
 
     fn step(&mut self, tokens: &Tensor) -> Tensor {
@@ -121,6 +130,7 @@ impl Stepper<'_> {
 impl NextLogits for Stepper<'_> {
     /// Returns the logits; on CUDA the same tensor every time, which the next step overwrites.
     fn next_logits(&mut self, tokens: &Tensor) -> Tensor {
+        let tokens = &self.read(tokens);
         let Some(recorded) = &mut self.recorded else { return self.step(tokens) };
         recorded.tokens.copy_(tokens);
         recorded.graph.replay();
@@ -131,7 +141,8 @@ impl NextLogits for Stepper<'_> {
         if self.recorded.is_some() {
             return largest_columns(&self.next_logits(tokens));
         }
-        let inputs = self.head_inputs(tokens);
+        let tokens = self.read(tokens);
+        let inputs = self.head_inputs(&tokens);
         self.decoding.head.largest(&inputs)
     }
 

@@ -42,6 +42,7 @@ fn greedy_sequences_after_inputs_are_those_of_mesh_tensorflow() {
     let prediction = Prediction {
         decode_fn: DecodeFn::TemperatureSample(greedy),
         num_decodes: 1,
+        bos_id: 0,
         eos_id: EOS_ID,
         prompt_with_targets: false,
     };
