@@ -110,6 +110,14 @@ pub enum CheckpointError {
     /// The checkpoint's arrays do not fit the model.
     #[error("{0}")]
     OtherModel(Mismatch),
+    /// The file beside a checkpoint's arrays states other facts than the model, such as activations.
+    #[error("checkpoint `{path}` holds another model: {reason}")]
+    OtherFacts {
+        /// The checkpoint.
+        path: String,
+        /// The facts, with both values, and a remedy.
+        reason: String,
+    },
     /// The assignment map does not fit.
     #[error("assignment_map: {0}")]
     Assignment(String),

@@ -72,7 +72,7 @@ pub use export::{
 };
 pub use find::{Skipped, every, latest, restore_newest, resumable_steps};
 pub use fit::check_fit;
-pub use foreign::index_of;
+pub use foreign::{HuggingFaceConfig, index_of};
 pub use format::{Format, Without};
 pub use hugging_face_keys::{KeyFate, KeyTable, check_keys};
 pub use layers::arranged;

@@ -1,20 +1,153 @@
-//! The `config.json` beside weights, which decides how their tensors are read.
+//! The `config.json` beside weights: how their tensors are read, and the facts of the network that tensors do not show.
 
 use serde::Deserialize;
+use serde_json::{Map, Value};
 
+use super::config_keys::check_config_keys;
 use super::{Foreign, RawTensors};
 use crate::error::CheckpointError;
 use crate::format::Format;
+use crate::names::hugging_face::activations::mlp_activations;
 use crate::names::hugging_face::{Traits, entries};
 use gimlet_storage::Path;
 
-/// The fields of `config.json` that decide how tensors are read.
-#[derive(Debug, Deserialize)]
-struct Config {
+/// The name of the file.
+const CONFIG: &str = "config.json";
+
+/// The facts of a `config.json` that change results, and that no tensor shows.
+#[derive(Clone, Debug, Deserialize)]
+pub struct HuggingFaceConfig {
     model_type: Option<String>,
+    transformers_version: Option<String>,
     tie_word_embeddings: Option<bool>,
-    /// Written since transformers 5, whose T5 models always claim to be tied.
+    /// Whether the decoder's result is divided before the head. Transformers 5 writes it, and calls every T5 tied.
     scale_decoder_outputs: Option<bool>,
+    feed_forward_proj: Option<String>,
+    /// The function and the kind of feed-forward blocks, which replace those of `feed_forward_proj`.
+    dense_act_fn: Option<String>,
+    is_gated_act: Option<bool>,
+    layer_norm_epsilon: Option<f64>,
+    decoder_start_token_id: Option<i32>,
+    bos_token_id: Option<i32>,
+    eos_token_id: Option<Value>,
+    #[serde(skip)]
+    keys: Map<String, Value>,
+}
+
+impl HuggingFaceConfig {
+    /// Reads the text of the file.
+    ///
+    /// # Errors
+    /// It is not the file of a T5: what was found, and what was expected.
+    pub fn parse(text: &[u8]) -> Result<Self, serde_json::Error> {
+        let keys: Map<String, Value> = serde_json::from_slice(text)?;
+        let config = serde_json::from_value(Value::Object(keys.clone()))?;
+        Ok(Self { keys, ..config })
+    }
+
+    /// Reads the file that belongs to a folder or a file of weights, if there is one, and returns its place too.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is not that of a T5.
+    pub fn beside(weights: &Path) -> Result<Option<(Path, Self)>, CheckpointError> {
+        let folder = if weights.is_dir()? { weights.clone() } else { weights.folder() };
+        let file = folder.join(CONFIG);
+        Ok(read_config(&file)?.map(|config| (file, config)))
+    }
+
+    /// Checks every key, and returns a warning about those that are not known.
+    ///
+    /// # Errors
+    /// A value would change results and cannot be used: the file, the key, the value, and the reason.
+    pub fn check_keys(&self, file: &Path) -> Result<Option<String>, String> {
+        check_config_keys(file, &self.keys)
+    }
+
+    /// The activations of feed-forward blocks, by T5X's names.
+    ///
+    /// # Errors
+    /// T5X has no such block: the value, and the expected ones.
+    pub fn mlp_activations(&self) -> Result<Vec<&'static str>, String> {
+        let default = if self.is_one_of(&["t5", "longt5"]) { "relu" } else { "gated-gelu" };
+        let proj = self.feed_forward_proj.as_deref().unwrap_or(default);
+        let function = match &self.dense_act_fn {
+            Some(function) => mlp_activations(function)
+                .map_err(|error| error.replace("feed_forward_proj", "dense_act_fn"))?[0],
+            None => mlp_activations(proj)?[0],
+        };
+        Ok(match self.is_gated_act.unwrap_or_else(|| proj.starts_with("gated-")) {
+            true => vec![function, "linear"],
+            false => vec![function],
+        })
+    }
+
+    /// The addend of the mean square in norms.
+    pub fn layer_norm_epsilon(&self) -> f64 {
+        self.layer_norm_epsilon.unwrap_or(1e-6)
+    }
+
+    /// The id that the decoder reads before a sequence.
+    pub fn bos_id(&self) -> i32 {
+        self.decoder_start_token_id.or(self.bos_token_id).unwrap_or(0)
+    }
+
+    /// The id that ends a decoded sequence, if the file says one.
+    ///
+    /// # Errors
+    /// It says something else than one id: what was found, and what was expected.
+    pub fn eos_id(&self) -> Result<Option<i64>, String> {
+        let found = match &self.eos_token_id {
+            None => return Ok(None),
+            Some(Value::Array(ids)) if ids.len() == 1 => &ids[0],
+            Some(id) => id,
+        };
+        let expected = || {
+            format!(
+                "its eos_token_id is {found}, expected one id: a decoded sequence ends at one token"
+            )
+        };
+        found.as_i64().map(Some).ok_or_else(expected)
+    }
+
+    fn is_one_of(&self, families: &[&str]) -> bool {
+        families.contains(&self.model_type.as_deref().unwrap_or("t5"))
+    }
+
+    /// Whether a version 5 of transformers wrote the file.
+    fn is_of_version_5(&self) -> bool {
+        let major = |version: &String| version.split('.').next()?.parse::<u32>().ok();
+        self.transformers_version.as_ref().and_then(major).is_some_and(|major| major >= 5)
+    }
+
+    /// Whether the decoder's result is divided by the square root of its width before the head. Source: transformers 5.24,
+    /// `modeling_t5.py` and `modeling_mt5.py`, and 4.57 for an mT5 that version 4 wrote.
+    fn divides(&self) -> bool {
+        match self.is_one_of(&["mt5"]) {
+            true => self.tie_word_embeddings == Some(true) && !self.is_of_version_5(),
+            false => {
+                let is_tied = self.tie_word_embeddings != Some(false);
+                self.scale_decoder_outputs.unwrap_or(is_tied)
+            }
+        }
+    }
+
+    fn traits(&self, path: &Path) -> Result<Traits, CheckpointError> {
+        let model_type = self.model_type.as_deref().unwrap_or("t5");
+        if !self.is_one_of(&["t5", "mt5", "umt5", "longt5"]) {
+            return Err(CheckpointError::Unsupported {
+                path: path.to_string(),
+                reason: format!(
+                    "its config.json has model_type `{model_type}`, expected t5, mt5, umt5 or longt5"
+                ),
+            });
+        }
+        Ok(Traits {
+            // Transformers 5 calls every T5 tied, but ties a head to an embedding only if both are equal.
+            is_untied: self.tie_word_embeddings == Some(false),
+            divides: Some(self.divides()),
+            bias_per_layer: Some(model_type == "umt5"),
+        })
+    }
 }
 
 /// Number of bytes of two tensors that are compared at a time.
@@ -27,7 +160,7 @@ pub(super) fn with_config(
     format: Format,
     raw: Box<dyn RawTensors>,
 ) -> Result<Foreign, CheckpointError> {
-    let traits = match read_config(&dir.join("config.json"))? {
+    let traits = match read_config(&dir.join(CONFIG))? {
         Some(config) => config.traits(path)?,
         None => Traits::default(),
     };
@@ -56,37 +189,14 @@ fn are_equal(raw: &dyn RawTensors, name: &str, other: &str) -> bool {
     })
 }
 
-fn read_config(file: &Path) -> Result<Option<Config>, CheckpointError> {
+fn read_config(file: &Path) -> Result<Option<HuggingFaceConfig>, CheckpointError> {
     let text = match file.read() {
         Err(error) if error.is_not_found() => return Ok(None),
         text => text?,
     };
-    let config = serde_json::from_slice(&text);
-    config.map(Some).map_err(|error: serde_json::Error| match error.is_data() {
+    let config = HuggingFaceConfig::parse(&text);
+    config.map(Some).map_err(|error| match error.is_data() {
         true => CheckpointError::Unsupported { path: file.to_string(), reason: error.to_string() },
         false => CheckpointError::damaged(file, error.to_string()),
     })
-}
-
-impl Config {
-    fn traits(&self, path: &Path) -> Result<Traits, CheckpointError> {
-        let model_type = self.model_type.as_deref().unwrap_or("t5");
-        if !matches!(model_type, "t5" | "mt5" | "umt5" | "longt5") {
-            return Err(CheckpointError::Unsupported {
-                path: path.to_string(),
-                reason: format!(
-                    "its config.json has model_type `{model_type}`, expected t5, mt5, umt5 or longt5"
-                ),
-            });
-        }
-        // transformers 5 calls every T5 tied, but ties a head to an embedding only if both are
-        // equal.
-        let is_untied = self.tie_word_embeddings == Some(false);
-        let scales_by_name = matches!(model_type, "t5" | "longt5");
-        Ok(Traits {
-            is_untied,
-            is_unscaled: self.scale_decoder_outputs == Some(false) || (is_untied && scales_by_name),
-            bias_per_layer: Some(model_type == "umt5"),
-        })
-    }
 }

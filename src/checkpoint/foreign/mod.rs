@@ -3,6 +3,7 @@
 //! [`Foreign`] combines both.
 
 mod config;
+mod config_keys;
 mod flax;
 mod hugging_face;
 mod safetensors;
@@ -27,6 +28,7 @@ use super::stored::{STEP, Stored};
 use super::transpose::transpose;
 use gimlet_storage::Path;
 
+pub use self::config::HuggingFaceConfig;
 pub(super) use self::safetensors::safetensors_type;
 pub(super) use hugging_face::{marks as hugging_face_marks, open_file, open_hugging_face};
 pub(super) use sums::mask;
@@ -87,6 +89,18 @@ impl Foreign {
 
     fn entry(&self, name: &str) -> Result<&T5xArray, CheckpointError> {
         self.entries.get(name).ok_or_else(|| self.no_array(name))
+    }
+
+    fn read_tensor(
+        &self,
+        raw: &str,
+        axes: Axes,
+        part: &[Range<usize>],
+    ) -> Result<Array, CheckpointError> {
+        match axes {
+            Axes::Same => self.read_straight(raw, part),
+            Axes::Swapped => self.read_transposed(raw, (&part[0], &part[1])),
+        }
     }
 
     /// Reads a part of a matrix that is stored transposed, some rows of the file at a time.
@@ -202,8 +216,15 @@ impl Stored for Foreign {
                 };
                 step.map(Array::scalar_i32).ok_or_else(damaged)
             }
-            Origin::Tensor(raw, Axes::Same) => self.read_straight(raw, part),
-            Origin::Tensor(raw, Axes::Swapped) => self.read_transposed(raw, (&part[0], &part[1])),
+            Origin::Tensor(raw, axes) => self.read_tensor(raw, *axes, part),
+            Origin::Divided(raw, axes, divisor) => {
+                let stored = self.read_tensor(raw, *axes, part)?;
+                let floats = stored.to_f32().ok_or_else(|| {
+                    CheckpointError::damaged(&self.path, format!("`{raw}` does not hold floats"))
+                })?;
+                let divided = floats.into_iter().map(|value| (f64::from(value) / divisor) as f32);
+                Ok(Array::from_f32(&stored.shape, &divided.collect::<Vec<f32>>()))
+            }
         }
     }
 }

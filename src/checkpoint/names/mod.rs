@@ -16,10 +16,12 @@ pub(super) enum Axes {
 }
 
 /// Source of an array under T5X's name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Origin {
     /// The tensor of this name.
     Tensor(String, Axes),
+    /// The quotient of the tensor of this name and a number, as float32.
+    Divided(String, Axes, f64),
     /// The number of this name, which T5X keeps in 32 bits.
     Step(String),
     /// No source: T5X's optimizers expect zeros that the other program does not store.
@@ -27,7 +29,7 @@ pub(super) enum Origin {
 }
 
 /// An array as T5X would store it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct T5xArray {
     /// Source of its values.
     pub origin: Origin,

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use self::table::{BIAS, DROPPED, EMBEDDING, EMBEDDINGS, HEAD, LOGITS, REL_EMBEDDING, table};
 use super::{Axes, Origin, T5xArray, take_number};
+use crate::array::DType;
 use crate::raw::RawInfos;
 
 /// The file of weights of a folder, as safetensors.
@@ -56,9 +57,9 @@ impl Dialect {
 pub(crate) struct Traits {
     /// Whether logits have a separate matrix even if it equals the embedding.
     pub is_untied: bool,
-    /// Whether a shared embedding maps to logits without scaling. T5X first divides by the square
-    /// root of its width, and uses a separate matrix when there is no scaling.
-    pub is_unscaled: bool,
+    /// Whether the decoder's result is divided by the square root of its width before it is mapped to logits; `None` if an
+    /// embedding that maps to logits means so, as in T5X. Otherwise T5X's model needs a matrix of its own.
+    pub divides: Option<bool>,
     /// Whether every layer has a separate relative bias; `None` when the tensors decide.
     pub bias_per_layer: Option<bool>,
 }
@@ -113,11 +114,23 @@ pub(crate) fn entries(
         let origin = Origin::Tensor(raw.to_string(), axes);
         entries.insert(t5x, T5xArray { origin, dtype: info.dtype, shape });
     }
+    if !is_tied && traits.divides == Some(true) {
+        divide_head(&mut entries);
+    }
     let has_decoder = by_name.keys().any(|name| name.starts_with("decoder."));
-    if is_tied && traits.is_unscaled && has_decoder {
+    if is_tied && traits.divides == Some(false) && has_decoder {
         entries.extend(head_of_embedding(&entries));
     }
     entries
+}
+
+/// Divides a separate matrix that maps to logits, since T5X's model does not divide before one.
+fn divide_head(entries: &mut BTreeMap<String, T5xArray>) {
+    let Some(head) = entries.get_mut(&format!("target/{LOGITS}")) else { return };
+    if let Origin::Tensor(raw, axes) = &head.origin {
+        head.origin = Origin::Divided(raw.clone(), *axes, (head.shape[0] as f64).sqrt());
+        head.dtype = DType::F32;
+    }
 }
 
 /// Builds the matrix that maps to logits from the embedding.
@@ -226,7 +239,6 @@ pub(crate) fn shape_from_t5x(shape: &[usize], axes: Axes) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::array::DType;
     use crate::raw::RawInfo;
 
     fn map(names: &[&str], traits: Traits) -> Vec<String> {
@@ -267,10 +279,20 @@ mod tests {
 
     #[test]
     fn an_embedding_that_maps_to_logits_as_it_is_becomes_a_matrix_of_its_own() {
-        let traits = Traits { is_unscaled: true, ..Traits::default() };
+        let traits = Traits { divides: Some(false), ..Traits::default() };
         let found = map(&["shared.weight", "decoder.final_layer_norm.weight"], traits);
         assert_eq!(found[1], "decoder/logits_dense/kernel<shared.weight T");
         assert_eq!(map(&["shared.weight"], traits).len(), 1, "an encoder has no logits");
+    }
+
+    #[test]
+    fn a_separate_matrix_after_a_division_is_divided() {
+        let traits = Traits { is_untied: true, divides: Some(true), ..Traits::default() };
+        let found = map(&["shared.weight", "lm_head.weight"], traits);
+        assert_eq!(
+            found[0],
+            "decoder/logits_dense/kernel<Divided(\"lm_head.weight\", Swapped, 1.7320508075688772)"
+        );
     }
 
     #[test]
