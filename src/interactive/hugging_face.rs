@@ -6,8 +6,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::checkpoint::open;
-use crate::models::transformer::{MAX_DISTANCE, NUM_BUCKETS};
+use crate::checkpoint::{HuggingFaceConfig, activations_tuple, open};
 use crate::storage::Path;
 use crate::vocab::count_pieces;
 
@@ -45,21 +44,25 @@ struct Config {
     num_layers: usize,
     num_decoder_layers: Option<usize>,
     num_heads: usize,
-    #[serde(default = "relu")]
-    feed_forward_proj: String,
-    relative_attention_num_buckets: Option<usize>,
-    relative_attention_max_distance: Option<usize>,
     n_positions: Option<usize>,
     encoder_attention_type: Option<String>,
     local_radius: Option<usize>,
     global_block_size: Option<usize>,
     dropout_rate: Option<f64>,
-    #[serde(alias = "torch_dtype")]
     dtype: Option<String>,
+    /// The older name of `dtype`.
+    torch_dtype: Option<String>,
+    #[serde(skip)]
+    numerics: Numerics,
 }
 
-fn relu() -> String {
-    "relu".to_string()
+/// The facts of the network that its tensors do not show, as gin writes them.
+#[derive(Debug, Default)]
+struct Numerics {
+    activations: String,
+    layer_norm_epsilon: f64,
+    bos_id: i32,
+    eos_id: Option<i64>,
 }
 
 /// The fields of `tokenizer_config.json` that name a vocabulary.
@@ -81,14 +84,14 @@ struct GenerationConfig {
 /// The file describes no T5, or the folder cannot be read: found, expected, and a remedy.
 pub fn gin_of(file: &Path, text: &str) -> Result<String, String> {
     let folder = file.folder();
-    let config = Config::parse(text)?;
-    config.check()?;
+    let config = Config::parse(file, text)?;
     let is_tied = is_tied(&folder)?;
     let network = match config.model_type.as_deref() {
         Some("longt5") => config.longt5(is_tied)?,
         _ => config.t5(is_tied)?,
     };
     let generation: GenerationConfig = beside(&folder, "generation_config.json")?;
+    let numerics = &config.numerics;
     Ok(format!(
         "# {file} as gin.\n\
          from __gin__ import dynamic_registration\n\n\
@@ -98,12 +101,16 @@ pub fn gin_of(file: &Path, text: &str) -> Result<String, String> {
          from t5x.examples.t5 import network\n\n\
          include \"t5x/examples/t5/encoder_decoder.gin\"\n\
          {network}\n\
+         models.EncoderDecoderModel.bos_id = {bos_id}\n\
+         models.EncoderDecoderModel.eos_id = {eos_id}\n\
          {vocabulary}\
          DROPOUT_RATE = {dropout}\n\
          TASK_FEATURE_LENGTHS = {{\"inputs\": {inputs}, \"targets\": {targets}}}\n\n\
          # As transformers decodes by default.\n\
          models.EncoderDecoderModel.decode_fn = @decoding.temperature_sample\n\
          decoding.temperature_sample.temperature = 0.0\n",
+        bos_id = numerics.bos_id,
+        eos_id = numerics.eos_id.map_or("None".to_string(), |id| id.to_string()),
         vocabulary = vocabulary(&folder, config.vocab_size)?,
         dropout = config.dropout_rate.unwrap_or(0.1),
         inputs = config.n_positions.unwrap_or(INPUTS),
@@ -113,17 +120,29 @@ pub fn gin_of(file: &Path, text: &str) -> Result<String, String> {
 
 impl Config {
     /// Reads the fields, once the family is known to be one that has them.
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(file: &Path, text: &str) -> Result<Self, String> {
         let unfit = |error| format!("it is not the config.json of a T5 of transformers: {error}");
         let fields: Value = serde_json::from_str(text).map_err(unfit)?;
         match fields["model_type"].as_str() {
-            None | Some("t5" | "mt5" | "umt5" | "longt5") => {
-                serde_json::from_value(fields).map_err(unfit)
-            }
+            None | Some("t5" | "mt5" | "umt5" | "longt5") => {}
             Some(other) => {
-                Err(format!("its model_type is `{other}`, expected t5, mt5, umt5 or longt5"))
+                return Err(format!(
+                    "its model_type is `{other}`, expected t5, mt5, umt5 or longt5"
+                ));
             }
         }
+        let config: Self = serde_json::from_value(fields).map_err(unfit)?;
+        let described = HuggingFaceConfig::parse(text.as_bytes()).map_err(unfit)?;
+        let place = format!("{file}: ");
+        let of_key = |error: String| error.strip_prefix(&place).unwrap_or(&error).to_string();
+        described.check_keys(file).map_err(of_key)?;
+        let numerics = Numerics {
+            activations: activations_tuple(&described.mlp_activations()?),
+            layer_norm_epsilon: described.layer_norm_epsilon(),
+            bos_id: described.bos_id(),
+            eos_id: described.eos_id()?,
+        };
+        Ok(Self { numerics, ..config })
     }
 
     /// Returns the lines that bind the network of a T5.
@@ -139,17 +158,19 @@ impl Config {
              head_dim = {head_dim}\n  \
              mlp_dim = {mlp_dim}\n  \
              mlp_activations = {activations}\n  \
+             layer_norm_epsilon = {epsilon:e}\n  \
              relpos_bias_per_layer = {bias_per_layer}\n  \
              logits_via_embedding = {tied}\n",
             vocab_size = self.vocab_size,
-            dtype = self.dtype(),
+            dtype = self.dtype()?,
             emb_dim = self.d_model,
             num_heads = self.num_heads,
             num_layers = self.num_layers,
             num_decoder_layers = self.num_decoder_layers(),
             head_dim = self.d_kv,
             mlp_dim = self.d_ff,
-            activations = self.activations()?,
+            activations = self.numerics.activations,
+            epsilon = self.numerics.layer_norm_epsilon,
             bias_per_layer = python_bool(self.model_type.as_deref() == Some("umt5")),
             tied = python_bool(is_tied),
         ))
@@ -175,7 +196,8 @@ impl Config {
         let logits = if is_tied { "None" } else { "@output_logits/dense.DenseGeneral" };
         Ok(format!(
             "from flaxformer.architectures.t5 import t5_architecture\n\
-             from flaxformer.components import dense\n\n\
+             from flaxformer.components import dense\n\
+             from flaxformer.components import layer_norm\n\n\
              include \"flaxformer/t5x/configs/longt5/architectures/{file}.gin\"\n\n\
              models.EncoderDecoderModel.module = %ARCHITECTURE\n\
              NUM_EMBEDDINGS = {vocab_size}\n\
@@ -189,9 +211,10 @@ impl Config {
              LOCAL_RADIUS = {radius}\n\
              {tokens}\
              dense.MlpBlock.activations = {activations}\n\
+             layer_norm.T5LayerNorm.epsilon = {epsilon:e}\n\
              t5_architecture.Decoder.output_logits_factory = {logits}\n",
             vocab_size = self.vocab_size,
-            dtype = self.dtype(),
+            dtype = self.dtype()?,
             emb_dim = self.d_model,
             num_heads = self.num_heads,
             num_layers = self.num_layers,
@@ -199,47 +222,24 @@ impl Config {
             head_dim = self.d_kv,
             mlp_dim = self.d_ff,
             radius = self.local_radius.unwrap_or(LOCAL_RADIUS),
-            activations = self.activations()?,
+            activations = self.numerics.activations,
+            epsilon = self.numerics.layer_norm_epsilon,
         ))
     }
 
-    fn dtype(&self) -> &'static str {
-        match self.dtype.as_deref() {
-            Some("bfloat16") => "bfloat16",
-            _ => "float32",
+    /// The format of activations: halves become float32, since float16 would overflow in a T5.
+    fn dtype(&self) -> Result<&'static str, String> {
+        match self.dtype.as_ref().or(self.torch_dtype.as_ref()).map(String::as_str) {
+            Some("bfloat16") => Ok("bfloat16"),
+            None | Some("float32" | "float16") => Ok("float32"),
+            Some(other) => {
+                Err(format!("its dtype is `{other}`, expected float32, bfloat16 or float16"))
+            }
         }
     }
 
     fn num_decoder_layers(&self) -> usize {
         self.num_decoder_layers.unwrap_or(self.num_layers)
-    }
-
-    fn check(&self) -> Result<(), String> {
-        for (name, found, expected) in [
-            ("relative_attention_num_buckets", self.relative_attention_num_buckets, NUM_BUCKETS),
-            ("relative_attention_max_distance", self.relative_attention_max_distance, MAX_DISTANCE),
-        ] {
-            if let Some(found) = found.filter(|found| *found != expected) {
-                return Err(format!(
-                    "its {name} is {found}, expected {expected}, that of every T5"
-                ));
-            }
-        }
-        Ok(())
-    }
-
-    /// Converts `gated-gelu`, which is the tanh approximation, as flax's `gelu`.
-    fn activations(&self) -> Result<&'static str, String> {
-        match self.feed_forward_proj.as_str() {
-            "relu" => Ok("('relu',)"),
-            "gelu" | "gelu_new" => Ok("('gelu',)"),
-            "gated-gelu" => Ok("('gelu', 'linear')"),
-            "gated-silu" => Ok("('silu', 'linear')"),
-            "gated-relu" => Ok("('relu', 'linear')"),
-            other => Err(format!(
-                "its feed_forward_proj is `{other}`, expected relu, gelu, gated-gelu or gated-silu"
-            )),
-        }
     }
 }
 
@@ -312,7 +312,8 @@ mod tests {
             (r#"{"model_type": "t5"}"#, "missing field `vocab_size`"),
             ("{", "not the config.json of a T5"),
         ] {
-            let said = Config::parse(text).expect_err("it is refused");
+            let file = Path::parse("hub/config.json").expect("it is a path");
+            let said = Config::parse(&file, text).expect_err("it is refused");
             assert!(said.contains(part), "{said}");
         }
     }

@@ -73,7 +73,12 @@ fn left_out(path: &Path, error: CheckpointError) -> Result<LeftOut, SessionError
     if (is_missing || error.is_damage()) && is_gone(path)? {
         return Ok(LeftOut::Deleted);
     }
-    let is_users = matches!(error, CheckpointError::OtherModel(_) | CheckpointError::Assignment(_));
+    let is_users = matches!(
+        error,
+        CheckpointError::OtherModel(_)
+            | CheckpointError::OtherFacts { .. }
+            | CheckpointError::Assignment(_)
+    );
     // Temporary errors would be the same with the next checkpoint.
     if is_users || error.may_pass() {
         return Err(error.into());

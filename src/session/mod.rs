@@ -4,6 +4,7 @@
 //! `train`, `eval`, `infer` and `interactive` stand beside each other above this layer, which knows no root spec.
 
 pub mod check;
+pub mod described;
 pub mod error;
 pub mod foresee;
 pub mod held_out_task;

@@ -8,6 +8,7 @@ use crate::checkpoint::{
 use crate::models::Model;
 use crate::storage::Path;
 
+use super::described::ModelFacts;
 use super::state_layout::{TARGET, state_variables};
 
 /// The parameters of a model, as they are named in checkpoints.
@@ -15,6 +16,7 @@ pub struct Wanted {
     /// Options of the restoration.
     pub config: RestoreCheckpointConfig,
     needs: Shapes,
+    facts: ModelFacts,
     /// Names of the other variables in the state of a training.
     rest: Vec<String>,
 }
@@ -28,6 +30,7 @@ impl Wanted {
         let rest = state_variables(model).unwrap_or_default();
         Self {
             needs: needs.collect(),
+            facts: ModelFacts::of(model),
             rest: rest.into_iter().map(|variable| format!("state/{}", variable.name)).collect(),
             // The optimizer's state is not read, in TensorFlow's format too (T5X `eval.py`).
             config: RestoreCheckpointConfig { strict: false, ..config.clone() },
@@ -39,6 +42,7 @@ impl Wanted {
     /// # Errors
     /// The checkpoint holds another model.
     pub fn plan(&self, stored: &dyn Stored) -> Result<Plan, CheckpointError> {
+        self.facts.check(stored)?;
         self.config.plan_part(stored, &self.needs, &self.rest).map_err(|error| match error {
             CheckpointError::OtherModel(mismatch) => CheckpointError::OtherModel(Mismatch {
                 extra: parameters(mismatch.extra),

@@ -25,6 +25,7 @@ use crate::telemetry;
 use super::actions::Histories;
 use super::initial::initial;
 use super::monitor::Monitored;
+use super::spec::Train;
 
 /// The place in the data. All processes read the same batches and take their rows of them, so that the place
 /// does not depend on their number.
@@ -104,7 +105,8 @@ impl<'a> Checkpoints<'a> {
     }
 
     /// Restores the newest whole checkpoint of MODEL_DIR, else the configured one, into `state`. A checkpoint of step
-    /// `reset_state_after` gives parameters and step only, and the optimizer's state stays new. Without either, returns `None` and leaves `state` unchanged.
+    /// `spec.reset_state_after` gives parameters and step only, and the optimizer's state stays new. Without either, returns
+    /// `None` and leaves `state` unchanged.
     ///
     /// # Errors
     /// No whole checkpoint is left, the configured one is missing, or it holds another model. Another process is lost.
@@ -112,8 +114,9 @@ impl<'a> Checkpoints<'a> {
         &self,
         state: &mut TrainState,
         processes: &Processes,
-        reset_state_after: Option<u64>,
+        spec: &Train,
     ) -> Result<Option<Restored>, SessionError> {
+        let reset_state_after = spec.reset_state_after;
         if let Some(restored) = self.resume(state, processes, reset_state_after)? {
             if restored.data.is_none() {
                 let path = &restored.path;
@@ -122,7 +125,7 @@ impl<'a> Checkpoints<'a> {
             return Ok(Some(restored));
         }
         let Some(config) = &self.config.restore else { return Ok(None) };
-        let Some(stored) = initial(config)? else { return Ok(None) };
+        let Some(stored) = initial(config, &spec.model)? else { return Ok(None) };
         let stored = upcycled(arranged(stored, &shapes(state)), config, &shapes(state));
         let needs = needed(state, stored.as_ref(), reset_state_after);
         let plan = config.plan(stored.as_ref(), &needs)?;

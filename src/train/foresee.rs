@@ -41,7 +41,7 @@ fn first_step(spec: &Train) -> Result<u64, SessionError> {
         return Ok(*step);
     }
     let Some(restore) = &spec.checkpoint_cfg.restore else { return Ok(0) };
-    Ok(match initial(restore)? {
+    Ok(match initial(restore, &spec.model)? {
         Some(stored) if takes_step(restore, &*stored) => stored.step()?,
         _ => 0,
     })
