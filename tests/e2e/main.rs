@@ -19,6 +19,7 @@ mod generate;
 #[path = "../language/golden.rs"]
 mod golden;
 mod gpu_recipes;
+mod hugging_face_config;
 mod infer;
 mod kills;
 mod launch;

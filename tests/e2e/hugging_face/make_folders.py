@@ -1,6 +1,6 @@
 """Writes small models with random weights as transformers save them, and transformers' own answers and scores.
 
-Made with transformers 5.23.0, `longt5` with 4.57.6, and torch 2.11.0 (python 3.11):
+Made with transformers 5.23.0, `umt5` with 5.24.0, `longt5` with 4.57.6, and torch 2.11.0 (python 3.11):
     python tests/e2e/hugging_face/make_folders.py [NAME ...]
 `t5` is T5 1.0, whose head is its embedding; `flan_t5` has the network of T5 1.1, Flan-T5 and mT5, with a head of its
 own; `umt5` has a bias of relative position in every layer; `longt5` has local attention and transient global tokens. All read and write bytes, so that they need no vocabulary;
@@ -76,11 +76,8 @@ def main():
         # The fields that tell the tokenizer, without the list of its 259 tokens.
         fields = {"tokenizer_class": "ByT5Tokenizer", "extra_ids": 125}
         (folder / "tokenizer_config.json").write_text(json.dumps(fields) + "\n")
-        # As transformers read them again. Version 5 takes every umT5 for tied, and divides before the head as if its
-        # kernel were the embedding; version 4, with which umT5 was published, does not.
+        # As transformers read them again.
         again = family[1].from_pretrained(folder).eval()
-        if family is UMT5:
-            again.config.tie_word_embeddings = False
         found = outputs(again, tokenizer)
         (folder / "outputs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in found))
 
