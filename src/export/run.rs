@@ -41,10 +41,10 @@ fn options(spec: &Save, from: &dyn Stored) -> Result<HuggingFaceOptions, Session
         weights: Weights::Safetensors,
         dtype: spec.restore_checkpoint_cfg.dtype.map(DType::from),
         folder: (from.format() == Format::HuggingFace).then(|| from.path().clone()),
-        generation: generation(spec),
         without_tokenizer: spec.tokenized_inputs,
         ..stated(&spec.model)?
     };
+    options.generation.extend(generation(spec));
     if !spec.tokenized_inputs {
         state_vocabulary(&spec.model, &mut options)?;
     }

@@ -1,5 +1,7 @@
 //! The part of a model's gin that transformers' `config.json` needs and the arrays of a checkpoint do not show.
 
+use serde_json::{Map, Value, json};
+
 use crate::checkpoint::HuggingFaceOptions;
 use crate::models::Model;
 use crate::models::transformer::{Reach, StackSpec, TransformerSpec};
@@ -26,6 +28,19 @@ pub fn stated(model: &Model) -> Result<HuggingFaceOptions, UnfitSpec> {
     if activations != names(&spec.decoder) {
         return refused("activations in the encoder that are not the decoder's");
     }
+    let epsilon = encoder.dims.layer_norm_epsilon;
+    if epsilon != spec.decoder.dims.layer_norm_epsilon {
+        return refused("norms in the encoder with another epsilon than the decoder's");
+    }
+    let ids = [
+        ("decoder_start_token_id", json!(model.bos_id())),
+        // The end token of every T5 is 1, unless the model has its own.
+        ("eos_token_id", json!(model.prediction(1).eos_id)),
+    ];
+    let generation: Map<String, Value> =
+        ids.into_iter().map(|(key, id)| (key.to_string(), id)).collect();
+    let mut config = generation.clone();
+    config.insert("layer_norm_epsilon".to_string(), json!(epsilon));
     let radius = encoder.reach.radius();
     let is_long = encoder.reach != Reach::All;
     let is_mt5 = vocabulary_file(model).is_some_and(|file| file.contains(MT5_VOCABULARY))
@@ -42,6 +57,8 @@ pub fn stated(model: &Model) -> Result<HuggingFaceOptions, UnfitSpec> {
         model_type: model_type.map(str::to_string),
         local_radius: radius,
         global_block_size: encoder.reach.tokens_per_block(),
+        config,
+        generation,
         ..HuggingFaceOptions::default()
     })
 }

@@ -93,6 +93,26 @@ fn activations_of_a_run_are_written_as_transformers_call_them() {
 }
 
 #[test]
+fn an_epsilon_and_ids_of_a_run_are_written() {
+    let (_dir, dir) = scratch();
+    let own = "from t5x import models\n\
+               network.T5Config.layer_norm_epsilon = 1e-5\n\
+               models.EncoderDecoderModel.bos_id = 5\n\
+               models.EncoderDecoderModel.eos_id = 2\n";
+    let from = run(&dir.join("run"), "t5_1_1", &(gin("('gelu', 'linear')") + own));
+    let (status, error) = convert(&dir, &from, "out", &[]);
+    assert_eq!(status, 0, "{error}");
+    let config = json_of(&dir.join("out/config.json"));
+    assert_eq!(config["layer_norm_epsilon"], json!(1e-5));
+    for file in ["out/config.json", "out/generation_config.json"] {
+        let written = json_of(&dir.join(file));
+        let ids =
+            ["decoder_start_token_id", "eos_token_id", "pad_token_id"].map(|key| &written[key]);
+        assert_eq!(ids, [&json!(5), &json!(2), &json!(0)], "{file}");
+    }
+}
+
+#[test]
 fn a_model_that_transformers_lacks_is_refused_by_name() {
     let (_dir, dir) = scratch();
     let from = run(&dir.join("run"), "t5_1_1", "");
