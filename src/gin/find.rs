@@ -7,7 +7,7 @@ use super::ast::Import;
 use super::diagnostic::Diagnostic;
 use super::resolve::nameless_modules;
 use super::schema::Registry;
-use super::source::Source;
+use super::source::{Source, Span};
 use super::suggest::{did_you_mean, nearest};
 
 /// Folder of the library configs within a [`Source`].
@@ -20,6 +20,19 @@ pub struct Finder<'a> {
     source: &'a dyn Source,
     /// The working directory, then those the user gave.
     search_paths: Vec<String>,
+}
+
+/// A module that has no task file and is a file of Python.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PythonModule {
+    /// Its name, as imported.
+    pub module: String,
+    /// Its file.
+    pub file: String,
+    /// The folder in which Python finds it; empty for the working directory.
+    pub folder: String,
+    /// The `import`.
+    pub span: Span,
 }
 
 /// A file: its name and its text.
@@ -84,17 +97,35 @@ impl<'a> Finder<'a> {
         }
     }
 
+    /// Returns the Python file of a module that has no task file: beside gin files, or in one of the other folders.
+    pub(super) fn python_module(&self, import: &Import, others: &[String]) -> Option<PythonModule> {
+        let path = import.module.replace('.', "/");
+        let roots = self.search_paths.iter().chain(others).filter(|root| !root.contains("://"));
+        let mut files = roots.flat_map(|root| {
+            [format!("{path}.py"), format!("{path}/__init__.py")]
+                .map(|file| (root, join(root, &file)))
+        });
+        let (folder, file) =
+            files.find(|(_, file)| matches!(self.source.read(file), Ok(Some(_))))?;
+        let (module, folder) = (import.module.clone(), folder.clone());
+        Some(PythonModule { module, file, folder, span: import.span })
+    }
+
     /// Reports that no task file stands for a module, with remedies.
-    pub(super) fn missing_module(&self, import: &Import, registry: &Registry) -> Diagnostic {
+    pub(super) fn missing_module(
+        &self,
+        import: &Import,
+        python: Option<&PythonModule>,
+        registry: &Registry,
+    ) -> Diagnostic {
         let module = &import.module;
         let path = module.replace('.', "/");
-        if let Ok(Some((found, _))) = self.find(&format!("{path}.py"), TASK_LIBRARY, None) {
-            let message = format!("module `{module}` is Python, which Gimlet does not run");
+        if let Some(PythonModule { file, .. }) = python {
+            let message = format!("module `{module}` is Python, which only a run imports");
             return Diagnostic::error(import.span, message)
-                .label(format!("found {found}"))
+                .label(format!("found {file}"))
                 .help(format!(
-                    "write its tasks as {} with `gimlet task import {module}`, which asks your own Python",
-                    found.replace(".py", ".gin")
+                    "write its tasks as {path}.gin with `gimlet task import {module}`, which asks your own Python"
                 ))
                 .help("or by hand: CONTRIBUTING.md shows a task");
         }

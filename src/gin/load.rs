@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::config::Config;
 use super::diagnostic::{Diagnostic, Diagnostics, Severity};
+use super::find::PythonModule;
 use super::loader::Loader;
 use super::schema::{Registry, Schema};
 use super::source::{Source, SourceMap, Span};
@@ -18,6 +19,8 @@ pub struct Request {
     pub bindings: Vec<(String, String)>,
     /// Folders that includes and task files are searched in, after the working directory.
     pub search_paths: Vec<String>,
+    /// Further folders in which Python finds modules.
+    pub python_paths: Vec<String>,
     /// The bindings of unknown configurables to drop.
     pub skip_unknown: SkipUnknown,
     /// Whether includes and imports are skipped.
@@ -48,7 +51,8 @@ impl SkipUnknown {
         }
     }
 
-    pub(super) fn skips_imports(&self) -> bool {
+    /// Whether imports that fail are skipped.
+    pub fn skips_imports(&self) -> bool {
         match self {
             Self::No => false,
             Self::All => true,
@@ -72,6 +76,8 @@ pub struct Loaded {
     pub mentions: Vec<Mention>,
     /// Whether a statement or a file could not be read, so that missing parts are not known.
     pub incomplete: bool,
+    /// Imported modules without a task file that are Python, in the order met.
+    pub python_modules: Vec<PythonModule>,
     /// The unknown selectors that were skipped, as written.
     pub skipped: BTreeSet<String>,
 }

@@ -9,7 +9,7 @@ use super::ast::{Argument, Import, Include, MacroDefinition, Statement, Statemen
 use super::check;
 use super::config::{Bound, Config};
 use super::diagnostic::{BindingKey, Diagnostic, Severity};
-use super::find::{Finder, LIBRARY, TASK_LIBRARY, plain};
+use super::find::{Finder, LIBRARY, PythonModule, TASK_LIBRARY, plain};
 use super::includes::late_includes;
 use super::load::{Loaded, Mention, Named, Request};
 use super::mistakes::MAX_MISTAKES;
@@ -50,6 +50,8 @@ pub(super) struct Loader<'a> {
     open: Vec<String>,
     /// Task files read already: a second import does nothing.
     imported: Vec<String>,
+    /// Imported modules that are Python.
+    python_modules: Vec<PythonModule>,
     /// Imports of all files, which command-line bindings may use too.
     all_imports: Imports,
 }
@@ -69,6 +71,7 @@ impl<'a> Loader<'a> {
             skipped: BTreeSet::new(),
             open: Vec::new(),
             imported: Vec::new(),
+            python_modules: Vec::new(),
             all_imports: Imports::default(),
         }
     }
@@ -341,10 +344,14 @@ impl<'a> Loader<'a> {
                 }
                 return true;
             }
-            Ok(None) if self.request.skip_unknown.skips_imports() => {}
             Ok(None) => {
-                let missing = self.finder.missing_module(import, self.registry);
-                self.lacks(missing);
+                let python = self.finder.python_module(import, &self.request.python_paths);
+                if !self.request.skip_unknown.skips_imports() {
+                    let missing =
+                        self.finder.missing_module(import, python.as_ref(), self.registry);
+                    self.lacks(missing);
+                }
+                self.python_modules.extend(python);
             }
             Err(error) => self.lacks(Diagnostic::error(import.span, error)),
         }
@@ -414,6 +421,7 @@ impl<'a> Loader<'a> {
             diagnostics: self.diagnostics,
             mentions: self.mentions,
             incomplete: self.incomplete,
+            python_modules: self.python_modules,
             skipped: self.skipped,
         }
     }

@@ -6,6 +6,7 @@ use std::fmt;
 use rmpv::Value as Wire;
 
 use super::error::PythonError;
+use super::interpreter::Interpreter;
 use super::pool::Pool;
 use super::value::{map, of_gin};
 use gimlet_gin::{Configurable, Value};
@@ -15,9 +16,13 @@ use gimlet_gin::{Configurable, Value};
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Configurable)]
 #[gin(name = "gimlet.PythonWorkers", open)]
 pub struct PythonWorkers {
-    /// The interpreter; None means that of the environment variable `GIMLET_PYTHON`, else `python3`.
+    /// The interpreter; None means that of the environment variable `GIMLET_PYTHON`, else
+    /// `imported_with`, else `python3`.
     #[gin(default = None)]
     pub python: Option<String>,
+    /// The interpreter that `gimlet task import --python` was given, which writes it into task files.
+    #[gin(default = None)]
+    pub imported_with: Option<String>,
     /// Folders that are searched for modules, after the working directory.
     #[gin(default = Vec::new())]
     pub python_path: Vec<String>,
@@ -28,6 +33,12 @@ pub struct PythonWorkers {
 }
 
 impl PythonWorkers {
+    /// Returns the interpreter that runs the functions.
+    pub fn interpreter(&self) -> Interpreter {
+        let Self { python, imported_with, python_path, .. } = self;
+        Interpreter::new(python.as_deref(), imported_with.as_deref(), python_path)
+    }
+
     /// Returns the answer of one of the processes, which are started on demand.
     ///
     /// # Errors

@@ -7,14 +7,16 @@
 
 mod error;
 mod function;
+mod interpreter;
 mod pool;
 mod process;
 mod value;
+mod waiting;
 
 pub use error::PythonError;
 pub use function::{PythonFunction, PythonWorkers};
-pub use process::{PYTHON_VARIABLE, run_script};
-pub use value::{map, of_json, to_json};
-
+pub use interpreter::{Interpreter, PYTHON_VARIABLE, search_for_modules};
 pub use pool::Dedicated;
-pub use value::{INTS, LONGS, REALS, TEXTS, numbers};
+pub use process::run_script;
+pub use value::{INTS, LONGS, REALS, TEXTS, map, numbers, of_json, to_json};
+pub use waiting::set_observer;

@@ -1,32 +1,16 @@
 //! One process of the user's Python.
 
+use std::collections::BTreeSet;
 use std::io::{self, BufReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 
 use super::error::PythonError;
-
-/// The variable that names the interpreter if gin does not.
-pub const PYTHON_VARIABLE: &str = "GIMLET_PYTHON";
+use super::interpreter::Interpreter;
+use super::waiting::waiting;
 
 /// The script of the processes.
 const WORKER: &str = include_str!("worker.py");
-
-/// An interpreter, and its additional folders of modules.
-#[derive(Clone, Debug)]
-pub(super) struct Interpreter {
-    pub program: String,
-    path: Vec<String>,
-}
-
-impl Interpreter {
-    /// Returns the given interpreter, else that of the environment.
-    pub(super) fn new(given: Option<&str>, path: &[String]) -> Self {
-        let from_environment = || std::env::var(PYTHON_VARIABLE).ok().filter(|it| !it.is_empty());
-        let program = given.map(str::to_string).or_else(from_environment);
-        Self { program: program.unwrap_or_else(|| "python3".to_string()), path: path.to_vec() }
-    }
-}
 
 /// Returns a command that runs a script, which it reads from the beginning of its standard input.
 /// The working directory is searched for modules first, as with `python3 -m`.
@@ -39,7 +23,7 @@ fn command(python: &Interpreter, name: &str, script: &str) -> Command {
          exec(compile(sys.stdin.buffer.read({}), '{name}', 'exec'))",
         script.len()
     );
-    let mut command = Command::new(&python.program);
+    let mut command = Command::new(python.program());
     command.args(["-c", &bootstrap]);
     // The device belongs to the run; and TensorFlow's messages would not help.
     command.env("CUDA_VISIBLE_DEVICES", "-1").env("PYTHONHASHSEED", "0");
@@ -50,9 +34,10 @@ fn command(python: &Interpreter, name: &str, script: &str) -> Command {
             command.env(variable, value);
         }
     }
-    if !python.path.is_empty() {
+    let folders: Vec<PathBuf> = python.folders().collect();
+    if !folders.is_empty() {
         let given = std::env::var_os("PYTHONPATH").unwrap_or_default();
-        let folders = python.path.iter().map(PathBuf::from).chain(std::env::split_paths(&given));
+        let folders = folders.into_iter().chain(std::env::split_paths(&given));
         // A folder with a colon in its name cannot be passed.
         if let Ok(joined) = std::env::join_paths(folders) {
             command.env("PYTHONPATH", joined);
@@ -62,19 +47,19 @@ fn command(python: &Interpreter, name: &str, script: &str) -> Command {
     command
 }
 
-/// Runs a script on an input to its end; returns its standard output and its exit status.
+/// Runs a script on an input to its end; returns its standard output and its exit status. `what` says what the
+/// user waits for.
 ///
 /// # Errors
 /// The interpreter cannot be started.
 pub fn run_script(
-    given: Option<&str>,
-    name: &str,
-    script: &str,
+    python: &Interpreter,
+    what: &str,
+    (name, script): (&str, &str),
     input: &[u8],
 ) -> Result<(Vec<u8>, ExitStatus), PythonError> {
-    let python = Interpreter::new(given, &[]);
     let run = || {
-        let mut child = command(&python, name, script).spawn()?;
+        let mut child = command(python, name, script).spawn()?;
         let mut stdin = child.stdin.take().expect("it is piped");
         // A script that ends early states the reason on standard error.
         let _ = stdin.write_all(script.as_bytes()).and_then(|()| stdin.write_all(input));
@@ -82,7 +67,7 @@ pub fn run_script(
         let output = child.wait_with_output()?;
         Ok((output.stdout, output.status))
     };
-    run().map_err(|source| PythonError::Start { python: python.program.clone(), source })
+    waiting(what, run).map_err(|source| PythonError::Start { python: python.clone(), source })
 }
 
 /// A process that answers requests.
@@ -90,6 +75,8 @@ pub(super) struct Process {
     child: Child,
     requests: ChildStdin,
     answers: BufReader<ChildStdout>,
+    /// The modules whose functions have answered.
+    imported: BTreeSet<String>,
 }
 
 impl Process {
@@ -101,13 +88,34 @@ impl Process {
             let answers = BufReader::new(child.stdout.take().expect("it is piped"));
             // A process that ends at once is detected by the first request.
             let _ = requests.write_all(WORKER.as_bytes());
-            Ok(Self { child, requests, answers })
+            Ok(Self { child, requests, answers, imported: BTreeSet::new() })
         };
-        start().map_err(|source| PythonError::Start { python: python.program.clone(), source })
+        start().map_err(|source| PythonError::Start { python: python.clone(), source })
     }
 
-    /// Sends a request and waits for its answer, each with its length before it.
-    pub(super) fn ask(&mut self, request: &[u8]) -> io::Result<Vec<u8>> {
+    /// Whether the process has answered with a function of the module.
+    pub(super) fn has_imported(&self, module: &str) -> bool {
+        self.imported.contains(module)
+    }
+
+    /// Sends a request and waits for its answer. The user is told of a module that takes long to import.
+    pub(super) fn ask(
+        &mut self,
+        python: &Interpreter,
+        module: &str,
+        request: &[u8],
+    ) -> io::Result<Vec<u8>> {
+        if self.has_imported(module) {
+            return self.exchange(request);
+        }
+        let what = format!("waiting for the first answer of `{module}` in {python}");
+        let answer = waiting(&what, || self.exchange(request))?;
+        self.imported.insert(module.to_string());
+        Ok(answer)
+    }
+
+    /// Sends a request and receives its answer, each with its length before it.
+    fn exchange(&mut self, request: &[u8]) -> io::Result<Vec<u8>> {
         self.requests.write_all(&(request.len() as u64).to_le_bytes())?;
         self.requests.write_all(request)?;
         self.requests.flush()?;

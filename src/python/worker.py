@@ -265,16 +265,33 @@ def flat(record, prefix=""):
 # ---------------------------------------------------------------- functions
 
 
+class NotFound(Exception):
+  """A module, or a function in it, that cannot be imported."""
+
+  def __init__(self, cause):
+    self.cause = cause
+
+
+@contextlib.contextmanager
+def finding():
+  try:
+    yield
+  except BaseException as error:  # Modules may call sys.exit.
+    raise NotFound(error) from error
+
+
 @functools.lru_cache(maxsize=None)
 def module_of(name):
-  return importlib.import_module(name)
+  with finding():
+    return importlib.import_module(name)
 
 
 def registered_task(request):
   module_of(request["module"])
-  import seqio
+  with finding():
+    import seqio
 
-  return seqio.TaskRegistry.get(request["task"])
+    return seqio.TaskRegistry.get(request["task"])
 
 
 def function_of(request):
@@ -287,8 +304,9 @@ def function_of(request):
     fn = getattr(task, part)[request["index"]]
   else:
     fn = module_of(request["module"])
-    for name in request["function"].split("."):
-      fn = getattr(fn, name)
+    with finding():
+      for name in request["function"].split("."):
+        fn = getattr(fn, name)
   kwargs = plain(request["kwargs"])
   return functools.partial(fn, **kwargs) if kwargs else fn
 
@@ -537,22 +555,33 @@ KINDS = {
 }
 
 
+def is_internal(frame):
+  """Whether a frame belongs to this script or to Python's import."""
+  name = frame.tb_frame.f_code.co_filename
+  return name == "gimlet_worker.py" or name.startswith("<frozen importlib") or name == importlib.__file__
+
+
 def words_of(error):
   """The traceback from the user's code on."""
   frames = error.__traceback__
-  while frames is not None and frames.tb_next is not None and (
-      frames.tb_frame.f_code.co_filename == "gimlet_worker.py"):
+  while frames is not None and is_internal(frames):
     frames = frames.tb_next
+  if frames is None:
+    return "".join(traceback.format_exception_only(type(error), error))
   return "".join(traceback.format_exception(type(error), error, frames))
 
 
 def answer(request):
+  """[True, value, None], or [False, traceback, the record that caused it, or "import"]."""
   try:
     return encode([True, KINDS[request["kind"]](request), None])
   except AtRecord as error:
-    return encode([False, words_of(error.cause), error.record])
-  except BaseException as error:  # Modules may call sys.exit.
-    return encode([False, words_of(error), None])
+    missing = isinstance(error.cause, ImportError)
+    return encode([False, words_of(error.cause), "import" if missing else error.record])
+  except NotFound as error:
+    return encode([False, words_of(error.cause), "import"])
+  except BaseException as error:
+    return encode([False, words_of(error), "import" if isinstance(error, ImportError) else None])
 
 
 def main():

@@ -6,7 +6,7 @@ use crate::data::{Mixture, Task, TaskFamily, set_tfds_data_dir};
 use crate::dialects::mesh_tf;
 use crate::gin::{
     Bound, Config, Configurable, Diagnostic, Diagnostics, Evaluator, Loaded, Modules, Registry,
-    Running, Schema, Severity, Source, ValueKind, load_anyway,
+    Running, Schema, Severity, Source, ValueKind,
 };
 use crate::storage::{Path, parse_path_map, set_path_map};
 
@@ -15,6 +15,7 @@ use super::commands::{Root, roots, with_roots};
 use super::failure::Failure;
 use super::functions::{with_functions, with_task_functions};
 use super::gin_flags::GinArgs;
+use super::python_tasks::load_for_run;
 use super::tasks::GinTasks;
 
 /// Settings that flags give beside gin.
@@ -194,7 +195,7 @@ fn load_files(
         return Err(Failure::Usage(anyhow::anyhow!("no configuration: give --gin_file=FILE")));
     }
     let registry = registry();
-    let mut loaded = load_anyway(&request, source, &registry);
+    let mut loaded = load_for_run(&request, source, &registry)?;
     loaded.diagnostics.splice(0..0, missing_folders(&request.search_paths));
     Ok((loaded, registry))
 }

@@ -8,6 +8,7 @@ use std::process::{self, ExitCode};
 
 use anyhow::anyhow;
 
+use crate::python;
 use crate::storage;
 use crate::telemetry;
 
@@ -37,6 +38,7 @@ const GPU_DRIVER: &str = "/proc/driver/nvidia";
 pub(super) fn program(body: fn(Vec<String>, bool) -> Result<(), Failure>) -> ExitCode {
     let color = telemetry::colors(&io::stderr());
     storage::set_observer(telemetry::notice);
+    python::set_observer(telemetry::notice);
     // A mixture reads at least one file of each of its tasks, which may be hundreds, so raise the limit.
     let _ = rlimit::increase_nofile_limit(u64::MAX);
     match body(env::args().collect(), color) {

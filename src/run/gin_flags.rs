@@ -61,6 +61,10 @@ pub struct GinArgs {
     /// any storage. May be repeated, and comes before those of the variable GIMLET_PATH_MAP.
     #[arg(long = "path_map", value_name = "PREFIX=DIR")]
     pub path_map: Vec<String>,
+    /// The flags with which `gimlet cache` finds the tasks, if they are not those of the gin files: the run's own
+    /// program takes others.
+    #[arg(skip)]
+    pub task_flags: Option<Vec<String>>,
 }
 
 impl GinFileArgs {
@@ -107,11 +111,22 @@ impl GinArgs {
     /// the same tasks.
     pub fn caches(&self) -> Caches {
         let mut flags = Vec::new();
-        if self.files.gin_search_paths != ["."] {
+        if self.files.gin_search_paths.iter().any(|folder| folder != ".") {
             flags.push(format!("--gin_search_paths={}", self.files.gin_search_paths.join(",")));
         }
-        flags.extend(self.files.gin_file.iter().map(|file| format!("--gin_file={file}")));
-        flags.extend(self.files.bindings().into_iter().map(|(flag, statement)| {
+        flags.extend(self.task_flags.clone().unwrap_or_else(|| self.file_flags()));
+        flags.extend(self.path_map.iter().map(|entry| format!("--path_map={entry}")));
+        Caches { folders: self.seqio_additional_cache_dirs.clone(), task_flags: flags }
+    }
+
+    /// Returns the flags that name the gin files and bindings.
+    fn file_flags(&self) -> Vec<String> {
+        let files = self.files.gin_file.iter();
+        let mut flags: Vec<String> = files.map(|file| format!("--gin_file={file}")).collect();
+        // A flag of the run's own, which stands for a binding, says nothing about its tasks.
+        let bindings =
+            self.files.bindings().into_iter().filter(|(flag, _)| flag.starts_with("--gin"));
+        flags.extend(bindings.map(|(flag, statement)| {
             let name = flag.strip_prefix("--gin.").map(|name| format!("{name} = "));
             let value = name.and_then(|name| statement.strip_prefix(&name).map(str::to_string));
             format!("{flag}={}", value.unwrap_or(statement))
@@ -122,8 +137,7 @@ impl GinArgs {
                 .iter()
                 .map(|names| format!("--skip_unknown={}", names.join(","))),
         );
-        flags.extend(self.path_map.iter().map(|entry| format!("--path_map={entry}")));
-        Caches { folders: self.seqio_additional_cache_dirs.clone(), task_flags: flags }
+        flags
     }
 }
 

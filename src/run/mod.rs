@@ -25,6 +25,7 @@ mod named_tasks;
 mod output;
 mod plan;
 mod program;
+mod python_tasks;
 mod report;
 mod shell;
 mod shims;

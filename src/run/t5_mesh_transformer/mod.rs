@@ -14,7 +14,7 @@ pub use record::Record;
 use crate::dialects::mesh_tf::{
     self, Given, Mode, Statement, Translation, read, running, translate,
 };
-use crate::gin::{Diagnostic, Diagnostics, Loaded, Registry, Request, Severity, load_anyway};
+use crate::gin::{Diagnostic, Diagnostics, Loaded, Registry, Request, Severity};
 use crate::launch::DistributedArgs;
 use crate::telemetry;
 
@@ -24,6 +24,7 @@ use super::configure::{map_paths, mesh_tf_registry};
 use super::failure::Failure;
 use super::gin_flags::{GinArgs, GinFileArgs};
 use super::library::Library;
+use super::python_tasks::load_for_run;
 use super::tasks::GinTasks;
 use vocabularies::vocabularies;
 
@@ -120,7 +121,7 @@ impl T5MeshTransformerArgs {
             fragment: true,
             ..Request::default()
         };
-        load_anyway(&request, &Library, &mesh_tf_registry()).checked()?;
+        load_for_run(&request, &Library, &mesh_tf_registry())?.checked()?;
         Ok(())
     }
 
@@ -129,7 +130,7 @@ impl T5MeshTransformerArgs {
         let mut request = self.request()?;
         let import = |module: &String| ("--module_import".to_string(), format!("import {module}"));
         request.bindings.splice(0..0, self.module_import.iter().map(import));
-        let mut loaded = load_anyway(&request, &Library, registry);
+        let mut loaded = load_for_run(&request, &Library, registry)?;
         let sentinels = mesh_tf::without_effect(&mut loaded);
         mesh_tf::explain(&mut loaded.diagnostics);
         self.check_modules(&loaded)?;
@@ -184,9 +185,11 @@ impl T5MeshTransformerArgs {
             gin_search_paths: self.own_search_paths(),
             ..GinFileArgs::default()
         };
-        for module in task_modules(loaded) {
+        let modules = task_modules(loaded);
+        for module in &modules {
             files.bind("--module_import", &format!("import {module}"));
         }
+        let task_flags = modules.iter().map(|module| format!("--module_import={module}")).collect();
         for Statement { place, text } in &translation.statements {
             files.bind(place, text);
         }
@@ -196,6 +199,7 @@ impl T5MeshTransformerArgs {
             seqio_additional_cache_dirs: self.additional_task_cache_dirs.clone(),
             strict: false,
             path_map: self.path_map.clone(),
+            task_flags: Some(task_flags),
         }
     }
 }

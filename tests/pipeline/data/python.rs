@@ -25,6 +25,7 @@ fn folder_of(name: &str) -> String {
 fn workers() -> PythonWorkers {
     PythonWorkers {
         python: None,
+        imported_with: None,
         python_path: vec![folder_of("modules"), folder_of("fakes")],
         num_workers: 2,
     }
@@ -146,9 +147,18 @@ fn functions_modules_and_interpreters_that_are_not_there_are_named() {
         assert!(error.contains(expected), "no {expected} in {error}");
     };
     check(step("nothing"), "has no attribute 'nothing'");
-    check(PythonPreprocessor { module: "no.module".into(), ..step("f") }, "No module named 'no'");
+    let elsewhere = PythonPreprocessor { module: "no.module".into(), ..step("f") };
+    check(elsewhere.clone(), "No module named 'no'");
+    check(
+        elsewhere,
+        "\nname the Python that has your modules with the environment variable GIMLET_PYTHON or with \
+         `gimlet.PythonWorkers.python`",
+    );
     let python = PythonWorkers { python: Some("/no/python".to_string()), ..workers() };
-    check(PythonPreprocessor { workers: python, ..step("shout") }, "cannot start `/no/python`");
+    check(
+        PythonPreprocessor { workers: python, ..step("shout") },
+        "cannot start `/no/python` (of `gimlet.PythonWorkers.python`)",
+    );
     check(PythonPreprocessor { function: None, ..step("") }, "exactly one of them");
 }
 
@@ -160,7 +170,9 @@ fn a_killed_worker_is_started_again_once() {
     assert_eq!(read(&texts(&folder, &["a", "b"], vec![mortal])).unwrap(), ["a", "b"]);
     let error = read(&texts(&folder, &["a"], vec![step("deadly")])).unwrap_err().to_string();
     assert!(
-        error.contains("`steps:deadly` ended its `python3` process (exit status: 3)"),
+        error.contains(
+            "`steps:deadly` ended its process of `python3` (of the PATH) (exit status: 3)"
+        ),
         "{error}"
     );
 }
@@ -215,6 +227,33 @@ fn a_source_is_read_and_resumed_by_record() {
 }
 
 #[test]
+fn processes_stay_from_epoch_to_epoch() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = || kwargs(&[("folder", ValueKind::Str(folder.path().display().to_string()))]);
+    let source = FunctionDataSource { kwargs: path(), ..function_source("counted_source") };
+    let counted = PythonPreprocessor { kwargs: path(), ..step("counted") };
+    let tokenize = Tokenize { copy_pretokenized: false, with_eos: false };
+    let steps = vec![Preprocessor::PythonPreprocessor(counted), Preprocessor::Tokenize(tokenize)];
+    let source = DataSource::FunctionDataSource(source);
+    let bytes = VocabularySpec::Byte(ByteVocabulary { extra_ids: 0 });
+    let task = task("it", source, steps, features(&bytes, &["inputs", "targets"]));
+    let config = DatasetConfig { batch_size: 8, ..config("it", (8, 8)) };
+    let options = gimlet::data::DatasetOptions::default();
+    let mut batches = gimlet::data::get_dataset(&config, &tasks([task]), options).unwrap();
+    for _ in 0..20 {
+        batches.next_batch().unwrap().expect("data repeat");
+    }
+    drop(batches);
+    let names = std::fs::read_dir(folder.path()).unwrap();
+    let names: Vec<String> =
+        names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let count = |prefix: &str| names.iter().filter(|name| name.starts_with(prefix)).count();
+    assert!(count("epoch-") >= 4, "{names:?}");
+    assert_eq!(count("source-"), 1, "{names:?}");
+    assert!((1..=2).contains(&count("step-")), "{names:?}");
+}
+
+#[test]
 fn a_source_without_its_split_says_so() {
     let source = DataSource::FunctionDataSource(function_source("made"));
     let task = task("it", source, Vec::new(), BTreeMap::new());
@@ -254,11 +293,17 @@ fn metrics_and_postprocessors_run_in_python() {
     assert!(error.contains("KeyError: 'answers'"), "{error}");
 }
 
-/// Runs `gimlet` with the replacements; returns status, standard output and standard error.
+/// Runs `gimlet` with the replacements and a cache of its own; returns status, standard output and standard error.
 fn gimlet(folder: &Path, words: &[&str]) -> (i32, String, String) {
+    gimlet_with(folder, words, &[])
+}
+
+fn gimlet_with(folder: &Path, words: &[&str], variables: &[(&str, &str)]) -> (i32, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gimlet"));
     let path = std::env::join_paths([folder_of("modules"), folder_of("fakes")]).unwrap();
-    let output = command.current_dir(folder).args(words).env("PYTHONPATH", path).output().unwrap();
+    command.env("PYTHONPATH", path).env("XDG_CACHE_HOME", folder.join("cache"));
+    command.envs(variables.iter().copied());
+    let output = command.current_dir(folder).args(words).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
@@ -268,7 +313,7 @@ fn registered_tasks_become_a_task_file_that_checks() {
     let folder = tempfile::tempdir().unwrap();
     let (status, out, error) = gimlet(folder.path(), &["task", "import", "lab.tasks"]);
     assert_eq!(status, 0, "{error}");
-    assert!(out.starts_with("wrote lab/tasks.gin: 3 tasks and 1 mixtures; "), "{out}");
+    assert!(out.starts_with("wrote lab/tasks.gin: 3 tasks and 1 mixture; "), "{out}");
     assert!(error.contains("`lab.summaries`, step 1: lab.tasks:tag (tasks.py:20): "), "{error}");
     let written = std::fs::read_to_string(folder.path().join("lab/tasks.gin")).unwrap();
     let golden = folder_of("lab_tasks.golden");
@@ -364,8 +409,94 @@ fn modules_without_tasks_and_mistakes_of_python_are_told() {
         status == 2 && error.contains("`lab.tasks` registers no task or mixture `no_such`"),
         "{error}"
     );
-    // gin itself runs no Python, and names the command that does.
-    std::fs::write(folder.path().join("mine.py"), "").unwrap();
-    let (status, _, error) = gimlet(folder.path(), &["task", "list", "--module_import=mine"]);
-    assert!(status == 2 && error.contains("`gimlet task import mine`"), "{error}");
+}
+
+/// A module `mine` with one task, and a file that imports it.
+fn mine() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("words.py", "SPLIT = 'train'\n");
+    write(
+        "mine.py",
+        "import seqio\nfrom lab import tasks\nfrom words import SPLIT\nseqio.TaskRegistry.add(\n    'my_task', \
+         source=seqio.TextLineDataSource({SPLIT: 'a.txt'}),\n    preprocessors=[tasks.as_targets, *tasks.END], \
+         output_features=tasks.FEATURES, metric_fns=[])\n",
+    );
+    write("run.gin", "import mine\n");
+    folder
+}
+
+#[test]
+fn a_run_imports_a_module_that_is_only_python_and_keeps_its_tasks() {
+    let folder = mine();
+    let list = || {
+        let (status, out, error) = gimlet(folder.path(), &["task", "list", "--gin_file=run.gin"]);
+        assert_eq!(status, 0, "{error}");
+        assert!(out.contains("my_task") && out.contains("lab_made"), "{out}");
+        error
+    };
+    let said = list();
+    let notice = "imported mine.py with `python3` (of the PATH) and SeqIO 0.0.20: 1 task and 0 mixtures; 1 function \
+                  runs in Python, 0 parts are left out; `gimlet task import mine` writes it as a task file";
+    assert_eq!(said.matches(notice).count(), 1, "{said}");
+    // The module itself imports `lab.tasks`, whose tasks come with it.
+    assert_eq!(said.matches("tasks.py with `python3`").count(), 1, "{said}");
+    assert_eq!(list(), "");
+    // Another file of Python changes.
+    std::fs::write(folder.path().join("words.py"), "SPLIT = 'validation'\n").unwrap();
+    assert_eq!(list().matches("imported mine.py").count(), 1);
+    // Tools that only read text start no Python.
+    let (status, _, error) = gimlet(folder.path(), &["gin", "check", "run.gin"]);
+    assert_eq!(status, 1, "{error}");
+    assert!(error.contains("`gimlet task import mine`"), "{error}");
+}
+
+#[test]
+fn a_module_that_a_run_cannot_import_is_an_error_at_its_import() {
+    let folder = mine();
+    let fails = |variables: &[(&str, &str)], expected: &[&str]| {
+        let run = ["task", "list", "--gin_file=run.gin"];
+        let (status, _, error) = gimlet_with(folder.path(), &run, variables);
+        assert_eq!(status, 2, "{error}");
+        for part in [&["run.gin:1:8", "GIMLET_PYTHON"], expected].concat() {
+            assert!(error.contains(part), "{part}\n{error}");
+        }
+    };
+    fails(&[("GIMLET_PYTHON", "/no/python")], &["cannot start `/no/python` (of GIMLET_PYTHON)"]);
+    // The interpreter that the run binds is asked.
+    let bound = "import mine\ngimlet.PythonWorkers.python = '/no/bound'\n";
+    std::fs::write(folder.path().join("run.gin"), bound).unwrap();
+    fails(&[], &["cannot start `/no/bound` (of `gimlet.PythonWorkers.python`)"]);
+    std::fs::write(folder.path().join("run.gin"), "import mine\n").unwrap();
+    fails(
+        &[("PYTHONPATH", "")],
+        &["`python3` (of the PATH) has no `seqio`", "-m pip install seqio"],
+    );
+    std::fs::write(folder.path().join("words.py"), "import nowhere\n").unwrap();
+    fails(&[], &["words.py\", line 1", "No module named 'nowhere'"]);
+}
+
+#[test]
+fn functions_run_in_the_interpreter_that_imported_them() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let module = "import seqio\nfrom lab import tasks\nseqio.TaskRegistry.add(\n    'local', \
+                  source=seqio.FunctionDataSource(tasks.examples, splits=('train',)),\n    \
+                  preprocessors=[tasks.as_targets, seqio.preprocessors.tokenize], metric_fns=[],\n    \
+                  output_features={'targets': seqio.Feature(vocabulary=seqio.ByteVocabulary())})\n";
+    std::fs::write(folder.path().join("local.py"), module).unwrap();
+    let python = folder.path().join("my_python");
+    std::fs::write(&python, "#!/bin/sh\necho used >>used\nexec python3 \"$@\"\n").unwrap();
+    std::fs::set_permissions(&python, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let used =
+        || std::fs::read_to_string(folder.path().join("used")).unwrap_or_default().lines().count();
+    let import = ["task", "import", "local", "--python", "./my_python"];
+    let (status, _, error) = gimlet(folder.path(), &import);
+    assert_eq!((status, used()), (0, 1), "{error}");
+    let show = ["task", "show", "local", "--module_import=local", "--num_examples=1"];
+    let show = [&show[..], &["--task_feature_lengths=targets=8"]].concat();
+    let (status, _, error) = gimlet_with(folder.path(), &show, &[("GIMLET_PYTHON", "python3")]);
+    assert_eq!((status, used()), (0, 1), "{error}");
+    let (status, _, error) = gimlet(folder.path(), &show);
+    assert!(status == 0 && used() > 1, "{error}");
 }

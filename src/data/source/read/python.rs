@@ -15,7 +15,8 @@ use gimlet_python::Dedicated;
 /// Number of records requested at once.
 const RECORDS_AT_ONCE: u64 = 256;
 
-/// Reads with a separate process, which keeps the data set open between requests.
+/// Reads with a process of its own, which keeps the data set open between requests, and which the next epoch's
+/// reader takes over.
 pub(super) struct PythonRecords {
     source: std::sync::Arc<PythonSource>,
     process: Dedicated,

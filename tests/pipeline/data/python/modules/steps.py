@@ -69,3 +69,17 @@ def label(text, example, is_target):
 def shares(targets, predictions, times=1):
   right = sum(target == prediction for target, prediction in zip(targets, predictions))
   return {"right": right / len(targets) * times, "none": float("nan")}
+
+
+def counted(record, folder):
+  """Leaves the number of its process behind."""
+  open(os.path.join(folder, f"step-{os.getpid()}"), "w").close()
+  return record
+
+
+def counted_source(split, shuffle_files, folder):
+  """40 records, which leave the numbers of their process and of the epoch behind."""
+  open(os.path.join(folder, f"source-{os.getpid()}"), "w").close()
+  open(os.path.join(folder, f"epoch-{len(os.listdir(folder))}"), "w").close()
+  for number in range(40):
+    yield {"inputs": str(number), "targets": str(number)}

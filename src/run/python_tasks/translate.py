@@ -1,6 +1,6 @@
 """Translates functions, vocabularies and features of SeqIO into gin, as far as Gimlet knows them.
 
-The first half of the script that `gimlet task import` runs: `import_tasks.py` follows in the same file.
+The first half of the script that imports a module: `import_tasks.py` follows in the same file.
 """
 
 import functools
@@ -11,6 +11,8 @@ import math
 import os
 import re
 import sys
+import sysconfig
+import traceback
 
 LITERALS = (bool, int, float, str, type(None))
 # t5 hands on SeqIO's functions, and the reverse.

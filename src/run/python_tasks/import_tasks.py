@@ -1,13 +1,15 @@
 """Writes the tasks and mixtures that a module registers with SeqIO as a task file of Gimlet.
 
-Runs in the user's Python, by `gimlet task import MODULE`. Standard input is JSON:
+Runs in the user's Python, by `gimlet task import MODULE` and by runs that import a module. Standard input is JSON:
 
   module  the module to import
   names   the tasks and mixtures to write; all of the module if empty
+  imported_with  the interpreter to name for functions that run in Python, or null
   known   what Gimlet knows, by slot ("preprocessor", "metric", ...): for each function its gin name and
           the parameters that gin may bind, with whether a function bound to it is called: {"name", "params"}
 
-Standard output is JSON: the gin text, what was written, and what could not be translated. Functions that
+Standard output is JSON: the gin text, what was written, and what could not be translated; or the traceback of a
+failed import. Functions that
 Gimlet knows are written by their name. Others run where they live: in workers of this Python.
 """
 
@@ -43,8 +45,8 @@ def short(place):
 class Importer:
   """Writes tasks and mixtures, and notes what has no counterpart."""
 
-  def __init__(self, known, module):
-    self.file, self.module = File(known, module), module
+  def __init__(self, known, module, imported_with):
+    self.file, self.module, self.imported_with = File(known, module), module, imported_with
     self.notes = []
     self.counts = {"tasks": 0, "mixtures": 0, "python": 0, "left_out": 0}
 
@@ -52,7 +54,7 @@ class Importer:
     name, place = described(fn) if fn is not None else ("", "")
     self.counts[count] += 1
     self.notes.append({"task": task, "part": part, "function": name, "place": place,
-                       "reason": str(reason), "remedy": remedy})
+                       "reason": str(reason), "remedy": remedy, "is_left_out": count == "left_out"})
 
   def place_of(self, fn, needs_task):
     """The parameters that name a function for a worker; None where only its task leads to it."""
@@ -77,7 +79,13 @@ class Importer:
     place = self.place_of(fn, needs_task) or {"module": self.module, "task": task.name, **own}
     args = {name: value if isinstance(value, Written) else written(value)
             for name, value in {**place, **more}.items()}
+    self.name_interpreter(scope)
     return Written(self.file.reference(target, args, scope, target != "gimlet.metrics.python"))
+
+  def name_interpreter(self, scope):
+    """Has a function run in the interpreter that was given."""
+    if self.imported_with is not None:
+      self.file.block(scope, "gimlet.PythonWorkers", {"imported_with": written(self.imported_with)})
 
   # -------------------------------------------------------------- parts of a task
 
@@ -105,6 +113,7 @@ class Importer:
       elif "function" in place:
         place = {"dataset_fn" if k == "function" else k: v for k, v in place.items()}
       args = {k: written(v) for k, v in {**place, **more}.items()}
+      self.name_interpreter(scope)
       return self.file.reference("seqio.FunctionDataSource", args, scope)
 
   def source_TfdsDataSource(self, source):
@@ -255,15 +264,59 @@ def taken_apart_or_same(fn):
 # ---------------------------------------------------------------- the module
 
 
+class Failed(Exception):
+  """An import that failed: the missing package of SeqIO's, or the module's own exception."""
+
+  def __init__(self, missing, cause):
+    self.missing, self.cause = missing, cause
+
+
+def imported(name):
+  try:
+    return importlib.import_module(name)
+  except BaseException as error:  # Modules may call sys.exit.
+    missing = name == "seqio" and isinstance(error, ModuleNotFoundError) and error.name == name
+    raise Failed(name if missing else None, error) from error
+
+
+def from_the_module_on(error):
+  """The traceback without the frames of this script and of Python's import."""
+  frames = error.__traceback__
+  while frames is not None:
+    name = frames.tb_frame.f_code.co_filename
+    if name != "import_tasks.py" and not name.startswith("<frozen importlib") and name != importlib.__file__:
+      break
+    frames = frames.tb_next
+  if frames is None:
+    return "".join(traceback.format_exception_only(type(error), error))
+  return "".join(traceback.format_exception(type(error), error, frames))
+
+
+def own_files(before):
+  """The files of modules that were imported since, without those of installed packages and Python's own."""
+  paths = sysconfig.get_paths()
+  installed = {os.path.realpath(paths[name]) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+  files = set()
+  for name in sorted(set(sys.modules) - before):
+    file = getattr(sys.modules[name], "__file__", None)
+    if file and not any(part in ("site-packages", "dist-packages") for part in file.split(os.sep)):
+      real = os.path.realpath(file)
+      if not any(real.startswith(path + os.sep) for path in installed):
+        files.add(os.path.abspath(file))
+  return sorted(files)
+
+
 def run(request):
   module = request["module"]
-  seqio = importlib.import_module("seqio")
+  seqio = imported("seqio")
   registries = [seqio.TaskRegistry, seqio.MixtureRegistry]
   for registry in registries:
     registry._REGISTRY = Recording(registry._REGISTRY)
-  importlib.import_module(module)
+  before = set(sys.modules)
+  imported(module)
+  files = own_files(before)
   tasks, mixtures = (registry._REGISTRY for registry in registries)
-  others, importer = [], Importer(request["known"], module)
+  others, importer = [], Importer(request["known"], module, request["imported_with"])
   seen = set()
   for registry, write in ((tasks, importer.task), (mixtures, importer.mixture)):
     for name, provider in list(registry.items()):
@@ -280,7 +333,7 @@ def run(request):
   return {
       "gin": imports + ("\n" if imports else "") + "\n".join(importer.file.blocks).rstrip() + "\n",
       "version": str(version), "imports": sorted(others), "unknown": unknown,
-      "notes": importer.notes, "counts": importer.counts,
+      "notes": importer.notes, "counts": importer.counts, "files": files,
   }
 
 
@@ -288,7 +341,11 @@ def main():
   answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
   # What modules print is not the answer.
   os.dup2(2, 1)
-  json.dump(run(json.load(sys.stdin)), answers)
+  try:
+    made = run(json.load(sys.stdin))
+  except Failed as error:
+    made = {"missing": error.missing, "traceback": from_the_module_on(error.cause)}
+  json.dump(made, answers)
   answers.flush()
   os._exit(0)
 
