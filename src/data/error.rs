@@ -199,18 +199,17 @@ pub enum DataError {
     /// A bound value that does not fit the others.
     #[error("{0}")]
     Config(String),
-    /// A cacheable task without its cache.
+    /// Cacheable tasks without their caches.
     #[error(
-        "`{task}` is to be read from its cache (`use_cached = True`), and there is none: \
-         {searched}; make it with {command}, or set `USE_CACHED_TASKS = False` to preprocess it on \
-         the fly"
+        "{missing}: {searched}; cache with {command}, or set `USE_CACHED_TASKS = False` to preprocess \
+         on the fly"
     )]
     NotCached {
-        /// The task.
-        task: String,
-        /// The folders in which it was looked for.
+        /// The tasks.
+        missing: String,
+        /// The searched folders.
         searched: String,
-        /// The command that makes the cache.
+        /// The command that makes the caches.
         command: String,
     },
     /// Tasks that are to be cached and have no cache step.

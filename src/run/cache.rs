@@ -12,7 +12,7 @@ use clap::Args;
 
 use crate::data::{
     BadRecords, CacheFolder, CacheOptions, CacheProcess, Caches, DataError, Estimate, Task,
-    TaskOrMixture, TaskProvider, estimate, split_plans, write_cache,
+    TaskOrMixture, TaskProvider, estimate, split_plans, subtasks, write_cache,
 };
 use crate::gin::did_you_mean;
 use crate::launch::DistributedArgs;
@@ -43,7 +43,8 @@ pub struct CacheArgs {
     /// Module with tasks, as gin's `import` names it; may be repeated.
     #[arg(long = "module_import", value_name = "MODULE")]
     pub module_import: Vec<String>,
-    /// Regular expressions that match whole names of the tasks to cache; all by default.
+    /// Regular expressions that match whole names of the tasks to cache, or names of mixtures, whose
+    /// tasks are cached; all tasks by default.
     #[arg(long = "tasks", value_name = "REGEX,...", value_delimiter = ',')]
     pub tasks: Vec<String>,
     /// Regular expressions that match whole names of tasks to leave out.
@@ -181,13 +182,13 @@ fn selected(args: &CacheArgs, tasks: &GinTasks) -> Result<Vec<String>, Failure> 
         for pattern in patterns {
             let whole = fancy_regex::Regex::new(&format!("^(?:{pattern})$"))
                 .map_err(|error| Failure::usage(anyhow!("`{pattern}`: {error}")))?;
-            let matched: Vec<&String> =
-                names.iter().filter(|name| whole.is_match(name).unwrap_or(false)).collect();
-            found.extend(matched.iter().copied().cloned());
-            if matched.is_empty() {
-                let known = did_you_mean(pattern, names.iter().map(String::as_str));
-                return Err(Failure::usage(anyhow!("no task is named `{pattern}`: {known}")));
-            }
+            let matches =
+                |name: &&String| *name == pattern || whole.is_match(name).unwrap_or(false);
+            let matched: Vec<String> = names.iter().filter(matches).cloned().collect();
+            found.extend(match matched.is_empty() {
+                true => of_mixture(pattern, tasks, &names)?,
+                false => matched,
+            });
         }
         Ok(found)
     };
@@ -198,9 +199,24 @@ fn selected(args: &CacheArgs, tasks: &GinTasks) -> Result<Vec<String>, Failure> 
     let excluded = matching(&args.excluded_tasks)?;
     let selected: Vec<String> = included.difference(&excluded).cloned().collect();
     match selected.is_empty() {
-        true => Err(Failure::usage(anyhow!("no task is selected, of {} declared", names.len()))),
+        true => Err(unknown(tasks, format!("no task is selected, of {} declared", names.len()))),
         false => Ok(selected),
     }
+}
+
+/// The error of tasks that are not found: a mistake in a task file is a more likely cause than the name.
+fn unknown(tasks: &GinTasks, otherwise: String) -> Failure {
+    Failure::usage(anyhow!(tasks.mistakes().into_iter().next().unwrap_or(otherwise)))
+}
+
+/// Returns the names of a mixture's tasks.
+fn of_mixture(name: &str, tasks: &GinTasks, known: &[String]) -> Result<Vec<String>, Failure> {
+    if !tasks.mixture_names().iter().any(|mixture| mixture == name) {
+        let known = did_you_mean(name, known.iter().map(String::as_str));
+        return Err(unknown(tasks, format!("no task is named `{name}`: {known}")));
+    }
+    let all = subtasks(name, tasks).map_err(failure)?;
+    Ok(all.iter().map(|task| task.task_name().to_string()).collect())
 }
 
 /// Returns the tasks with a cache step. The others are named; it is an error if no task has one.

@@ -1,8 +1,14 @@
 //! Finds the cache of a task, or explains how to make it.
 
 use super::folder::CacheFolder;
+use super::step::cache_step;
 use crate::error::DataError;
+use crate::task::Task;
 use gimlet_storage::Path;
+use gimlet_telemetry::quoted_names;
+
+/// Tasks that a message names.
+const MOST_NAMED: usize = 5;
 
 /// The folders that are searched for the caches of tasks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,17 +38,55 @@ impl Caches {
     pub(crate) fn get(&self, task: &str) -> Result<CacheFolder, DataError> {
         match self.find(task)? {
             Some(cache) => Ok(cache),
-            None => Err(self.not_cached(task)?),
+            None => Err(self.not_cached(task, &[task], 1)?),
         }
     }
 
-    fn not_cached(&self, task: &str) -> Result<DataError, DataError> {
+    /// Checks that the tasks that a name refers to have caches, as far as they have a cache step.
+    ///
+    /// # Errors
+    /// All tasks without a cache, in one message.
+    pub fn require<'a>(
+        &self,
+        name: &str,
+        tasks: impl IntoIterator<Item = &'a Task>,
+    ) -> Result<(), DataError> {
+        let (mut missing, mut count) = (Vec::new(), 0);
+        for task in tasks {
+            if cache_step(task)?.is_some() {
+                count += 1;
+                missing.extend(self.find(task.task_name())?.is_none().then(|| task.task_name()));
+            }
+        }
+        match missing.is_empty() {
+            true => Ok(()),
+            false => Err(self.not_cached(name, &missing, count)?),
+        }
+    }
+
+    /// The error of tasks that a name refers to, of so many.
+    fn not_cached(&self, name: &str, tasks: &[&str], count: usize) -> Result<DataError, DataError> {
+        let missing = match tasks {
+            [task] if *task == name => {
+                format!(
+                    "`{name}` is to be read from its cache (`use_cached = True`), and there is none"
+                )
+            }
+            _ => format!(
+                "`{name}` is to be read from caches (`use_cached = True`), and {} of its {count} tasks have none: {}",
+                tasks.len(),
+                quoted_names(tasks, MOST_NAMED)
+            ),
+        };
         let mut searched = Vec::new();
         for folder in &self.folders {
-            let cache = CacheFolder::of(&Path::parse(folder)?, task);
-            let begun = cache.path().is_dir()?;
+            let place = match tasks {
+                [task] => CacheFolder::of(&Path::parse(folder)?, task).path().clone(),
+                _ => Path::parse(folder)?,
+            };
+            let begun = tasks.len() == 1 && place.is_dir()?;
             let state = if begun { " (there, but not complete)" } else { "" };
-            searched.push(format!("`{}`{state}", cache.path()));
+            searched.push(format!("`{place}`{state}"));
         }
         let searched = match searched.is_empty() {
             true => "no folder was searched".to_string(),
@@ -58,10 +102,10 @@ impl Caches {
         };
         let mut words = vec!["gimlet cache".to_string()];
         words.extend(self.task_flags.iter().map(|flag| quoted(flag)));
-        words.push(quoted(&format!("--tasks={task}")));
+        words.push(quoted(&format!("--tasks={name}")));
         words.push(quoted(&format!("--output_cache_dir={target}")));
         let command = format!("`{}`{then}", words.join(" "));
-        Ok(DataError::NotCached { task: task.to_string(), searched, command })
+        Ok(DataError::NotCached { missing, searched, command })
     }
 }
 

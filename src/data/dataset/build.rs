@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{DatasetConfig, DatasetOptions, check_shards, map_threads, unshared_split};
+use super::{
+    DatasetConfig, DatasetOptions, check_caches, check_shards, map_threads, unshared_split,
+};
 use crate::batches::DatasetState;
 use crate::cache::{Caches, cache_step};
 use crate::convert::{FeatureConverter, Packing, Rows};
@@ -44,6 +46,7 @@ impl<'a> Builder<'a> {
         options: &'a DatasetOptions,
     ) -> Result<Self, DataError> {
         check_shards(config, options)?;
+        check_caches(config, tasks)?;
         let parts = mixture_parts(&config.mixture_or_task_name, tasks)?;
         let resumed = options.resume.as_ref().map(|state| state.seed);
         let seed = config.seed.or(resumed).or(options.seed).unwrap_or_else(seconds_of_clock);

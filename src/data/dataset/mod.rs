@@ -187,6 +187,7 @@ pub fn training_eval_batches(
     eval_steps: usize,
 ) -> Result<BTreeMap<String, Vec<Batch>>, DataError> {
     check_shards(config, options)?;
+    check_caches(config, tasks)?;
     let mut found = BTreeMap::new();
     for (name, task) in mixture_tasks(&config.mixture_or_task_name, tasks)? {
         let caches = config.use_cached.then(|| tasks.caches());
@@ -231,6 +232,7 @@ pub fn training_eval_batches(
 /// # Errors
 /// [`DataError::UnknownSplit`] if no task has it; other errors if a source cannot be accessed.
 pub fn check_split(config: &DatasetConfig, tasks: &dyn TaskProvider) -> Result<(), DataError> {
+    check_caches(config, tasks)?;
     let (name, split) = (&config.mixture_or_task_name, &config.split);
     let all = mixture_tasks(name, tasks)?;
     let mut missing = None;
@@ -252,6 +254,15 @@ pub fn check_split(config: &DatasetConfig, tasks: &dyn TaskProvider) -> Result<(
         }
     }
     Err(missing.filter(|_| all.len() == 1).unwrap_or_else(|| unshared_split(config)))
+}
+
+/// Checks that caches are there, if they are to be read.
+fn check_caches(config: &DatasetConfig, tasks: &dyn TaskProvider) -> Result<(), DataError> {
+    if !config.use_cached {
+        return Ok(());
+    }
+    let all = mixture_tasks(&config.mixture_or_task_name, tasks)?;
+    tasks.caches().require(&config.mixture_or_task_name, all.values().map(|task| &**task))
 }
 
 /// No task of a mixture has the split.

@@ -38,8 +38,9 @@ impl PromptSource {
             Some(dir) => prompts(dir),
             None if here().map_err(|error| error.to_string())? => prompts(HERE),
             None => Err(format!(
-                "T0's templates are not known: clone https://github.com/bigscience-workshop/promptsource, which makes \
-                 a folder `{HERE}` here, or bind `t0.PromptSource.dir` to a checkout elsewhere"
+                "T0's templates are not here, since there is no folder `{HERE}`: clone \
+                 https://github.com/bigscience-workshop/promptsource, which makes one, or bind \
+                 `t0.PromptSource.dir` to the folder of a checkout, or of the package in a Python"
             )),
         }
     }

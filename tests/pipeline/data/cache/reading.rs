@@ -136,13 +136,13 @@ fn a_missing_cache_says_how_to_make_it() {
     assert_eq!(
         error(Caches { folders, task_flags: flags() }),
         "`texts:bytes` is to be read from its cache (`use_cached = True`), and there is none: \
-         searched `/no/caches/texts/bytes`, `/nor here/texts/bytes`; make it with `gimlet cache \
+         searched `/no/caches/texts/bytes`, `/nor here/texts/bytes`; cache with `gimlet cache \
          --gin_file='my run.gin' --tasks=texts:bytes --output_cache_dir=/no/caches`, or set \
-         `USE_CACHED_TASKS = False` to preprocess it on the fly"
+         `USE_CACHED_TASKS = False` to preprocess on the fly"
     );
     let nowhere = error(Caches { folders: Vec::new(), task_flags: flags() });
     assert!(
-        nowhere.contains("no folder was searched; make it with `gimlet cache")
+        nowhere.contains("no folder was searched; cache with `gimlet cache")
             && nowhere.contains("and give this run `--seqio_additional_cache_dirs=DIR`"),
         "{nowhere}"
     );
