@@ -117,6 +117,8 @@ fn a_link_named_after_seqio_s_script_caches() {
     let line = "./seqio_cache_tasks --tasks=a --output_cache_dir=b --module_import=none --v=0";
     assert!(folder.fails(line, 2).contains("`none`"));
     assert!(folder.succeeds("./seqio_cache_tasks --helpshort").contains("--output_cache_dir"));
+    let line = "./seqio_cache_tasks --tasks=a --output_cache_dir=b --module_import=t0.seqio_tasks";
+    assert!(folder.fails(line, 2).contains("there is no folder `promptsource`"));
 }
 
 #[test]

@@ -73,7 +73,8 @@ impl Caches {
                 )
             }
             _ => format!(
-                "`{name}` is to be read from caches (`use_cached = True`), and {} of its {count} tasks have none: {}",
+                "`{name}` is to be read from caches (`use_cached = True`), and there are none for {} of its \
+                 {count} tasks: {}",
                 tasks.len(),
                 quoted_names(tasks, MOST_NAMED)
             ),

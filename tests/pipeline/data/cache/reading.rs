@@ -149,6 +149,32 @@ fn a_missing_cache_says_how_to_make_it() {
 }
 
 #[test]
+fn all_missing_caches_of_a_mixture_are_told_at_once() {
+    let texts = folder_of_text(&[3]);
+    let named = |name: &str| Task {
+        name: Some(name.to_string()),
+        ..byte_task(source_of(&texts), Vec::new())
+    };
+    let tasks = ["a", "b", "c"].map(named);
+    let folder = tempfile::tempdir().unwrap();
+    let cache = CacheFolder::of(&Path::try_from(folder.path()).unwrap(), "b");
+    write_cache(&tasks[1], &cache, &CacheOptions::default(), &mut |_, _| {}).unwrap();
+    let task_flags = vec!["--module_import=mine".to_string()];
+    let caches = Caches { task_flags, ..caches(&folder) };
+    assert_eq!(caches.require("mine", [&tasks[1]]).map_err(|error| error.to_string()), Ok(()));
+    let error = caches.require("mine", &tasks).unwrap_err().to_string();
+    let folder = folder.path().display();
+    assert_eq!(
+        error,
+        format!(
+            "`mine` is to be read from caches (`use_cached = True`), and there are none for 2 of its 3 tasks: \
+             `a`, `c`: searched `{folder}`; cache with `gimlet cache --module_import=mine --tasks=mine \
+             --output_cache_dir={folder}`, or set `USE_CACHED_TASKS = False` to preprocess on the fly"
+        )
+    );
+}
+
+#[test]
 fn a_cache_step_stands_once_and_before_what_depends_on_lengths() {
     let texts = folder_of_text(&[3]);
     let error = |after| {
