@@ -136,7 +136,10 @@ impl<'a> Finder<'a> {
         let named = [&files[..], &known].concat();
         let diagnostic =
             Diagnostic::error(import.span, format!("no module or task file is named `{module}`"))
-                .help(format!("searched for {path}.gin in {}", self.searched(TASK_LIBRARY)));
+                .help(format!(
+                    "searched for {path}.gin and {path}.py in {}",
+                    self.searched(TASK_LIBRARY)
+                ));
         match nearest(module, &named) {
             Some(near) => diagnostic.help(format!("did you mean `{near}`?")),
             None => diagnostic.help(did_you_mean(module, known)),

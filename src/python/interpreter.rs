@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 pub const PYTHON_VARIABLE: &str = "GIMLET_PYTHON";
 
 /// The parameter that names the interpreter first of all.
-const PARAMETER: &str = "gimlet.PythonWorkers.python";
+const PARAMETER: &str = "`gimlet.PythonWorkers.python`";
 
 /// The interpreter if nothing names one.
 const DEFAULT: &str = "python3";
@@ -29,6 +29,8 @@ pub fn search_for_modules(folder: &str) {
 pub struct Interpreter {
     program: String,
     origin: &'static str,
+    /// What else names an interpreter, beside the environment.
+    alternative: &'static str,
     path: Vec<String>,
 }
 
@@ -38,19 +40,19 @@ impl Interpreter {
     pub fn new(bound: Option<&str>, imported: Option<&str>, path: &[String]) -> Self {
         let environment = std::env::var(PYTHON_VARIABLE).ok().filter(|it| !it.is_empty());
         let named = [
-            (bound.map(str::to_string), "`gimlet.PythonWorkers.python`"),
+            (bound.map(str::to_string), PARAMETER),
             (environment, PYTHON_VARIABLE),
             (imported.map(str::to_string), "`gimlet task import`"),
             (Some(DEFAULT.to_string()), "the PATH"),
         ];
         let mut named = named.into_iter().filter_map(|(program, origin)| Some((program?, origin)));
         let (program, origin) = named.next().expect("the last one is named");
-        Self { program, origin, path: path.to_vec() }
+        Self { program, origin, alternative: PARAMETER, path: path.to_vec() }
     }
 
     /// Returns the interpreter that a flag names, else that of the environment.
     pub fn of_flag(flag: &'static str, given: Option<&str>) -> Self {
-        let found = Self::new(given, None, &[]);
+        let found = Self { alternative: flag, ..Self::new(given, None, &[]) };
         if given.is_some() { Self { origin: flag, ..found } } else { found }
     }
 
@@ -69,7 +71,8 @@ impl Interpreter {
     pub fn remedy(&self) -> String {
         format!(
             "name the Python that has your modules with the environment variable {PYTHON_VARIABLE} or \
-             with `{PARAMETER}`"
+             with {}",
+            self.alternative
         )
     }
 }

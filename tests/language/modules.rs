@@ -59,7 +59,7 @@ fn a_module_that_is_not_there_is_told_with_its_place() {
     let text = format!("{MODULE}MIXTURE_OR_TASK_MODULE = 'labs.romanian.taks'\n");
     check(&text, &[], Err("no module or task file is named `labs.romanian.taks`"));
     check(&text, &[], Err("run.gin:2:26"));
-    check(&text, &[], Err("searched for labs/romanian/taks.gin in"));
+    check(&text, &[], Err("searched for labs/romanian/taks.gin and labs/romanian/taks.py in"));
     let flag = "MIXTURE_OR_TASK_MODULE = 'taks'";
     check(&text, &[flag], Err("--gin_bindings"));
     check(

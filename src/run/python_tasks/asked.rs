@@ -222,16 +222,17 @@ impl Imported {
         &self.imports
     }
 
-    /// ImportCounts the tasks, and the parts that are not Gimlet's.
+    /// Counts the tasks, and the parts that are not Gimlet's.
     pub fn summary(&self) -> String {
         let ImportCounts { tasks, mixtures, python, left_out } = self.counts;
-        format!(
-            "{} and {}; {} in Python, {} left out",
-            counted(tasks, "task", "tasks"),
-            counted(mixtures, "mixture", "mixtures"),
-            counted(python, "function runs", "functions run"),
-            counted(left_out, "part is", "parts are"),
-        )
+        let found = [(tasks, "task", "tasks"), (mixtures, "mixture", "mixtures")];
+        let parts = [
+            (python, "function runs in Python", "functions run in Python"),
+            (left_out, "part is left out", "parts are left out"),
+        ];
+        let texts = [counted(&found, " and "), counted(&parts, ", ")];
+        let texts: Vec<String> = texts.into_iter().filter(|text| !text.is_empty()).collect();
+        texts.join("; ")
     }
 
     /// Returns the task file, which begins with these lines of comments.
@@ -251,8 +252,14 @@ impl Imported {
     }
 }
 
-fn counted(count: usize, one: &str, more: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { more })
+/// Lists the counts that are not 0.
+fn counted(counts: &[(usize, &str, &str)], separator: &str) -> String {
+    let counts = counts.iter().filter(|(count, ..)| *count > 0);
+    let texts = counts.map(|(count, one, more)| match count {
+        1 => format!("1 {one}"),
+        _ => format!("{count} {more}"),
+    });
+    texts.collect::<Vec<_>>().join(separator)
 }
 
 /// Returns the script's input: the functions of each slot, their names and parameters.

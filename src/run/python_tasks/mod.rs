@@ -97,7 +97,7 @@ fn import(
     let imported = if imported.imports().is_empty() { imported.if_any(name)? } else { imported };
     let (version, summary) = (imported.version(), imported.summary());
     let mut head =
-        vec![format!("Imported from {} by {python} with SeqIO {version}: {summary}.", module.file)];
+        vec![format!("Imported from {} by {python} with SeqIO {version}: {summary}", module.file)];
     head.extend(KeptTasks::read_lines(&imported.files));
     let text = imported.task_file(&head)?;
     kept.save(&text).map_err(|error| unkept(name, &kept.folder, &error))?;

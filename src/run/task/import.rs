@@ -57,7 +57,7 @@ pub(super) fn run(args: &ImportArgs) -> Result<(), Failure> {
         ask(&asked, &registry()).and_then(|it| it.if_any(&args.module)).map_err(failure)?;
     let summary = imported.summary();
     let head = format!(
-        "Written by `gimlet task import {}` with SeqIO {}: {summary}.",
+        "Written by `gimlet task import {}` with SeqIO {}: {summary}",
         args.module,
         imported.version()
     );

@@ -313,7 +313,10 @@ fn registered_tasks_become_a_task_file_that_checks() {
     let folder = tempfile::tempdir().unwrap();
     let (status, out, error) = gimlet(folder.path(), &["task", "import", "lab.tasks"]);
     assert_eq!(status, 0, "{error}");
-    assert!(out.starts_with("wrote lab/tasks.gin: 3 tasks and 1 mixture; "), "{out}");
+    assert!(
+        out.starts_with("wrote lab/tasks.gin: 3 tasks and 1 mixture; 8 functions run in Python\n"),
+        "{out}"
+    );
     assert!(error.contains("`lab.summaries`, step 1: lab.tasks:tag (tasks.py:20): "), "{error}");
     let written = std::fs::read_to_string(folder.path().join("lab/tasks.gin")).unwrap();
     let golden = folder_of("lab_tasks.golden");
@@ -436,8 +439,8 @@ fn a_run_imports_a_module_that_is_only_python_and_keeps_its_tasks() {
         error
     };
     let said = list();
-    let notice = "imported mine.py with `python3` (of the PATH) and SeqIO 0.0.20: 1 task and 0 mixtures; 1 function \
-                  runs in Python, 0 parts are left out; `gimlet task import mine` writes it as a task file";
+    let notice = "imported mine.py with `python3` (of the PATH) and SeqIO 0.0.20: 1 task; 1 function runs in \
+                  Python; `gimlet task import mine` writes it as a task file";
     assert_eq!(said.matches(notice).count(), 1, "{said}");
     // The module itself imports `lab.tasks`, whose tasks come with it.
     assert_eq!(said.matches("tasks.py with `python3`").count(), 1, "{said}");
