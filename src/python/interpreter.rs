@@ -29,7 +29,7 @@ pub fn search_for_modules(folder: &str) {
 pub struct Interpreter {
     program: String,
     origin: &'static str,
-    /// What else names an interpreter, beside the environment.
+    /// The other way to name an interpreter, beside the environment.
     alternative: &'static str,
     path: Vec<String>,
 }
