@@ -265,11 +265,11 @@ def flat(record, prefix=""):
 # ---------------------------------------------------------------- functions
 
 
-class NotFound(Exception):
-  """A module, or a function in it, that cannot be imported."""
+class Placed(Exception):
+  """An exception with its place: the index of the record that caused it, or "import"."""
 
-  def __init__(self, cause):
-    self.cause = cause
+  def __init__(self, place, cause):
+    self.place, self.cause = place, cause
 
 
 @contextlib.contextmanager
@@ -277,7 +277,7 @@ def finding():
   try:
     yield
   except BaseException as error:  # Modules may call sys.exit.
-    raise NotFound(error) from error
+    raise Placed("import", error) from error
 
 
 @functools.lru_cache(maxsize=None)
@@ -370,13 +370,6 @@ def set_seeds(seed):
     sys.modules["numpy"].random.seed(seed)
 
 
-class AtRecord(Exception):
-  """An exception that one of the records caused."""
-
-  def __init__(self, record, cause):
-    self.record, self.cause = record, cause
-
-
 def over_records(request):
   """Each record through a function of a dict, which gives a dict, several of them, or None."""
   fn = function_of(request)
@@ -392,7 +385,7 @@ def over_records(request):
           raise TypeError(f"expected a dict, several of them or None, found {type(one).__name__}: {one!r}")
         out.append([index, flat(one)])
     except Exception as error:
-      raise AtRecord(index, error) from error
+      raise Placed(index, error) from error
   return out
 
 
@@ -575,13 +568,9 @@ def answer(request):
   """[True, value, None], or [False, traceback, the record that caused it, or "import"]."""
   try:
     return encode([True, KINDS[request["kind"]](request), None])
-  except AtRecord as error:
-    missing = isinstance(error.cause, ImportError)
-    return encode([False, words_of(error.cause), "import" if missing else error.record])
-  except NotFound as error:
-    return encode([False, words_of(error.cause), "import"])
   except BaseException as error:
-    return encode([False, words_of(error), "import" if isinstance(error, ImportError) else None])
+    cause, place = (error.cause, error.place) if isinstance(error, Placed) else (error, None)
+    return encode([False, words_of(cause), "import" if isinstance(cause, ImportError) else place])
 
 
 def main():
