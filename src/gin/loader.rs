@@ -14,6 +14,7 @@ use super::includes::late_includes;
 use super::load::{Loaded, Mention, Named, Request};
 use super::mistakes::MAX_MISTAKES;
 use super::module_name::named_modules;
+use super::older::{Became, Older, notices};
 use super::parse::parse;
 use super::resolve::{Imports, Unresolved, is_builtin, resolve};
 use super::schema::{Registry, Schema};
@@ -46,6 +47,8 @@ pub(super) struct Loader<'a> {
     incomplete: bool,
     /// The unknown selectors that were skipped.
     skipped: BTreeSet<String>,
+    /// The names of earlier versions that texts use, with their places.
+    older: Vec<(Span, &'static Older)>,
     /// Files being read, outermost first.
     open: Vec<String>,
     /// Task files read already: a second import does nothing.
@@ -69,6 +72,7 @@ impl<'a> Loader<'a> {
             mentions: Vec::new(),
             incomplete: false,
             skipped: BTreeSet::new(),
+            older: Vec::new(),
             open: Vec::new(),
             imported: Vec::new(),
             python_modules: Vec::new(),
@@ -178,6 +182,7 @@ impl<'a> Loader<'a> {
         }
         let schema = match self.resolve(&target.selector, target.span, imports, table) {
             Ok(schema) => schema,
+            Err(Unresolved::Gone(older, span)) => return self.older.push((span, older)),
             Err(Unresolved::Unknown(_) | Unresolved::Absent(_))
                 if self.request.skip_unknown.skips(&target.selector) =>
             {
@@ -187,6 +192,7 @@ impl<'a> Loader<'a> {
             Err(unresolved) => return self.unresolved(unresolved),
         };
         for Argument { name, span, mut value } in arguments {
+            let Some(name) = self.parameter(schema, name, span) else { continue };
             if let Some(refusal) = schema.refusal(&name) {
                 let names = schema.params.iter().map(|param| param.name);
                 let mut diagnostic = Diagnostic::error(span, refusal);
@@ -206,6 +212,26 @@ impl<'a> Loader<'a> {
             let before = bindings.remove(&name);
             bindings.insert(name, Bound::replacing(value, span, before));
         }
+    }
+
+    /// Returns the present name of a parameter, None if an earlier version had it and it has no effect today.
+    fn parameter(&mut self, schema: &Schema, name: String, span: Span) -> Option<String> {
+        let is_older = schema.refusal(&name).is_some();
+        let older = self.registry.modules.older(&format!("{}.{name}", schema.name));
+        let Some(older) = older.filter(|_| is_older) else { return Some(name) };
+        self.older.push((span, older));
+        match older.became {
+            Became::Nothing(_) => None,
+            Became::Name(today) => today.rsplit('.').next().map(str::to_string),
+        }
+    }
+
+    /// Returns the present name of a module that an earlier version had.
+    fn module(&mut self, import: &Import) -> Option<String> {
+        let older = self.registry.modules.older(&import.module)?;
+        let Became::Name(today) = older.became else { return None };
+        self.older.push((import.span, older));
+        Some(today.to_string())
     }
 
     /// Defines a macro whose path stands at `named`.
@@ -236,11 +262,14 @@ impl<'a> Loader<'a> {
             Table::Run => &self.run.mentioned,
             Table::Tasks => &self.tasks.mentioned,
         };
-        let schema = resolve(selector, span, imports, mentioned, self.registry)?;
+        let found = resolve(selector, span, imports, mentioned, self.registry)?;
+        self.older.extend(found.older.map(|older| (span, older)));
+        let schema = found.schema;
         self.mention(span, Named::Configurable(schema), table);
         let table = self.table(table);
         table.mentioned.insert(schema.name);
-        if let Some(source) = imports.source_of(selector) {
+        // An old name is printed as it is read.
+        if let Some(source) = imports.source_of(selector).filter(|_| found.older.is_none()) {
             table.sources.entry(schema.name).or_insert(source);
         }
         Ok(schema)
@@ -276,6 +305,10 @@ impl<'a> Loader<'a> {
             ValueKind::Reference(reference) => {
                 match self.resolve(&reference.selector, value.span, imports, table) {
                     Ok(schema) => reference.target = schema.name.to_string(),
+                    Err(Unresolved::Gone(older, span)) => {
+                        self.older.push((span, older));
+                        value.kind = ValueKind::None;
+                    }
                     Err(Unresolved::Unknown(diagnostic) | Unresolved::Absent(diagnostic))
                         if bound.is_some()
                             && self.request.skip_unknown.skips(&reference.selector) =>
@@ -344,6 +377,12 @@ impl<'a> Loader<'a> {
                 }
                 return true;
             }
+            Ok(None)
+                if let Some(module) = self.module(import)
+                    && !self.request.skip_unknown.skips_imports() =>
+            {
+                return self.task_module(&Import { module, ..import.clone() }, table);
+            }
             Ok(None) => {
                 let python = self.finder.python_module(import, &self.request.python_paths);
                 if !self.request.skip_unknown.skips_imports() {
@@ -395,6 +434,7 @@ impl<'a> Loader<'a> {
         if !self.request.alone {
             self.named_modules();
         }
+        self.diagnostics.extend(notices(&self.older));
         for config in [&self.run, &self.tasks] {
             self.diagnostics.extend(check::inconsistent(config, self.registry));
         }

@@ -1,6 +1,8 @@
 //! The modules that files may import although no configurable is in them, and names of another project's modules that
 //! do not exist here.
 
+use super::older::Older;
+
 /// Modules of a program that files import although the registry may have no name in them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Modules {
@@ -12,6 +14,8 @@ pub struct Modules {
     pub yielding: &'static [&'static str],
     /// Names of another project that do not exist here.
     pub absent: &'static [Absent],
+    /// Names of earlier versions of that project.
+    pub older: &'static [Older],
 }
 
 /// Names of another project's module that do not exist here, so that files which use them are told what to do.
@@ -41,11 +45,27 @@ impl Absent {
 }
 
 impl Modules {
-    /// Whether the module has names that do not exist here.
+    /// Whether the module has names that do not exist here, or existed once.
     pub(super) fn is_absent(&self, module: &str) -> bool {
-        self.absent.iter().any(|absent| {
-            absent.module == module || (absent.names.is_empty() && is_below(module, absent.module))
-        })
+        self.older.iter().any(|older| is_below(older.name, module))
+            || self.absent.iter().any(|absent| {
+                absent.module == module
+                    || (absent.names.is_empty() && is_below(module, absent.module))
+            })
+    }
+
+    /// Finds a full name of an earlier version: `t5x.partitioning.ModelBasedPjitPartitioner`.
+    pub(super) fn older(&self, name: &str) -> Option<&'static Older> {
+        self.older.iter().find(|older| older.name == name)
+    }
+
+    /// Finds a name of an earlier version that is written without its module, if it can mean one thing.
+    pub(super) fn older_of_short(&self, name: &str) -> Option<&'static Older> {
+        let is_meant = |older: &&Older| {
+            older.name.strip_suffix(name).is_some_and(|module| module.ends_with('.'))
+        };
+        let mut meant = self.older.iter().filter(is_meant);
+        meant.next().filter(|_| meant.next().is_none())
     }
 
     /// Returns the remedy for a name of the module: `MetricsManager`, or a method of it.

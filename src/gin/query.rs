@@ -27,9 +27,10 @@ pub fn configurable(
     registry: &Registry,
 ) -> Result<&'static Schema, Diagnostic> {
     let imports = Imports::of(loaded.config.imports.values());
-    resolve(selector, Span::NOWHERE, &imports, &loaded.config.mentioned, registry).map_err(
-        |error| error.into_diagnostic().expect("imports of a loaded configuration did not fail"),
-    )
+    let found = resolve(selector, Span::NOWHERE, &imports, &loaded.config.mentioned, registry);
+    found.map(|found| found.schema).map_err(|error| {
+        error.into_diagnostic().expect("imports of a loaded configuration did not fail")
+    })
 }
 
 /// Returns the value of `scope/selector.argument` in that scope alone, of `%MACRO`, or of a

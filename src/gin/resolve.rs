@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::ast::{Import, ImportSource};
 use super::diagnostic::Diagnostic;
+use super::older::{Became, Older};
 use super::schema::{Registry, Schema, gins_own};
 use super::source::Span;
 use super::suggest::{did_you_mean, nearest};
@@ -79,6 +80,8 @@ pub enum Unresolved {
     Absent(Diagnostic),
     /// Several configurables have that name.
     Ambiguous(Diagnostic),
+    /// The name is one of an earlier version, and has no effect.
+    Gone(&'static Older, Span),
     /// The name uses an import that has been reported.
     Reported,
 }
@@ -90,8 +93,24 @@ impl Unresolved {
             Self::Unknown(diagnostic) | Self::Absent(diagnostic) | Self::Ambiguous(diagnostic) => {
                 Some(diagnostic)
             }
+            Self::Gone(older, span) => Some(Diagnostic::error(span, older.told())),
             Self::Reported => None,
         }
+    }
+}
+
+/// The configurable that a selector means.
+#[derive(Clone, Copy, Debug)]
+pub struct Resolved {
+    /// The configurable.
+    pub schema: &'static Schema,
+    /// The name of an earlier version that was written.
+    pub older: Option<&'static Older>,
+}
+
+impl From<&'static Schema> for Resolved {
+    fn from(schema: &'static Schema) -> Self {
+        Self { schema, older: None }
     }
 }
 
@@ -102,12 +121,12 @@ pub fn resolve(
     imports: &Imports,
     mentioned: &BTreeSet<&'static str>,
     registry: &Registry,
-) -> Result<&'static Schema, Unresolved> {
+) -> Result<Resolved, Unresolved> {
     if imports.dynamic {
         return through_imports(selector, span, imports, registry);
     }
     if let Some(schema) = registry.get(selector) {
-        return Ok(schema);
+        return Ok(schema.into());
     }
     let known = |schema: &&Schema| schema.module.is_some() || mentioned.contains(schema.name);
     let earlier: Vec<_> = registry.with_suffix(selector).into_iter().filter(known).collect();
@@ -118,13 +137,11 @@ pub fn resolve(
     // In another project's files, names that gin-config finds ambiguous are refused as well.
     let reserved = registry.any_module.then(|| gins_own(selector)).flatten();
     match (&earlier[..], &matching[..]) {
-        ([one], _) | ([], [one]) if reserved.is_none_or(|own| own == one.name) => Ok(one),
-        ([], []) => {
-            through_imports(selector, span, imports, registry).map_err(|error| match error {
-                Unresolved::Unknown(_) => unknown(selector, span, registry),
-                other => other,
-            })
-        }
+        ([one], _) | ([], [one]) if reserved.is_none_or(|own| own == one.name) => Ok((*one).into()),
+        ([], []) => match through_imports(selector, span, imports, registry) {
+            Err(Unresolved::Unknown(_)) => unknown(selector, span, registry),
+            other => other,
+        },
         _ => {
             let names = matching.iter().map(|schema| schema.name).chain(reserved);
             let names: BTreeSet<_> = names.map(|name| format!("`{name}`")).collect();
@@ -141,10 +158,10 @@ fn through_imports(
     span: Span,
     imports: &Imports,
     registry: &Registry,
-) -> Result<&'static Schema, Unresolved> {
+) -> Result<Resolved, Unresolved> {
     let (first, rest) = selector.split_once('.').unwrap_or((selector, ""));
     if let Some(own) = registry.get(selector).filter(|_| first == "gin") {
-        return Ok(own);
+        return Ok(own.into());
     }
     if imports.failed.contains(first) {
         return Err(Unresolved::Reported);
@@ -156,20 +173,43 @@ fn through_imports(
     // imports of all files count.
     let replaced = if imports.dynamic { modules.len() - 1 } else { 0 };
     let newest_first = modules[replaced..].iter().rev();
-    let found = newest_first.flat_map(|import| modules_of(import, registry)).find_map(|module| {
-        let full = if rest.is_empty() { module } else { format!("{module}.{rest}") };
-        registry.get(&full)
-    });
-    found.ok_or_else(|| {
-        let (_, module) = modules.last().expect("a name was imported").binding();
-        let inside = format!("{module}.");
-        if let Some(remedy) = registry.modules.remedy(module, rest) {
-            return absent(&format!("{inside}{rest}"), remedy, span);
+    let full = |module| if rest.is_empty() { module } else { format!("{module}.{rest}") };
+    let names: Vec<String> =
+        newest_first.flat_map(|import| modules_of(import, registry)).map(full).collect();
+    if let Some(schema) = names.iter().find_map(|name| registry.get(name)) {
+        return Ok(schema.into());
+    }
+    match names.iter().find_map(|name| registry.modules.older(name)) {
+        Some(older) => today(older, span, registry),
+        None => Err(not_in_module((modules, rest), span, registry)),
+    }
+}
+
+/// Reports a name that the last of the imported modules does not have.
+fn not_in_module(
+    (modules, rest): (&[Import], &str),
+    span: Span,
+    registry: &Registry,
+) -> Unresolved {
+    let (_, module) = modules.last().expect("a name was imported").binding();
+    let inside = format!("{module}.");
+    if let Some(remedy) = registry.modules.remedy(module, rest) {
+        return absent(&format!("{inside}{rest}"), remedy, span);
+    }
+    let names = registry.names().filter_map(|name| name.strip_prefix(inside.as_str()));
+    let message = format!("module `{module}` has no configurable `{rest}`");
+    Unresolved::Unknown(Diagnostic::error(span, message).help(did_you_mean(rest, names)))
+}
+
+/// Returns the configurable that a name of an earlier version became.
+fn today(older: &'static Older, span: Span, registry: &Registry) -> Result<Resolved, Unresolved> {
+    match older.became {
+        Became::Nothing(_) => Err(Unresolved::Gone(older, span)),
+        Became::Name(name) => {
+            let schema = registry.get(name).expect("a name became that of a configurable");
+            Ok(Resolved { schema, older: Some(older) })
         }
-        let names = registry.names().filter_map(|name| name.strip_prefix(inside.as_str()));
-        let message = format!("module `{module}` has no configurable `{rest}`");
-        Unresolved::Unknown(Diagnostic::error(span, message).help(did_you_mean(rest, names)))
-    })
+    }
 }
 
 /// Returns the dotted names that may stand for the imported module: its own; for `__main__`, those
@@ -225,14 +265,19 @@ fn not_imported((name, rest): (&str, &str), span: Span, registry: &Registry) -> 
     diagnostic.help(hint)
 }
 
-fn unknown(selector: &str, span: Span, registry: &Registry) -> Unresolved {
+/// Finds a name without a module among those of earlier versions, or reports it.
+fn unknown(selector: &str, span: Span, registry: &Registry) -> Result<Resolved, Unresolved> {
+    if let Some(older) = registry.modules.older_of_short(selector) {
+        return today(older, span, registry);
+    }
     if let Some((full_name, remedy)) = registry.modules.remedy_of_short(selector) {
-        return absent(&full_name, remedy, span);
+        return Err(absent(&full_name, remedy, span));
     }
     let last = selector.rsplit('.').next().expect("split yields one part");
     let short_names: Vec<&str> = registry.iter().map(Schema::short_name).collect();
     let message = format!("no configurable is named `{selector}`");
-    Unresolved::Unknown(Diagnostic::error(span, message).help(did_you_mean(last, short_names)))
+    let error = Diagnostic::error(span, message).help(did_you_mean(last, short_names));
+    Err(Unresolved::Unknown(error))
 }
 
 fn absent(full_name: &str, remedy: &str, span: Span) -> Unresolved {

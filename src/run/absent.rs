@@ -131,7 +131,7 @@ pub(super) const T5X: &[Absent] = &[
     ),
     Absent::names(
         "t5x.adafactor",
-        &["FactorDim", "HParamMap", "HeuristicRule", "factor_name_to_factordim"],
+        &["FactorDim", "HeuristicRule", "factor_name_to_factordim"],
         FACTORS,
     ),
     Absent::names(

@@ -15,6 +15,7 @@ use super::commands::{Root, roots, with_roots};
 use super::failure::Failure;
 use super::functions::{with_functions, with_task_functions};
 use super::gin_flags::GinArgs;
+use super::older;
 use super::python_tasks::load_for_run;
 use super::tasks::GinTasks;
 
@@ -48,6 +49,7 @@ pub const MODULES: Modules = Modules {
     packages: &["t5x", "t5", "t5.data", "seqio", "jax", "jax.numpy", LAYOUTS_MODULE],
     yielding: &["t5x.examples.scalable_t5", "t5x.contrib.moe"],
     absent: absent::T5X,
+    older: older::T5X,
 };
 
 /// The module of places of layers with experts.

@@ -22,6 +22,7 @@ mod launch;
 mod library;
 mod machines;
 mod named_tasks;
+mod older;
 mod output;
 mod plan;
 mod program;

@@ -19,6 +19,7 @@ mod lsp;
 mod mesh_tf;
 mod modules;
 mod names;
+mod older;
 mod open_slot;
 mod play;
 mod records;

@@ -14,17 +14,18 @@ use gimlet::train::Train;
 use crate::assert_none;
 
 /// Files for inclusion in others, which have no meaning alone.
-const PARTS: [&str; 6] = [
+const PARTS: [&str; 7] = [
     "encoder_decoder.gin",
     "local_tiny.gin",
     "umt5/vocab.gin",
     "umt5/optimizer/adafactor.gin",
     "umt5/optimizer/adafactor_momentum_nofactor.gin",
     "umt5/runs/finetuning_common.gin",
+    "umt5/runs/pretraining_common.gin",
 ];
 
-/// A run of umT5, which T5X has beside models.
-const TYDI_QA: &str = "umt5/tydiqa_base.gin";
+/// Runs of umT5, which T5X has beside models, by the beginnings of their names.
+const UMT5_RUNS: [&str; 2] = ["tydiqa_", "pretrain_"];
 
 /// The bindings that library runs require from their users.
 const REQUIRED: [&str; 5] = [
@@ -78,7 +79,13 @@ fn every_library_model_resolves_with_every_library_run() {
 
 /// Whether it is a whole run among the models, as T5X publishes some.
 fn is_run(path: &Path) -> bool {
-    path.parent().is_some_and(|folder| folder.ends_with("examples")) || path.ends_with(TYDI_QA)
+    path.parent().is_some_and(|folder| folder.ends_with("examples")) || is_run_of_umt5(path)
+}
+
+fn is_run_of_umt5(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).expect("files have ASCII names");
+    path.parent().is_some_and(|folder| folder.ends_with("umt5"))
+        && UMT5_RUNS.iter().any(|start| name.starts_with(start))
 }
 
 #[test]
@@ -92,8 +99,15 @@ fn every_run_among_the_library_models_resolves() {
         let files = vec![run.display().to_string()];
         // Some of them require the task from their users.
         let task = ["import t5.data.mixtures", "MIXTURE_OR_TASK_NAME = 'wmt14_enfr_v003'"];
-        let requires_task = run.ends_with("base_wmt14enfr_eval.gin") || run.ends_with(TYDI_QA);
-        let bindings = if requires_task { &task[..] } else { &[] };
+        let held_out = "TRAIN_EVAL_MIXTURE_OR_TASK_NAME = 'wmt14_enfr_v003'";
+        let mut bindings = Vec::new();
+        if run.ends_with("base_wmt14enfr_eval.gin") || is_run_of_umt5(&run) {
+            bindings.extend(task);
+        }
+        if text.contains("TRAIN_EVAL_MIXTURE_OR_TASK_NAME") {
+            bindings.push(held_out);
+        }
+        let bindings = &bindings[..];
         failures.extend(if text.contains("eval_script.evaluate:") {
             resolve(files, bindings, ".", task_of_evaluate).err()
         } else if text.contains("runs/infer.gin") {
@@ -107,17 +121,6 @@ fn every_run_among_the_library_models_resolves() {
     let [model, tiny] = overlay;
     let run = "t5x/configs/runs/pretrain.gin".to_string();
     failures.extend(resolve(vec![model, run, tiny], &REQUIRED, ".", task_of_train).err());
-    // umT5's largest size, whose pretraining includes a run that T5X does not publish.
-    let umt5 = [
-        "mt5/xxl.gin",
-        "umt5/architectures/encoder_decoder.gin",
-        "umt5/optimizer/adafactor_momentum_nofactor.gin",
-        "umt5/vocab.gin",
-    ];
-    let umt5 = umt5.map(|file| format!("t5x/examples/scalable_t5/{file}"));
-    let run = "t5x/configs/runs/pretrain.gin".to_string();
-    let files = umt5.into_iter().chain([run]).collect();
-    failures.extend(resolve(files, &REQUIRED, ".", task_of_train).err());
     assert_none("these do not resolve", failures);
 }
 

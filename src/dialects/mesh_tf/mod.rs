@@ -54,6 +54,7 @@ pub const MODULES: Modules = Modules {
     ],
     yielding: &[],
     absent: &[],
+    older: &[],
 };
 
 /// Adds the dialect's configurables to those of data.

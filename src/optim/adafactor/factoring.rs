@@ -196,8 +196,8 @@ pub(super) fn smaller_as_rows(shape: &[usize], first: usize, second: usize) -> F
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::optim::Adafactor;
     use crate::optim::rule::Rule as _;
+    use crate::optim::{Adafactor, HParamMap};
 
     fn standard() -> Adafactor {
         let rules = FactorRules::Named(NamedRules::Standard(StandardLogicalFactorRules));
@@ -259,6 +259,9 @@ mod tests {
         check(&standard(), &[64, 8, 16], &axes, [&[1], &[1], &[8, 16], &[64]]);
         let message = error(&Adafactor::default(), &[64, 8, 16], &axes);
         assert!(message.contains("standard_logical_factor_rules"), "{message}");
+        let rules = NamedRules::Standard(StandardLogicalFactorRules);
+        let of_map = Adafactor { factor_map: Some(HParamMap { rules }), ..Adafactor::default() };
+        check(&of_map, &[64, 8, 16], &axes, [&[1], &[1], &[8, 16], &[64]]);
         let whole = Adafactor { factored: false, ..Adafactor::default() };
         check(&whole, &[64, 8, 16], &axes, [&[1], &[64, 8, 16], &[1], &[1]]);
     }

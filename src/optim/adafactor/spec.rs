@@ -1,12 +1,12 @@
 //! Adafactor's parameters and the layout of its state.
 
-use crate::gin::{Configurable, Evaluator, FromGin, Reported, Value};
+use crate::gin::Configurable;
 use crate::nn::Dtype;
 use crate::optim::error::OptimError;
 use crate::optim::layout::{Factored, ParamShape, Slot, StateLayout};
 use crate::optim::rule::Rule;
 
-use super::factoring::{FactorRules, axes_to_dims, factored_dims};
+use super::factoring::{FactorRules, NamedRules, axes_to_dims, factored_dims};
 
 /// Adafactor (Shazeer & Stern 2018, arXiv:1804.04235) as in T5X. Source: T5X `adafactor.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
@@ -49,7 +49,7 @@ pub struct Adafactor {
     /// Lower limit of a parameter's scale.
     #[gin(default = 1e-3)]
     pub epsilon2: f64,
-    /// Rules by parameter name; only None is supported, since logical_factor_rules do this by axis.
+    /// Rules for parameters; `logical_factor_rules` win over them.
     #[gin(default = None)]
     pub factor_map: Option<HParamMap>,
     /// Factoring of each logical axis; needed for parameters of three or more dimensions.
@@ -105,7 +105,8 @@ impl Rule for Adafactor {
     /// Returns the state of one parameter, as T5X's `init_param_state`.
     /// Fails for three or more dimensions without rules, and for axes that the rules do not cover.
     fn layout(&self, param: ParamShape<'_>) -> Result<StateLayout, OptimError> {
-        let rule = match &self.logical_factor_rules {
+        let of_map = || Some(FactorRules::Named(self.factor_map.as_ref()?.rules.clone()));
+        let rule = match &self.logical_factor_rules.clone().or_else(of_map) {
             Some(rules) if self.factored => Some(axes_to_dims(rules, param)?),
             _ => None,
         };
@@ -159,16 +160,11 @@ pub(super) fn slots(shape: &[usize], factored: Option<&Factored>, beta1: Option<
     [("m", m), ("v", v), ("v_col", v_col), ("v_row", v_row)].map(slot).to_vec()
 }
 
-/// T5X's rules by parameter name, which are not supported here.
-#[derive(Clone, Debug, PartialEq)]
-pub enum HParamMap {}
-
-impl FromGin for HParamMap {
-    fn expected() -> String {
-        "no rules by parameter name (use logical_factor_rules)".to_string()
-    }
-
-    fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
-        Err(cx.mismatch(value, "None: rules by parameter name are not supported"))
-    }
+/// Rules for parameters. T5X tells parameters apart by patterns of their names; its own rules mean what those by logical
+/// axes do, and patterns of a user's are not read. Source: T5X `adafactor.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "t5x.adafactor.HParamMap")]
+pub struct HParamMap {
+    /// The rules.
+    pub rules: NamedRules,
 }
