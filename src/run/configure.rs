@@ -91,6 +91,9 @@ pub fn configure<T: Root>(
     color: bool,
 ) -> Result<Configured<T>, Failure> {
     let (mut loaded, registry) = load_files(args, Wanted::Run, source)?;
+    // A value of the wrong type matters if this command reads it, such as not the training's batch size where the
+    // configuration of a training is followed by that of an export.
+    loaded.settle(&running(&[T::schema()], &loaded.config), &registry);
     let roots = [vec![T::schema()], bound_roots(&loaded.config, &registry)].concat();
     let unread = loaded.settle(&running(&roots, &loaded.config), &registry);
     let mut loaded = loaded.checked()?;
