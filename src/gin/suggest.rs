@@ -1,6 +1,15 @@
 //! "Did you mean": the known name nearest to what was written.
 
-/// Returns `did you mean `x`?`, or a list of the known names if none is near.
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+/// The greatest number of known names that are all listed.
+const ALL: usize = 12;
+
+/// The names that are listed of more.
+const SOME: usize = 6;
+
+/// Returns `did you mean `x`?`, or a list of the known names if none is near: of many, those most like the written one.
 pub fn did_you_mean<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let mut known: Vec<&str> = known.into_iter().collect();
     known.sort_unstable();
@@ -10,8 +19,11 @@ pub fn did_you_mean<'a>(written: &str, known: impl IntoIterator<Item = &'a str>)
     }
     match known.len() {
         0 => "nothing of that kind is defined".to_string(),
-        1..=12 => format!("known are {}", quoted(&known)),
-        more => format!("known are {} and {} more", quoted(&known[..12]), more - 12),
+        1..=ALL => format!("known are {}", quoted(&known)),
+        more => {
+            known.sort_by_cached_key(|name| Reverse(likeness(written, name)));
+            format!("known are {} and {} more", quoted(&known[..SOME]), more - SOME)
+        }
     }
 }
 
@@ -24,6 +36,16 @@ pub fn nearest<'a>(written: &str, known: &[&'a str]) -> Option<&'a str> {
         .filter(|(distance, _)| *distance <= budget)
         .min()
         .map(|(_, name)| name)
+}
+
+/// Returns the share of pairs of neighbouring letters that two names have in common, in thousandths.
+fn likeness(a: &str, b: &str) -> usize {
+    let pairs = |name: &str| {
+        let letters: Vec<char> = name.to_lowercase().chars().collect();
+        letters.windows(2).map(|pair| (pair[0], pair[1])).collect::<BTreeSet<_>>()
+    };
+    let (a, b) = (pairs(a), pairs(b));
+    2000 * a.intersection(&b).count() / (a.len() + b.len()).max(1)
 }
 
 fn quoted(names: &[&str]) -> String {
@@ -48,4 +70,18 @@ fn distance(a: &str, b: &str) -> usize {
         rows.push(row);
     }
     rows[a.len()][b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_known_names_those_most_like_the_written_one_are_listed() {
+        let known: Vec<String> = (0..20).map(|i| format!("aaa_{i}")).collect();
+        let known = known.iter().map(String::as_str).chain(["glue_sst2", "xsum_and_glue"]);
+        let text = did_you_mean("glue_of_my_own", known);
+        assert!(text.starts_with("known are `glue_sst2`, `xsum_and_glue`, "), "{text}");
+        assert!(text.ends_with(" and 16 more"), "{text}");
+    }
 }
