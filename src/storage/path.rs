@@ -165,10 +165,15 @@ impl Path {
         StorageError::Unmapped { path, prefix, reason }
     }
 
-    /// The bucket, host or hub repository that a user would map: `gs://t5-data`, `hf://datasets/a`.
+    /// The bucket, host or hub repository that a user would map: `gs://t5-data`, `hf://google/t5-v1_1-small`,
+    /// `hf://datasets/owner/name`.
     pub(super) fn mappable_prefix(&self) -> String {
         let (scheme, rest) = split_scheme(&self.given).expect("only remote paths are mapped");
-        let components = if scheme == "hf" { 3 } else { 1 };
+        let components = match (scheme, rest.split('/').next()) {
+            ("hf", Some("datasets" | "spaces")) => 3,
+            ("hf", _) => 2,
+            _ => 1,
+        };
         let kept: Vec<&str> = rest.split('/').take(components).collect();
         format!("{scheme}://{}", kept.join("/"))
     }
@@ -312,5 +317,6 @@ mod tests {
         };
         check("gs://unmapped/a/b", "`--path_map gs://unmapped=DIR`");
         check("hf://datasets/o/n/f.json", "`--path_map hf://datasets/o/n=DIR`");
+        check("hf://o/n/spiece.model", "`--path_map hf://o/n=DIR`");
     }
 }
