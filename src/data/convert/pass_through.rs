@@ -37,11 +37,27 @@ pub struct PrePackedPrefixLMFeatureConverter {}
 
 const LM_FEATURES: [&str; 5] = [
     "decoder_input_tokens",
-    "decoder_loss_weights",
+    LOSS_WEIGHTS,
     "decoder_positions",
     "decoder_segment_ids",
     "decoder_target_tokens",
 ];
+
+/// The feature that may hold real numbers in packed examples.
+const LOSS_WEIGHTS: &str = "decoder_loss_weights";
+
+/// Appends the features of the example that a row passes on.
+fn push_passed(row: &Row, out: &mut [BatchFeature]) {
+    for feature in out {
+        match row.passed.as_ref().and_then(|example| example.get(&feature.name)) {
+            Some(Value::Floats(values)) => feature.push_floats(values),
+            Some(Value::Ints(values)) => {
+                feature.push(values);
+            }
+            _ => feature.push_padding(),
+        }
+    }
+}
 
 impl Convert for PassThroughFeatureConverter {
     fn fields(&self, lengths: &Lengths) -> Result<Vec<Field>, DataError> {
@@ -63,15 +79,7 @@ impl Convert for PassThroughFeatureConverter {
     }
 
     fn push(&self, row: &Row, _: i32, out: &mut [BatchFeature]) {
-        for feature in out {
-            match row.passed.as_ref().and_then(|example| example.get(&feature.name)) {
-                Some(Value::Floats(values)) => feature.push_floats(values),
-                Some(Value::Ints(values)) => {
-                    feature.push(values);
-                }
-                _ => feature.push_padding(),
-            }
-        }
+        push_passed(row, out);
     }
 
     fn packs(&self) -> bool {
@@ -83,27 +91,22 @@ impl Convert for PassThroughFeatureConverter {
     }
 }
 
-/// The features of an example, each of exactly the field's length.
+/// Checks that each feature of a packed example has exactly the field's length.
 fn exact(example: &mut Example, fields: &[Field]) -> Result<Vec<Vec<i32>>, DataError> {
-    let values = fields.iter().map(|field| {
-        let values = take_ints(example, &field.name)?;
-        match values.len() == field.length {
-            true => Ok(values),
-            false => Err(DataError::Config(format!(
-                "'{}' has {} values; packed examples have {}, the length of their row",
-                field.name,
-                values.len(),
-                field.length
-            ))),
+    for field in fields {
+        let found = match example.get(&field.name) {
+            Some(Value::Floats(weights)) if *field.name == *LOSS_WEIGHTS => weights.len(),
+            Some(Value::Ints(values)) => values.len(),
+            _ => return take_ints(example, &field.name).map(|ids| vec![ids]),
+        };
+        if found != field.length {
+            return Err(DataError::Config(format!(
+                "'{}' has {found} values; packed examples have {}, the length of their row",
+                field.name, field.length
+            )));
         }
-    });
-    values.collect()
-}
-
-fn push_all(row: &Row, out: &mut [BatchFeature]) {
-    for (feature, values) in out.iter_mut().zip(&row.features) {
-        feature.push(&values.tokens);
     }
+    Ok(vec![Vec::new(); fields.len()])
 }
 
 impl Convert for PrePackedLMFeatureConverter {
@@ -121,11 +124,15 @@ impl Convert for PrePackedLMFeatureConverter {
     }
 
     fn push(&self, row: &Row, _: i32, out: &mut [BatchFeature]) {
-        push_all(row, out);
+        push_passed(row, out);
     }
 
     fn packs(&self) -> bool {
         false
+    }
+
+    fn passes_through(&self) -> bool {
+        true
     }
 }
 
@@ -145,10 +152,14 @@ impl Convert for PrePackedPrefixLMFeatureConverter {
     }
 
     fn push(&self, row: &Row, _: i32, out: &mut [BatchFeature]) {
-        push_all(row, out);
+        push_passed(row, out);
     }
 
     fn packs(&self) -> bool {
         false
+    }
+
+    fn passes_through(&self) -> bool {
+        true
     }
 }

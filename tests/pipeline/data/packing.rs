@@ -151,6 +151,29 @@ fn features_pass_through_with_floats_and_padding() {
 }
 
 #[test]
+fn loss_weights_of_packed_examples_may_be_real_numbers() {
+    let lengths = BTreeMap::from([("inputs".to_string(), 1), ("targets".to_string(), 2)]);
+    let ids = ["input_tokens", "target_tokens", "positions", "segment_ids", "causal_attention"];
+    let check = |class: ConverterClass, length: usize| {
+        let converter = FeatureConverter::new(&class, &lengths, Packing::None, 0).unwrap();
+        let ids = ids.map(|name| (format!("decoder_{name}").into(), Value::Ints(vec![1; length])));
+        let weights = ("decoder_loss_weights".into(), Value::Floats(vec![0.5; length]));
+        let example: Example = ids.into_iter().chain([weights]).collect();
+        let batch = converter.batch(&[example.clone()], 2).unwrap();
+        let expected = [vec![0.5; length], vec![0.0; length]].concat();
+        let weights = &batch.feature("decoder_loss_weights").unwrap().values;
+        assert_eq!(*weights, gimlet::data::BatchValues::Floats(expected));
+        assert_eq!(batch.ints("decoder_positions"), [vec![1; length], vec![0; length]].concat());
+        let mut floats = example;
+        floats.set("decoder_positions".into(), Value::Floats(vec![1.0; length]));
+        let error = converter.batch(&[floats], 1).unwrap_err().to_string();
+        assert!(error.contains("token ids in 'decoder_positions'"), "{error}");
+    };
+    check(gimlet::data::PrePackedLMFeatureConverter {}.into(), 2);
+    check(gimlet::data::PrePackedPrefixLMFeatureConverter {}.into(), 3);
+}
+
+#[test]
 fn lengths_must_fit_the_converter() {
     let lengths = |names: &[&str]| names.iter().map(|name| (name.to_string(), 4)).collect();
     let check = |class: ConverterClass, names: &[&str], expected: &str| {
