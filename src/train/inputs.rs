@@ -1,7 +1,7 @@
 //! The inputs of a run's model: options of its data, and shapes of its batches, from the spec
 //! alone.
 
-use crate::data::{DatasetConfig, DatasetOptions, Lengths};
+use crate::data::{DataError, DatasetConfig, DatasetOptions, FeatureConverter, Lengths, Packing};
 use crate::models::Model;
 use crate::models::memory::StepShape;
 use crate::session::check::UnfitSpec;
@@ -25,8 +25,13 @@ pub fn training_options(spec: &Train, seed: u64) -> DatasetOptions {
 /// Returns the shape of a training batch.
 ///
 /// # Errors
-/// A length is not bound, or is 0.
+/// A length is not bound, or is 0, or is that of a feature that the model does not take.
 pub fn training_shape(spec: &Train) -> Result<StepShape, UnfitSpec> {
+    // The converter knows the names of features. It reports a misspelled one before the one that is then missing.
+    if let Some(lengths) = &spec.train_dataset_cfg.task_feature_lengths {
+        let class = spec.model.feature_converter();
+        FeatureConverter::new(&class, lengths, Packing::None, 0).map_err(unfit_lengths)?;
+    }
     shape(&spec.model, &spec.train_dataset_cfg, &spec.train_dataset_cfg)
 }
 
@@ -47,9 +52,11 @@ fn shape(
 ) -> Result<StepShape, UnfitSpec> {
     let none = Lengths::new();
     let bound = config.task_feature_lengths.as_ref().or(otherwise.task_feature_lengths.as_ref());
-    model.step_shape(config.batch_size, bound.unwrap_or(&none)).map_err(|error| {
-        UnfitSpec(format!(
-            "{error}: bind TASK_FEATURE_LENGTHS, such as {{'inputs': 512, 'targets': 114}}"
-        ))
-    })
+    model.step_shape(config.batch_size, bound.unwrap_or(&none)).map_err(unfit_lengths)
+}
+
+fn unfit_lengths(error: DataError) -> UnfitSpec {
+    UnfitSpec(format!(
+        "{error}: bind TASK_FEATURE_LENGTHS, such as {{'inputs': 512, 'targets': 114}}"
+    ))
 }
