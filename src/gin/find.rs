@@ -119,6 +119,10 @@ impl<'a> Finder<'a> {
         registry: &Registry,
     ) -> Diagnostic {
         let module = &import.module;
+        if let Some(meant) = module_of_file(module) {
+            let message = format!("`{module}` names a file, and a module is expected");
+            return Diagnostic::error(import.span, message).help(format!("write `{meant}`"));
+        }
         let path = module.replace('.', "/");
         if let Some(PythonModule { file, .. }) = python {
             let message = format!("module `{module}` is Python, which only a run imports");
@@ -169,6 +173,12 @@ impl<'a> Finder<'a> {
     }
 }
 
+/// Returns the module that the name of a task file stands for: `pkg/tasks.gin` is `pkg.tasks`.
+pub fn module_of_file(name: &str) -> Option<String> {
+    let stem = name.strip_suffix(".gin").or_else(|| name.strip_suffix(".py"))?;
+    Some(stem.trim_start_matches("./").replace('/', "."))
+}
+
 /// Converts `pkg.sub/x.gin`, which names a file of a Python package, to `pkg/sub/x.gin` (gin-config
 /// `resource_reader.py`).
 fn in_package(path: &str) -> Option<String> {
@@ -179,7 +189,7 @@ fn in_package(path: &str) -> Option<String> {
 }
 
 /// Removes `.` and `..` from a path: files that include each other by `../` have ever longer names.
-pub(super) fn plain(path: &str) -> String {
+pub fn plain(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
         match (part, parts.last()) {

@@ -61,7 +61,7 @@ pub use diagnostic::{BindingKey, Diagnostic, Diagnostics, Missing, Reported, Sev
 pub use dumps::Json;
 pub use evaluate::Evaluator;
 pub use expression::{Expression, Operator};
-pub use find::{Finder, Found, LIBRARY, PythonModule, TASK_LIBRARY};
+pub use find::{Finder, Found, LIBRARY, PythonModule, TASK_LIBRARY, module_of_file, plain};
 pub use format::{Unformatted, format};
 pub use from_gin::{Nested, choose, one_of};
 pub use gimlet_macros::Configurable;

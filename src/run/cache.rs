@@ -21,7 +21,7 @@ use crate::telemetry::{Count, Verbosity, duration, notice, set_verbosity, thousa
 
 use super::configure::configure_tasks;
 use super::failure::Failure;
-use super::gin_flags::GinArgs;
+use super::gin_flags::{GinArgs, parse_module};
 use super::library::Library;
 use super::tasks::GinTasks;
 use super::world::world;
@@ -41,7 +41,7 @@ pub struct CacheArgs {
     #[command(flatten)]
     pub gin: GinArgs,
     /// Module with tasks, as gin's `import` names it; may be repeated.
-    #[arg(long = "module_import", value_name = "MODULE")]
+    #[arg(long = "module_import", value_name = "MODULE", value_parser = parse_module)]
     pub module_import: Vec<String>,
     /// Regular expressions that match whole names of the tasks to cache, or names of mixtures, whose
     /// tasks are cached; all tasks by default.

@@ -3,7 +3,7 @@
 use clap::{Args, Command};
 
 use crate::data::Caches;
-use crate::gin::{Request, SkipUnknown};
+use crate::gin::{Request, SkipUnknown, module_of_file};
 
 /// Encloses, inside a `--gin_bindings` value, the flag that the user typed.
 const TYPED_AS: char = '\u{1}';
@@ -40,6 +40,16 @@ pub struct GinFileArgs {
         value_delimiter = ','
     )]
     pub skip_unknown: Option<Vec<String>>,
+}
+
+/// Reads the value of `--module_import`, which is no file's name.
+pub fn parse_module(text: &str) -> Result<String, String> {
+    match module_of_file(text) {
+        None => Ok(text.to_string()),
+        Some(module) => Err(format!(
+            "expected a module as gin's `import` names it, found a file; the module is `{module}`"
+        )),
+    }
 }
 
 /// Flags that make up the configuration of a run.

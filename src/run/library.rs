@@ -5,9 +5,9 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
-use gimlet_library::{Dir, GIN, TASKS};
+use gimlet_library::{Dir, GIN, RUNS, TASKS};
 
-use crate::gin::{LIBRARY, Source, TASK_LIBRARY};
+use crate::gin::{LIBRARY, Source, TASK_LIBRARY, plain};
 use crate::interactive::{CONFIG_FILE, gin_of};
 use crate::storage;
 use crate::telemetry;
@@ -15,7 +15,11 @@ use crate::telemetry;
 /// The longest gin text that is read, in bytes: a path given by mistake must not fill the memory.
 const MAX_TEXT: u64 = 64 << 20;
 
-/// The disk, storage with a scheme (`gs://...`), and below `<gimlet>/` the library configs and tasks of Gimlet.
+/// The folder of runs, in a checkout and in the programs.
+const RUNS_FOLDER: &str = "runs/";
+
+/// The disk, storage with a scheme (`gs://...`), and below `<gimlet>/` the library configs and tasks of Gimlet. A file of
+/// `runs/` that the disk does not have is that of the program.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Library;
 
@@ -27,6 +31,14 @@ impl Library {
             collect(root, dir, &mut out);
         }
         out
+    }
+
+    /// Finds the program's own file of `runs/`.
+    fn run(path: &str) -> Option<String> {
+        let path = plain(path);
+        let file = RUNS.get_file(path.strip_prefix(RUNS_FOLDER)?)?;
+        telemetry::detail(&format!("reading {path} of the program"));
+        file.contents_utf8().map(str::to_string)
     }
 }
 
@@ -52,7 +64,7 @@ impl Source for Library {
             Err(error)
                 if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind()) =>
             {
-                Ok(None)
+                Ok(Self::run(path))
             }
             Err(error) => Err(error),
         }
@@ -68,8 +80,12 @@ impl Source for Library {
         let folder = Path::new(path).parent().filter(|p| !p.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new("."));
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-        let names: Vec<String> =
+        let mut names: Vec<String> =
             entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        let own = plain(&folder.display().to_string());
+        let own = own.strip_prefix(RUNS_FOLDER).and_then(|folder| RUNS.get_dir(folder));
+        let own = own.into_iter().flat_map(|dir| dir.files());
+        names.extend(own.filter_map(|file| Some(file.path().file_name()?.to_str()?.to_string())));
         let known: Vec<&str> =
             names.iter().map(String::as_str).filter(|n| n.ends_with(".gin")).collect();
         let near = crate::gin::nearest(name, &known);

@@ -47,6 +47,15 @@ impl GinTasks {
         self.declarations.get_or_init(|| declared(&self.loaded, &self.registry))
     }
 
+    /// Whether a block declares the name, or that of a mixture whose derived tasks bear it as a prefix.
+    pub fn declares(&self, name: &str) -> bool {
+        let is_within = |known: &String| {
+            name.strip_prefix(&known[..])
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        self.declarations().names.keys().any(is_within)
+    }
+
     /// Returns the names of the tasks, without mixtures.
     pub fn task_names(&self) -> Vec<String> {
         self.names(false)

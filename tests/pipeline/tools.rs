@@ -233,6 +233,38 @@ fn the_tasks_of_the_given_files_are_checked_and_not_those_of_the_library() {
 }
 
 #[test]
+fn a_task_of_the_folder_is_found_and_a_file_in_place_of_a_name_is_told() {
+    let folder = folder("");
+    let check = |words: &[&str], expected: &str| {
+        let (status, _, error) = gimlet(folder.path(), &[&["task"], words].concat(), "");
+        assert_eq!(status, 2, "{words:?}: {error}");
+        assert!(error.contains(expected), "{words:?}: {error}");
+    };
+    let declared = "`pairs`: it is declared at my_tasks.gin:6: add --module_import=my_tasks\n";
+    for tool in ["show", "stats", "check"] {
+        check(&[tool, "pairs"], declared);
+        check(
+            &[tool, "my_tasks.gin"],
+            "give the file with --gin_file=my_tasks.gin or --module_import=my_tasks",
+        );
+        check(&[tool, "pairs", "--module_import=./my_tasks.gin"], "the module is `my_tasks`");
+    }
+    check(&["metrics", "pairs", "--predictions=none"], declared);
+    let import = ["--gin_bindings=import my_tasks.gin"];
+    check(
+        &[&["list"], &import[..]].concat(),
+        "`my_tasks.gin` names a file, and a module is expected",
+    );
+    let lengths = ["pairs", "--module_import=my_tasks", "--task_feature_lengths=input=8,targets=4"];
+    for tool in ["show", "stats"] {
+        check(
+            &[&[tool], &lengths[..]].concat(),
+            "names 'input', which is no output feature of the task: did you mean `inputs`?",
+        );
+    }
+}
+
+#[test]
 fn mistakes_in_mixtures_are_reported_with_their_line_by_every_tool() {
     let folder = folder(
         r#"no_task/seqio.Mixture.tasks = [("pair", 1)]
@@ -400,4 +432,25 @@ fn batches_of_a_run_are_timed_and_their_padding_is_counted() {
         assert!(out.contains(words), "`{words}` is not in:\n{out}");
     }
     assert!(!folder.path().join("model").exists());
+}
+
+#[test]
+fn the_gin_files_of_runs_are_in_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let check = |words: &[&str], expected: &str| {
+        let (_, out, error) = gimlet(folder.path(), &[&["gin", "check"], words].concat(), "");
+        assert!(out.contains(expected) || error.contains(expected), "{words:?}: {out}{error}");
+    };
+    let training = "a configuration of t5x.train.train: no errors";
+    check(&["runs/quickstart/pretrain.gin", "--gin.MODEL_DIR='a'"], training);
+    // Files beside each other, in a folder that is searched, and above.
+    let searched = ["--gin_search_paths=runs/ro_t5x", "--gin.MODEL_DIR='a'", "ro_t5x_base.gin"];
+    check(&searched, training);
+    let paper = "a configuration of mesh_tensorflow.transformer.utils.run: ";
+    check(&["runs/t5_paper/scaling/sc-ens-ft0.gin"], paper);
+    check(&["runs/quickstart/pretrian.gin"], "did you mean runs/quickstart/pretrain.gin?");
+    // The folder's own files come first.
+    std::fs::create_dir_all(folder.path().join("runs/t0")).unwrap();
+    std::fs::write(folder.path().join("runs/t0/run_eval.gin"), "mine = %none\n").unwrap();
+    check(&["runs/t0/run_eval.gin"], "a part of a configuration");
 }

@@ -5,7 +5,7 @@ use clap::{ArgAction, Args};
 use crate::dialects::mesh_tf::{DEFAULTS, DEPRECATED, GIN_FOLDER, MODULE};
 use crate::gin::{Request, SkipUnknown};
 use crate::run::failure::Failure;
-use crate::run::gin_flags::GinFileArgs;
+use crate::run::gin_flags::{GinFileArgs, parse_module};
 
 use super::api::ApiArgs;
 
@@ -34,7 +34,12 @@ pub struct T5MeshTransformerArgs {
     #[arg(long = "gin_location_prefix", value_name = "DIR,...", value_delimiter = ',')]
     pub gin_location_prefix: Vec<String>,
     /// Module that declares tasks; may be repeated.
-    #[arg(long = "module_import", value_name = "MODULE", default_value = MODULE)]
+    #[arg(
+        long = "module_import",
+        value_name = "MODULE",
+        value_parser = parse_module,
+        default_value = MODULE
+    )]
     pub module_import: Vec<String>,
     /// Folder of TFDS datasets.
     #[arg(long = "t5_tfds_data_dir", value_name = "DIR")]

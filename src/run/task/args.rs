@@ -1,18 +1,21 @@
 //! Arguments that several tools for tasks take, and the tasks that they name.
 
+use std::path::Path;
 use std::sync::Arc;
 
+use anyhow::anyhow;
 use clap::Args;
 
 use crate::data::{Caches, DataError, Task, TaskProvider, subtasks};
-use crate::gin::TASK_LIBRARY;
+use crate::gin::{TASK_LIBRARY, did_you_mean};
 
 use super::super::configure::configure_tasks;
 use super::super::declarations::Declared;
 use super::super::failure::Failure;
-use super::super::gin_flags::GinArgs;
+use super::super::gin_flags::{GinArgs, parse_module};
 use super::super::library::Library;
 use super::super::tasks::GinTasks;
+use super::elsewhere::remedy;
 
 /// The source of a tool's tasks: gin files and modules, or all that come with Gimlet.
 #[derive(Args, Debug)]
@@ -21,7 +24,7 @@ pub struct TaskFileArgs {
     #[command(flatten)]
     gin: GinArgs,
     /// Module with tasks, as gin's `import` names it; may be repeated.
-    #[arg(long = "module_import", alias = "task_module", value_name = "MODULE")]
+    #[arg(long = "module_import", alias = "task_module", value_name = "MODULE", value_parser = parse_module)]
     module_import: Vec<String>,
 }
 
@@ -35,6 +38,25 @@ impl TaskFileArgs {
         let (tasks, warnings) = configure_tasks(&self.gin, &modules, &Library, color)?;
         eprint!("{warnings}");
         Ok(tasks.with_caches(self.caches()))
+    }
+
+    /// Returns the tasks that a name stands for, in the files that were read as `tasks`.
+    pub(super) fn tasks_of(&self, name: &str, tasks: &GinTasks) -> Result<Vec<Arc<Task>>, Failure> {
+        tasks_of(name, tasks).map_err(|failure| match tasks.declares(name) {
+            true => failure,
+            false => self.unknown(name).unwrap_or(failure),
+        })
+    }
+
+    /// Returns the error for a name that the given files do not declare, if the working directory says more.
+    pub(super) fn unknown(&self, name: &str) -> Option<Failure> {
+        let suggestion = remedy(name, Path::new("."))?;
+        let is_given = |module: &String| suggestion.ends_with(&format!("_import={module}"));
+        if self.module_import.iter().any(is_given) {
+            return None;
+        }
+        let name = name.to_string();
+        Some(Failure::usage(DataError::UnknownTask { name, suggestion }))
     }
 
     /// Whether no file, binding or module is given.
@@ -78,6 +100,18 @@ pub(in crate::run) fn failure(error: DataError) -> Failure {
 /// Returns the tasks that a name stands for; an error in a mixture carries its place.
 pub(super) fn tasks_of(name: &str, tasks: &GinTasks) -> Result<Vec<Arc<Task>>, Failure> {
     subtasks(name, tasks).map_err(|error| failure(tasks.placed(name, error)))
+}
+
+/// Refuses a length of a feature that none of the tasks has.
+pub(super) fn check_lengths(given: &[(String, usize)], tasks: &[Arc<Task>]) -> Result<(), Failure> {
+    let features = || tasks.iter().flat_map(|task| task.output_features.keys());
+    match given.iter().find(|(name, _)| !features().any(|known| known == name)) {
+        None => Ok(()),
+        Some((name, _)) => Err(Failure::usage(anyhow!(
+            "--task_feature_lengths names '{name}', which is no output feature of the task: {}",
+            did_you_mean(name, features().map(String::as_str))
+        ))),
+    }
 }
 
 /// Parses the lengths of `--task_feature_lengths`: `inputs=512,targets=114`.

@@ -14,7 +14,7 @@ use crate::run::failure::Failure;
 use crate::run::output::{quoted, write};
 use crate::storage::Path;
 
-use super::args::{TaskFileArgs, failure, parse_length, tasks_of};
+use super::args::{TaskFileArgs, check_lengths, failure, parse_length};
 
 /// Number of characters of a value that an error shows.
 const SHOWN: usize = 60;
@@ -59,7 +59,8 @@ pub struct MetricsArgs {
 /// Prints a line for each value of each metric.
 pub(super) fn run(args: &MetricsArgs, color: bool) -> Result<(), Failure> {
     let tasks = args.files.load(color)?;
-    let found = tasks_of(&args.name, &tasks)?;
+    let found = args.files.tasks_of(&args.name, &tasks)?;
+    check_lengths(&args.lengths, &found)?;
     let [task] = &found[..] else {
         let (name, count) = (&args.name, found.len());
         return Err(Failure::usage(anyhow!(

@@ -3,6 +3,7 @@
 mod args;
 mod batches;
 mod check;
+mod elsewhere;
 mod import;
 mod list;
 mod metrics;

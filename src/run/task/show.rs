@@ -14,7 +14,7 @@ use crate::run::failure::Failure;
 use crate::run::output::{Color, ColorChoice, Paint, quoted, write};
 use crate::vocab::Vocabulary;
 
-use super::args::{TaskFileArgs, failure, parse_length, tasks_of};
+use super::args::{TaskFileArgs, check_lengths, failure, parse_length};
 
 /// Flags of `gimlet task show`.
 #[derive(Args, Debug)]
@@ -28,13 +28,13 @@ pub struct ShowArgs {
     /// Examples of each step.
     #[arg(long = "num_examples", value_name = "N", default_value_t = 2)]
     num_examples: usize,
-    /// Feature lengths, as TASK_FEATURE_LENGTHS of a run; 512 for features that are not named.
+    /// Feature lengths, as TASK_FEATURE_LENGTHS of a run, targets=114 by default; 512 for features that are not
+    /// named.
     #[arg(
         long = "task_feature_lengths",
         value_name = "FEATURE=LENGTH,...",
         value_delimiter = ',',
-        value_parser = parse_length,
-        default_value = "targets=114"
+        value_parser = parse_length
     )]
     lengths: Vec<(String, usize)>,
     /// Seed of random preprocessors.
@@ -58,7 +58,9 @@ pub struct ShowArgs {
 pub(super) fn run(args: &ShowArgs, color: bool) -> Result<(), Failure> {
     let tasks = args.files.load(color)?;
     let paint = Paint::new(args.color);
-    for task in tasks_of(&args.name, &tasks)? {
+    let found = args.files.tasks_of(&args.name, &tasks)?;
+    check_lengths(&args.lengths, &found)?;
+    for task in found {
         let caches = args.use_cached.then(|| tasks.caches());
         let shown = Shown::new(args, &task, paint, caches).map_err(failure)?;
         shown.steps()?;
@@ -87,8 +89,10 @@ impl<'a> Shown<'a> {
         let vocabularies = features
             .map(|(name, feature)| Ok((name.clone(), feature.vocabulary.build()?)))
             .collect::<Result<_, DataError>>()?;
-        let given: BTreeMap<&str, usize> =
-            args.lengths.iter().map(|(name, length)| (name.as_str(), *length)).collect();
+        let given: BTreeMap<&str, usize> = match &args.lengths[..] {
+            [] => BTreeMap::from([("targets", 114)]),
+            given => given.iter().map(|(name, length)| (name.as_str(), *length)).collect(),
+        };
         let length = |name: &String| (name.clone(), given.get(&name[..]).copied().unwrap_or(512));
         let options = ExampleOptions {
             split: args.split.clone(),

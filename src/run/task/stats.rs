@@ -10,7 +10,7 @@ use crate::data::{Caches, ExampleOptions, Task, TaskProvider, Value, task_exampl
 use crate::run::failure::Failure;
 use crate::run::output::write;
 
-use super::args::{TaskFileArgs, failure, parse_length, tasks_of};
+use super::args::{TaskFileArgs, check_lengths, failure, parse_length};
 
 /// Flags of `gimlet task stats`.
 #[derive(Args, Debug)]
@@ -46,7 +46,9 @@ pub struct StatsArgs {
 /// Prints the figures of each task.
 pub(super) fn run(args: &StatsArgs, color: bool) -> Result<(), Failure> {
     let tasks = args.files.load(color)?;
-    for task in tasks_of(&args.name, &tasks)? {
+    let found = args.files.tasks_of(&args.name, &tasks)?;
+    check_lengths(&args.lengths, &found)?;
+    for task in found {
         let caches = args.use_cached.then(|| tasks.caches());
         write(&measure(args, &task, caches)?)?;
     }
