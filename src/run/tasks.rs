@@ -211,8 +211,15 @@ impl GinTasks {
         if let Some(mistake) = declared.unread.first() {
             return DataError::Config(mistake.clone());
         }
-        let suggestion = did_you_mean(name, declared.names.keys().map(String::as_str));
-        DataError::UnknownTask { name: name.to_string(), suggestion }
+        DataError::UnknownTask { name: name.to_string(), suggestion: self.suggestion(name) }
+    }
+
+    /// Returns the declared names that are near to a name, and which declarations could not be read.
+    pub fn suggestion(&self, name: &str) -> String {
+        let Declarations { names, unread, .. } = self.declarations();
+        let near = did_you_mean(name, names.keys().map(String::as_str));
+        let unread = unread.iter().filter_map(|mistake| mistake.lines().next());
+        unread.fold(near, |near, unread| format!("{near}; not among them: {unread}"))
     }
 
     /// Finds one of the tasks of a derived mixture, `MIXTURE.TASK`.

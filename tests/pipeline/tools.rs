@@ -250,6 +250,7 @@ fn a_task_of_the_folder_is_found_and_a_file_in_place_of_a_name_is_told() {
         check(&[tool, "pairs", "--module_import=./my_tasks.gin"], "the module is `my_tasks`");
     }
     check(&["metrics", "pairs", "--predictions=none"], declared);
+    check(&["show", "zebra_tasks"], "no task or mixture is named `zebra_tasks`: known are ");
     let import = ["--gin_bindings=import my_tasks.gin"];
     check(
         &[&["list"], &import[..]].concat(),
@@ -453,4 +454,34 @@ fn the_gin_files_of_runs_are_in_the_program() {
     std::fs::create_dir_all(folder.path().join("runs/t0")).unwrap();
     std::fs::write(folder.path().join("runs/t0/run_eval.gin"), "mine = %none\n").unwrap();
     check(&["runs/t0/run_eval.gin"], "a part of a configuration");
+}
+
+#[test]
+fn an_export_an_evaluation_or_an_inference_reads_its_own_part_of_a_training_s_configuration() {
+    let folder = tempfile::tempdir().unwrap();
+    let training = "include 't5x/examples/t5/t5_1_1/tiny.gin'\ninclude 't5x/configs/runs/finetune.gin'\n\
+                    import t5.data.mixtures\nINITIAL_CHECKPOINT_PATH = '/none'\nTRAIN_STEPS = 3\n\
+                    DROPOUT_RATE = 0.0\nMODEL_DIR = 'a'\nBATCH_SIZE = 8\nMIXTURE_OR_TASK_NAME = 'wmt14_enfr_v003'\n\
+                    TASK_FEATURE_LENGTHS = {'inputs': 32, 'targets': 16}\n";
+    std::fs::write(folder.path().join("training.gin"), training).unwrap();
+    let (_, config, _) = gimlet(folder.path(), &["gin", "print", "training.gin"], "");
+    std::fs::write(folder.path().join("config.gin"), config).unwrap();
+    let given = [
+        "--gin_file=config.gin",
+        "--gin.CHECKPOINT_PATH='/none'",
+        "--gin.MIXTURE_OR_TASK_NAME='wmt14_enfr_v003'",
+        "--gin.TASK_FEATURE_LENGTHS={'inputs': 32, 'targets': 16}",
+        "--dry_run",
+    ];
+    for (command, outputs) in [
+        ("export", &["--gin.MODEL_OUTPUT_DIR='out'", "--gin.MODEL_NAME='m'"][..]),
+        ("eval", &["--gin.EVAL_OUTPUT_DIR='out'"]),
+        ("infer", &["--gin.INFER_OUTPUT_DIR='out'"]),
+    ] {
+        let file = format!("--gin_file=t5x/configs/runs/{command}.gin");
+        let words = [&[command, given[0], &file], &given[1..], outputs].concat();
+        let (_, _, error) = gimlet(folder.path(), &words, "");
+        // All is read; only the checkpoint is not there.
+        assert!(error.starts_with("error: cannot open `/none`"), "{command}: {error}");
+    }
 }

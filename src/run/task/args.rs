@@ -44,19 +44,21 @@ impl TaskFileArgs {
     pub(super) fn tasks_of(&self, name: &str, tasks: &GinTasks) -> Result<Vec<Arc<Task>>, Failure> {
         tasks_of(name, tasks).map_err(|failure| match tasks.declares(name) {
             true => failure,
-            false => self.unknown(name).unwrap_or(failure),
+            false => self.unknown(name, tasks).unwrap_or(failure),
         })
     }
 
-    /// Returns the error for a name that the given files do not declare, if the working directory says more.
-    pub(super) fn unknown(&self, name: &str) -> Option<Failure> {
-        let suggestion = remedy(name, Path::new("."))?;
-        let is_given = |module: &String| suggestion.ends_with(&format!("_import={module}"));
-        if self.module_import.iter().any(is_given) {
-            return None;
-        }
-        let name = name.to_string();
-        Some(Failure::usage(DataError::UnknownTask { name, suggestion }))
+    /// Returns the error for a name that the given files do not declare, if the working directory says more or no file is
+    /// given.
+    pub(super) fn unknown(&self, name: &str, tasks: &GinTasks) -> Option<Failure> {
+        let is_given = |remedy: &String| {
+            self.module_import.iter().any(|module| remedy.ends_with(&format!("_import={module}")))
+        };
+        let found = remedy(name, Path::new(".")).filter(|remedy| !is_given(remedy));
+        // Families of the library that cannot be read are no answer to another name.
+        let near = || self.says_nothing().then(|| tasks.suggestion(name));
+        let suggestion = found.or_else(near)?;
+        Some(Failure::usage(DataError::UnknownTask { name: name.to_string(), suggestion }))
     }
 
     /// Whether no file, binding or module is given.

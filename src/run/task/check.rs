@@ -75,7 +75,7 @@ fn selected(args: &CheckArgs, tasks: &GinTasks) -> Result<Vec<Declared>, Failure
     let declared = tasks.declared();
     let find = |name: &String| {
         declared.iter().find(|one| one.name == *name).cloned().ok_or_else(|| {
-            if let Some(failure) = args.files.unknown(name) {
+            if let Some(failure) = args.files.unknown(name, tasks) {
                 return failure;
             }
             let suggestion = did_you_mean(name, declared.iter().map(|one| one.name.as_str()));
