@@ -33,12 +33,25 @@ pub struct Trainer {
     /// Number of parts into which a batch is split, gradients summed; None, 0 and 1 mean the whole
     /// batch.
     pub num_microbatches: Option<usize>,
+    /// The loss to which those of microbatches add up: 'whole_batch' or, as in T5X, 'sum_of_means'. It makes a
+    /// difference if the loss of a batch is divided by a number of that batch.
+    #[gin(default = MicrobatchLoss::WholeBatch)]
+    pub microbatch_loss: MicrobatchLoss,
     /// Learning rate by step.
     pub learning_rate_fn: Suppliable<Schedule>,
     /// Measures each parameter at every step; with None only `weight_gradient_norm`, that of all
     /// gradients, is logged.
     #[gin(default = None)]
     pub weight_metrics_computer: Option<WeightMetricsComputer>,
+}
+
+/// The loss to which the losses of microbatches add up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]
+pub enum MicrobatchLoss {
+    /// The loss of the whole batch, however many microbatches the memory requires.
+    WholeBatch,
+    /// The sum of each microbatch's own loss. Source: T5X `trainer.py`, `accumulate_grads_microbatched`.
+    SumOfMeans,
 }
 
 /// Logs for each parameter its `weight_rms`, `weight_max`, `weight_gradient_rms`,
@@ -58,6 +71,10 @@ pub struct MoeTrainer {
     /// Number of parts into which a batch is split, gradients summed; None, 0 and 1 mean the whole
     /// batch.
     pub num_microbatches: Option<usize>,
+    /// The loss to which those of microbatches add up: 'whole_batch' or, as in T5X, 'sum_of_means'. It makes a
+    /// difference if the loss of a batch is divided by a number of that batch.
+    #[gin(default = MicrobatchLoss::WholeBatch)]
+    pub microbatch_loss: MicrobatchLoss,
     /// Learning rate by step.
     pub learning_rate_fn: Suppliable<Schedule>,
     /// The factor of gradients of experts.
@@ -86,6 +103,7 @@ impl TrainerClass {
             Self::Trainer(trainer) => trainer.clone(),
             Self::Moe(trainer) => Trainer {
                 num_microbatches: trainer.num_microbatches,
+                microbatch_loss: trainer.microbatch_loss,
                 learning_rate_fn: trainer.learning_rate_fn.clone(),
                 weight_metrics_computer: trainer.weight_metrics_computer.clone(),
             },

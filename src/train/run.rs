@@ -38,7 +38,7 @@ use super::spec::Train;
 use super::start::{
     Start, check_same_data, check_same_start, check_shared, foresee_shortage, inference_evaluation,
     occupy, occupy_new, refuse_shortage, restore_or_init, share, tell_learning_rate,
-    training_evaluation,
+    tell_microbatches, training_evaluation,
 };
 use super::step::{StepReport, Stepper};
 use super::window::Window;
@@ -79,6 +79,7 @@ pub fn train(
     let model_dir = Path::parse(&spec.model_dir)?;
     refuse_shortage(spec)?;
     tell_learning_rate(spec);
+    tell_microbatches(spec);
     let is_first = processes.is_first();
     let occupied = if is_first { occupy(&model_dir, takeover)? } else { None };
     processes.wait_for_all()?;

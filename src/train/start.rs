@@ -21,6 +21,7 @@ use crate::session::held_out::HeldOut;
 use crate::session::inference_evaluation::{INFERENCE_EVAL, InferenceEvaluation};
 use crate::session::memory::{available_on_host, total_on_host};
 use crate::session::occupied::Occupied;
+use crate::session::spec::MicrobatchLoss;
 use crate::session::state::TrainState;
 use crate::session::training_evaluation::{TRAINING_EVAL, TrainingEvaluation};
 use crate::storage::{Path, StorageError, Takeover};
@@ -121,6 +122,19 @@ pub fn tell_learning_rate(spec: &Train) {
         telemetry::notice(&format!(
             "updates follow {param}; the Trainer's learning rate is only logged, as in T5X: to train by it, bind \
              {param} = 'trainer'"
+        ));
+    }
+}
+
+/// Reports that T5X's loss of a batch in microbatches is another one, where it is.
+pub fn tell_microbatches(spec: &Train) {
+    let trainer = spec.trainer_cls.0.trainer();
+    let parts = trainer.num_microbatches();
+    let differs = parts > 1 && spec.model.loss_spec().depends_on_parts();
+    if differs && trainer.microbatch_loss == MicrobatchLoss::WholeBatch {
+        telemetry::notice(&format!(
+            "the loss of {parts} microbatches is that of the whole batch; T5X normalizes the loss of each microbatch alone and adds \
+             them up: for its numbers bind trainer.Trainer.microbatch_loss = 'sum_of_means'"
         ));
     }
 }

@@ -17,7 +17,7 @@ use crate::session::error::SessionError;
 use crate::session::forward::Forward;
 use crate::session::guard::{TorchFailure, guarded};
 use crate::session::seeds::{Purpose, derive};
-use crate::session::spec::WeightMetricsComputer;
+use crate::session::spec::{MicrobatchLoss, WeightMetricsComputer};
 use crate::session::state::TrainState;
 
 use super::spec::Train;
@@ -31,6 +31,8 @@ pub struct Stepper {
     pub schedule: LearningRateSchedule,
     /// Number of parts into which a batch is split; at least 1.
     pub num_microbatches: usize,
+    /// The loss to which those of the parts add up.
+    pub microbatch_loss: MicrobatchLoss,
     /// The measures of gradients and weights.
     pub watched: Watched,
     /// Seed of the run.
@@ -84,6 +86,7 @@ impl Stepper {
             forward,
             schedule,
             num_microbatches: trainer.num_microbatches(),
+            microbatch_loss: trainer.microbatch_loss,
             watched,
             seed,
             replicas: mesh.data(),
@@ -106,11 +109,15 @@ impl Stepper {
         batch: &Batch,
     ) -> Result<StepReport, SessionError> {
         let learning_rate = self.schedule.at(i64::try_from(state.step).expect("steps fit"));
-        let divisor = self.divisor(batch);
+        let of_batch = self.divisor(batch);
         let sent = self.axes.sent();
         let (mut outputs, mut watch) = (Vec::new(), Watch::new(self.watched));
         for part in 0..self.num_microbatches {
             let own = self.own_rows(batch, part);
+            let divisor = match self.microbatch_loss {
+                MicrobatchLoss::WholeBatch => of_batch,
+                MicrobatchLoss::SumOfMeans => self.divisor(&self.microbatch(batch, part)),
+            };
             // The second number was the process's before all processes shared their masks.
             let seed = derive(self.seed, Purpose::Dropout, &[state.step, 0, part as u64]);
             let output = self.guarded(state.step, || self.loss(state, &own, divisor, seed))?;
@@ -161,8 +168,14 @@ impl Stepper {
         batch.rows((part * size + index) as i64 * rows, rows)
     }
 
-    /// Returns the loss of a part of a batch: losses of the parts add up to that of the whole, under any
-    /// normalization.
+    /// Returns the rows of a microbatch, those of all processes.
+    fn microbatch(&self, batch: &Batch, part: usize) -> Batch {
+        let rows = batch.num_rows() / self.num_microbatches as i64;
+        batch.rows(part as i64 * rows, rows)
+    }
+
+    /// Returns the loss of a part of a batch. Losses of the processes' parts add up to that of a microbatch, and those
+    /// of microbatches to the loss that `microbatch_loss` names.
     fn loss(
         &self,
         state: &TrainState,
@@ -175,7 +188,11 @@ impl Stepper {
         let batch = batch.to_device(*device);
         let MeshAxis { index, size } = self.replicas;
         let dropout = network.dropout().of_part(index, size);
-        let share = 1.0 / (self.num_microbatches * size) as f64;
+        let parts = match self.microbatch_loss {
+            MicrobatchLoss::WholeBatch => self.num_microbatches * size,
+            MicrobatchLoss::SumOfMeans => size,
+        };
+        let share = 1.0 / parts as f64;
         let routing = loss.routing.map(|losses| RoutingLosses { share, ..losses });
         network.loss(&state.params, &batch, &LossSpec { divisor, routing, ..*loss }, dropout)
     }
@@ -198,7 +215,7 @@ impl Stepper {
         }
     }
 
-    /// Returns the divisor of the loss of a whole batch, if it is computed in parts and divided.
+    /// Returns the divisor of the loss of these rows, if it is computed in parts and divided.
     fn divisor(&self, batch: &Batch) -> Option<f64> {
         if self.num_microbatches * self.replicas.size == 1 {
             return None;

@@ -82,6 +82,12 @@ impl LossSpec {
         }
     }
 
+    /// Whether the losses of parts, each computed alone, add up to another number than the loss of the whole batch.
+    pub fn depends_on_parts(&self) -> bool {
+        use LossNormalizingFactor::Constant;
+        !matches!(self.loss_normalizing_factor, None | Some(Constant(_))) || self.routing.is_some()
+    }
+
     /// Finds values with which no training can succeed; `model` names the configurable that sets them.
     ///
     /// # Errors

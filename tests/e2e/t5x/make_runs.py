@@ -63,6 +63,15 @@ RUNS = {
         loss=dict(z_loss=1e-4, label_smoothing=0.0, factor="NUM_REAL_TARGET_TOKENS"),
         schedule=dict(factors="constant * rsqrt_decay", base_learning_rate=0.02, warmup_steps=2),
     ),
+    # Two microbatches, whose losses T5X normalizes apart.
+    "microbatches": dict(
+        num_microbatches=2,
+        seed=8, packed=False, num_examples=STEPS * BATCH_SIZE,
+        module=dict(mlp_activations=("gelu", "linear"), logits_via_embedding=False),
+        adamw=dict(learning_rate=0.01, weight_decay=0.01),
+        loss=dict(z_loss=1e-4, label_smoothing=0.0, factor="NUM_REAL_TARGET_TOKENS"),
+        schedule=dict(factors="constant", base_learning_rate=0.01, warmup_steps=2),
+    ),
     # AdamW, with divided attention scores, and a schedule without effect: contrib/gpu.
     "gpu": dict(
         gpu=dict(scale_attn_logits=True),
@@ -227,7 +236,7 @@ def train(name, run):
         with trainer.Trainer(
             model=model, train_state=state, partitioner=partitioner, eval_names=[],
             summary_dir=None, train_state_axes=initializer.train_state_axes,
-            rng=jax.random.PRNGKey(0), num_microbatches=None,
+            rng=jax.random.PRNGKey(0), num_microbatches=run.get("num_microbatches"),
             learning_rate_fn=utils.create_learning_rate_scheduler(**run["schedule"]),
         ) as loop:
             for batch in batches[:STEPS]:

@@ -43,6 +43,11 @@ fn a_divided_run_with_layers_in_one_array_repeats_that_of_t5x() {
 }
 
 #[test]
+fn a_run_in_microbatches_repeats_that_of_t5x() {
+    check("microbatches");
+}
+
+#[test]
 fn the_recipe_for_gpus_repeats_that_of_t5x() {
     check("gpu");
 }
