@@ -3,6 +3,7 @@
 use std::io::{self, BufRead, Read};
 
 use super::Path;
+use super::error::file_error;
 use super::position::RecordPosition;
 use crate::error::DataError;
 
@@ -19,6 +20,27 @@ pub(super) fn read_line(
     let room = (longest + 1).saturating_sub(into.len());
     let found = reader.take(room as u64).read_until(b'\n', into)?;
     Ok((found < room || into.last() == Some(&b'\n')).then_some(found))
+}
+
+/// Removes the mark with which some programs begin files in UTF-8.
+pub(super) fn without_byte_order_mark(first_line: &mut Vec<u8>) {
+    const MARK: &[u8] = b"\xef\xbb\xbf";
+    if first_line.starts_with(MARK) {
+        first_line.drain(..MARK.len());
+    }
+}
+
+/// Rejects a file that is one line for us, because its lines end as on Macs before 2001.
+pub(super) fn check_line_ends(path: &Path, first_line: &[u8]) -> Result<(), DataError> {
+    let returns = first_line.iter().filter(|byte| **byte == b'\r').count();
+    if returns < 2 || first_line.ends_with(b"\n") {
+        return Ok(());
+    }
+    Err(file_error(
+        path,
+        "its lines end with a carriage return alone, expected line feeds: convert it, for example with \
+         `tr '\\r' '\\n' <OLD >NEW`",
+    ))
 }
 
 /// The error of a record that is too long.
@@ -43,6 +65,16 @@ mod tests {
         let mut reader = BufReader::with_capacity(3, text.as_bytes());
         let found = read_line(&mut reader, &mut into, longest).unwrap();
         (found, String::from_utf8(into).unwrap())
+    }
+
+    #[test]
+    fn a_file_whose_lines_end_with_carriage_returns_is_named() {
+        let path = Path::parse("old.txt").unwrap();
+        for text in ["a\r\n", "a\rb\n", "a\r", "a\rb", ""] {
+            check_line_ends(&path, text.as_bytes()).unwrap();
+        }
+        let error = check_line_ends(&path, b"a\rb\r").unwrap_err().to_string();
+        assert!(error.contains("carriage return alone, expected line feeds"), "{error}");
     }
 
     #[test]

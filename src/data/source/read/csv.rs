@@ -5,7 +5,9 @@
 use std::sync::Arc;
 
 use super::super::file::CsvOptions;
-use super::bounded::{LONGEST_RECORD, read_line, too_long};
+use super::bounded::{
+    LONGEST_RECORD, check_line_ends, read_line, too_long, without_byte_order_mark,
+};
 use super::decode::{Compression, Decoded, open_decoded};
 use super::error::{file_error, read_error};
 use super::position::RecordPosition;
@@ -14,8 +16,6 @@ use crate::error::DataError;
 use crate::value::Key;
 use gimlet_gin::did_you_mean;
 use gimlet_storage::Path;
-
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// The fields of a record, or a description of the mistake in it.
 pub(crate) fn fields(record: &[u8], options: &CsvOptions) -> Result<Vec<Vec<u8>>, String> {
@@ -133,7 +133,7 @@ impl CsvRecords {
         }
         if let Some(names) = &self.options.column_names {
             self.columns = names.iter().map(|name| Key::from(&name[..])).collect();
-            return self.check_typed();
+            return self.check_columns("`column_names` has");
         }
         let mut head = Vec::new();
         self.read_record(&mut head)?;
@@ -142,11 +142,21 @@ impl CsvRecords {
         let names: Result<Vec<Key>, _> = names.into_iter().map(name).collect();
         let not_text = |_| file_error(&self.path, "the names in its first record are not UTF-8");
         self.columns = names.map_err(not_text)?.into();
-        self.check_typed()
+        self.check_columns("its first record names")
     }
 
-    /// Rejects a type for a column that does not exist.
-    fn check_typed(&self) -> Result<(), DataError> {
+    /// Rejects two columns of one name, and a type for a column that does not exist. `names` says who names them.
+    fn check_columns(&self, names: &str) -> Result<(), DataError> {
+        let columns = self.columns.iter().enumerate();
+        let again = |(at, name): &(usize, &Key)| self.columns[..*at].contains(name);
+        if let Some((_, name)) = columns.clone().find(again) {
+            let count = self.columns.iter().filter(|column| *column == name).count();
+            let reason = format!(
+                "{names} the column '{name}' {count} times, expected each name once: give each column a name of its \
+                 own in the file, or with `column_names` (and `skip_header_lines = 1`)"
+            );
+            return Err(file_error(&self.path, reason));
+        }
         let is_absent = |name: &&String| !self.columns.iter().any(|column| **column == ***name);
         let Some(name) = self.options.typed.iter().find(is_absent) else { return Ok(()) };
         let columns: Vec<&str> = self.columns.iter().map(|column| &**column).collect();
@@ -173,8 +183,9 @@ impl CsvRecords {
                         _ => too_long(&self.path, start, LONGEST_RECORD),
                     });
                 };
-                if self.position.bytes == 0 && record.starts_with(BYTE_ORDER_MARK) {
-                    record.drain(..BYTE_ORDER_MARK.len());
+                if self.position.bytes == 0 {
+                    without_byte_order_mark(record);
+                    check_line_ends(&self.path, record)?;
                 }
                 self.position.bytes += read as u64;
                 scan = scan.over(&record[before..], &self.options);
@@ -272,6 +283,20 @@ mod tests {
                 assert_eq!(rest(&mut open(&path, whole.position()), show), expected[left..]);
                 whole.next_record().unwrap();
             }
+        }
+    }
+
+    #[test]
+    fn two_columns_of_one_name_and_old_line_ends_are_named() {
+        for (text, part) in [
+            ("a,b,a\n1,2,3\n", "its first record names the column 'a' 2 times, expected each"),
+            ("a,b\r1,2\r", "its lines end with a carriage return alone"),
+        ] {
+            let (_dir, path) = file(text.as_bytes());
+            let start = RecordPosition::default();
+            let opened = CsvRecords::open_at(&path, &Arc::new(options()), start);
+            let error = opened.err().expect("it is refused").to_string();
+            assert!(error.contains(part), "{error}");
         }
     }
 

@@ -2,7 +2,9 @@
 
 use std::io::{self, BufRead};
 
-use super::bounded::{LONGEST_RECORD, read_line, too_long};
+use super::bounded::{
+    LONGEST_RECORD, check_line_ends, read_line, too_long, without_byte_order_mark,
+};
 use super::decode::{Compression, Decoded, open_decoded};
 use super::error::read_error;
 use super::position::RecordPosition;
@@ -45,6 +47,10 @@ impl Lines {
         };
         if num_bytes == 0 {
             return Ok(false);
+        }
+        if self.position.bytes == 0 {
+            without_byte_order_mark(line);
+            check_line_ends(&self.path, line)?;
         }
         self.advance(num_bytes);
         if line.last() == Some(&b'\n') {
@@ -127,6 +133,7 @@ mod tests {
     fn lines_end_in_any_style_and_reading_resumes_anywhere() {
         check(b"a\r\n\nlast", &["a", "", "last"]);
         check(b"", &[]);
+        check("\u{feff}a\n\u{feff}b".as_bytes(), &["a", "\u{feff}b"]);
     }
 
     #[test]
