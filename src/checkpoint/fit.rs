@@ -58,6 +58,24 @@ mod tests {
     }
 
     #[test]
+    fn another_vocabulary_is_named_as_such() {
+        let needs =
+            shapes(&[("target/token_embedder/embedding", &[250_112, 512]), ("target/b", &[3])]);
+        let found =
+            shapes(&[("target/token_embedder/embedding", &[32_128, 512]), ("target/b", &[3])]);
+        let message = check_fit("dir/checkpoint_1", &needs, &found).unwrap_err().to_string();
+        assert!(
+            message.contains("its vocabulary has 32128 ids, and the model's 250112"),
+            "{message}"
+        );
+        assert!(!message.contains("assignment_map"), "{message}");
+        let found =
+            shapes(&[("target/token_embedder/embedding", &[250_112, 512]), ("target/b", &[4])]);
+        let message = check_fit("dir/checkpoint_1", &needs, &found).unwrap_err().to_string();
+        assert!(message.ends_with("use the configuration that wrote it"), "{message}");
+    }
+
+    #[test]
     fn arrays_that_only_the_checkpoint_has_are_no_error() {
         let needs = shapes(&[("target/a", &[2])]);
         let found = shapes(&[("target/a", &[2]), ("flax_mutables/x", &[1])]);

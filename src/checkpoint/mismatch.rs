@@ -46,11 +46,39 @@ impl fmt::Display for Mismatch {
                  RestoreCheckpointConfig.strict = False"
             );
         }
-        let or = match self.is_resumed {
-            true => "set MODEL_DIR to another folder",
-            false => "map the names with RestoreCheckpointConfig.assignment_map",
+        if let Some((found, expected)) = self.vocab_sizes() {
+            write!(
+                f,
+                "\nits vocabulary has {found} ids, and the model's {expected}: set vocab_size = {found} (NUM_EMBEDDINGS \
+                 of flaxformer's models) and VOCABULARY to the one that it was trained with"
+            )?;
+            return match self.is_resumed {
+                true => write!(f, ", or MODEL_DIR to another folder"),
+                false => Ok(()),
+            };
+        }
+        write!(f, "\nuse the configuration that wrote it")?;
+        match self.is_resumed {
+            true => write!(f, ", or set MODEL_DIR to another folder"),
+            // Other names do not change shapes.
+            false if self.missing.is_empty() => Ok(()),
+            false => write!(f, ", or map the names with RestoreCheckpointConfig.assignment_map"),
+        }
+    }
+}
+
+impl Mismatch {
+    /// Returns the numbers of ids of the checkpoint and the model if nothing but these differs.
+    fn vocab_sizes(&self) -> Option<(usize, usize)> {
+        let is_embedding = |name: &str| name.ends_with("token_embedder/embedding");
+        let (_, found, expected) = self.shapes.iter().find(|(name, ..)| is_embedding(name))?;
+        let (&[found, _], &[expected, _]) = (&found[..], &expected[..]) else { return None };
+        let differs_there = |(_, of_file, of_model): &(String, Vec<usize>, Vec<usize>)| {
+            let sizes = of_file.iter().zip(of_model).filter(|(a, b)| a != b);
+            sizes.clone().all(|(a, b)| (*a, *b) == (found, expected))
         };
-        write!(f, "\nuse the configuration that wrote it, or {or}")
+        (found != expected && self.missing.is_empty() && self.shapes.iter().all(differs_there))
+            .then_some((found, expected))
     }
 }
 
