@@ -46,6 +46,49 @@ pub fn train_sentencepiece(options: &[(String, String)]) -> Result<(), VocabErro
         return Ok(());
     }
     let reason = CStr::from_bytes_until_nul(&message).map(CStr::to_string_lossy);
-    let reason = reason.map_or_else(|_| "it says nothing".to_string(), |text| text.into_owned());
+    let reason = reason.map_or_else(|_| "it says nothing".to_string(), |text| explained(&text));
     Err(VocabError::Training { reason })
+}
+
+/// Returns the mistake and the remedy if the trainer's message is about the size, otherwise the message.
+fn explained(message: &str) -> String {
+    let numbers = |text: &str| -> Vec<u64> {
+        let digits = text.split(|c: char| !c.is_ascii_digit());
+        digits.filter_map(|number| number.parse().ok()).collect()
+    };
+    let high = message.split_once("Vocabulary size too high").map(|(_, rest)| numbers(rest));
+    let low = message.split_once("smaller than required_chars.").map(|(_, rest)| numbers(rest));
+    match (high.as_deref(), low.as_deref()) {
+        (Some([found, most, ..]), _) => format!(
+            "vocab_size is {found}, expected at most {most}, the most that this text allows: lower it, or train on more text"
+        ),
+        (_, Some([found, least, ..])) => format!(
+            "vocab_size is {found}, expected at least {least}, one for each character of this text: raise it, or lower \
+             character_coverage"
+        ),
+        _ => message.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_that_does_not_fit_the_text_is_told_with_the_limit() {
+        for (message, part) in [
+            (
+                "INTERNAL: src/trainer_interface.cc(662) [(piece.size()) == (n)] Vocabulary size too high (4000). \
+                 Please set it to a value <= 57.",
+                "vocab_size is 4000, expected at most 57",
+            ),
+            (
+                "INTERNAL: (587) [(a) <= (b)] Vocabulary size is smaller than required_chars. 30 vs 45. Increase",
+                "vocab_size is 30, expected at least 45",
+            ),
+            ("another mistake", "another mistake"),
+        ] {
+            assert!(explained(message).starts_with(part), "{}", explained(message));
+        }
+    }
 }

@@ -340,7 +340,7 @@ fn a_vocabulary_is_trained_and_shown() {
     assert!(about.contains("end of sequence    1 </s>\n"), "{about}");
     let (status, _, error) =
         gimlet(folder.path(), &[&flags[..4], &["--vocab_size=4000"]].concat(), "");
-    assert!(status == 2 && error.contains("Vocabulary size too high (4000)"), "{error}");
+    assert!(status == 2 && error.contains("vocab_size is 4000, expected at most "), "{error}");
 }
 
 #[test]
