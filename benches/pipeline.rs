@@ -39,7 +39,7 @@ fn main() {
         return memory(gigabytes);
     }
     if let Some(only @ ("compressed" | "shared")) = option("only").as_deref() {
-        let vocabulary = VocabularySpec::Byte(ByteVocabulary { extra_ids: 100 });
+        let vocabulary = VocabularySpec::Byte(ByteVocabulary::of(100));
         let corpus = option("corpus").expect("--corpus=TEXT.gz");
         let num_batches = option("batches").map_or(1000, |text| text.parse().expect("a number"));
         if only == "compressed" {
@@ -211,7 +211,7 @@ fn memory(gigabytes: usize) {
         vocab_size: 32_000,
         seed: 0,
     });
-    let vocabulary = VocabularySpec::Byte(ByteVocabulary { extra_ids: 100 });
+    let vocabulary = VocabularySpec::Byte(ByteVocabulary::of(100));
     let task = task_of(source, vocabulary, &[span_corruption()]);
     let config = DatasetConfig { num_prefetch_threads: Some(2), ..config(true) };
     let tasks = provider(task, None);

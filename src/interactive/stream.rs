@@ -18,7 +18,11 @@ impl TextStream {
     pub fn push(&mut self, id: i32, vocabulary: &dyn Vocabulary) -> String {
         self.ids.push(id);
         let text = vocabulary.decode(&self.ids);
-        self.show(text.trim_end_matches(INCOMPLETE))
+        let text = text.trim_end_matches(INCOMPLETE);
+        // The last word may still move to the one before it.
+        let is_open = vocabulary.cleans_up();
+        let end = text.rfind(' ').filter(|_| is_open).unwrap_or(text.len());
+        self.show(&text[..end])
     }
 
     /// Returns the rest of the whole text, bytes that are no text included.
@@ -50,7 +54,7 @@ mod tests {
 
     #[test]
     fn a_character_is_shown_when_its_last_byte_has_come() {
-        let bytes = VocabularySpec::Byte(ByteVocabulary { extra_ids: 0 });
+        let bytes = VocabularySpec::Byte(ByteVocabulary::of(0));
         check(&bytes, "a€b", &["a", "", "", "€", "b"]);
     }
 
@@ -73,7 +77,7 @@ mod tests {
 
     #[test]
     fn bytes_that_never_become_text_come_at_the_end() {
-        let vocabulary = VocabularySpec::Byte(ByteVocabulary { extra_ids: 0 });
+        let vocabulary = VocabularySpec::Byte(ByteVocabulary::of(0));
         let vocabulary = vocabulary.build().expect("it needs no file");
         let mut stream = TextStream::default();
         let ids = [vocabulary.encode("a"), vec![0xe2 + 3]].concat();

@@ -85,7 +85,8 @@ pub enum ModelType {
 /// Flags of `gimlet vocab show`.
 #[derive(Args, Debug)]
 pub struct ShowVocabArgs {
-    /// A SentencePiece `.model`, a WordPiece `vocab.txt`, or the word `bytes`.
+    /// A SentencePiece `.model`, a `tokenizer.json` of a folder of Hugging Face's, a WordPiece `vocab.txt`, or the word
+    /// `bytes`.
     #[arg(value_name = "MODEL")]
     model: String,
     /// Texts to encode; lines of standard input if there is one and none is given.
@@ -177,7 +178,7 @@ fn sentencepiece(model: &str, extra_ids: usize) -> VocabularySpec {
 fn spec(args: &ShowVocabArgs) -> VocabularySpec {
     let extra_ids = args.extra_ids;
     match args.model.as_str() {
-        "bytes" => VocabularySpec::Byte(ByteVocabulary { extra_ids }),
+        "bytes" => VocabularySpec::Byte(ByteVocabulary::of(extra_ids)),
         list if list.ends_with(".txt") => VocabularySpec::BertWordPiece(BertWordPieceVocabulary {
             lower_case: args.lower_case,
             ..BertWordPieceVocabulary::of(list)

@@ -4,7 +4,7 @@ use super::Vocabulary;
 use super::spec::ByteVocabulary;
 
 /// Padding, EOS and unknown stand before the bytes.
-const NUM_SPECIAL: usize = 3;
+pub(super) const NUM_SPECIAL: usize = 3;
 const NUM_BYTES: usize = 256;
 
 impl Vocabulary for ByteVocabulary {
@@ -70,7 +70,7 @@ mod tests {
     ];
 
     fn bytes() -> ByteVocabulary {
-        ByteVocabulary { extra_ids: 10 }
+        ByteVocabulary::of(10)
     }
 
     #[test]

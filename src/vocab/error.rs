@@ -16,6 +16,14 @@ pub enum VocabError {
         /// The error in it, and the remedy.
         reason: String,
     },
+    /// The folder has no tokenizer that a T5 of transformers can have.
+    #[error("`{path}` is not a usable tokenizer of Hugging Face's transformers: {reason}")]
+    HuggingFace {
+        /// The file or its folder.
+        path: String,
+        /// The error in it, and the remedy.
+        reason: String,
+    },
     /// The file is not a list of pieces.
     #[error("`{path}` is not a usable WordPiece vocabulary: {reason}")]
     WordPiece {
@@ -37,7 +45,10 @@ impl VocabError {
     pub fn is_users(&self) -> bool {
         match self {
             Self::Storage(error) => error.is_users(),
-            Self::Model { .. } | Self::WordPiece { .. } | Self::Training { .. } => true,
+            Self::Model { .. }
+            | Self::HuggingFace { .. }
+            | Self::WordPiece { .. }
+            | Self::Training { .. } => true,
         }
     }
 }

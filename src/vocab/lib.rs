@@ -6,6 +6,7 @@
 mod bytes;
 mod codepoints;
 mod error;
+mod hugging_face;
 mod load;
 mod pass_through;
 mod sentencepiece;
@@ -15,6 +16,7 @@ mod unigrams;
 mod word_piece;
 
 pub use error::VocabError;
+pub use hugging_face::{HuggingFaceTokenizer, hugging_face_tokenizer};
 pub use sentencepiece::{PieceCount, count_pieces, tokenizer_json};
 pub use spec::{
     BertWordPieceVocabulary, ByteVocabulary, FullCodepointVocabulary, NormalizationForm,
@@ -46,6 +48,11 @@ pub trait Vocabulary: Send + Sync + std::fmt::Debug {
     /// Returns the id for everything that the vocabulary does not have.
     fn unk_id(&self) -> Option<i32>;
 
+    /// Returns the id of the first sentinel; those of the others are smaller.
+    fn first_sentinel_id(&self) -> i32 {
+        i32::try_from(self.vocab_size()).unwrap_or(i32::MAX) - 1
+    }
+
     /// Whether examples contain ids already and text cannot be encoded.
     fn takes_ids(&self) -> bool {
         false
@@ -55,6 +62,11 @@ pub trait Vocabulary: Send + Sync + std::fmt::Debug {
     /// without a file.
     fn content(&self) -> Option<Vec<u8>> {
         None
+    }
+
+    /// Whether the ids after a text may remove its last space.
+    fn cleans_up(&self) -> bool {
+        false
     }
 
     /// Appends the ids of `text` to `ids`, without EOS.

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use super::codepoints::PartialCodepoints;
+use super::hugging_face::{HuggingFace, HuggingFaceBytes};
 use super::sentencepiece::SentencePiece;
 use super::unigrams::Unigrams;
 use super::word_piece::WordPiece;
@@ -21,8 +22,14 @@ impl VocabularySpec {
             return Ok(vocabulary.clone());
         }
         let vocabulary: Arc<dyn Vocabulary> = match self {
+            Self::SentencePiece(spec) if spec.is_hugging_face() => {
+                Arc::new(HuggingFace::load(spec)?)
+            }
             Self::SentencePiece(spec) => Arc::new(SentencePiece::load(spec)?),
-            Self::Byte(spec) => Arc::new(spec.clone()),
+            Self::Byte(spec) => match &spec.tokenizer_config {
+                Some(file) => Arc::new(HuggingFaceBytes::load(spec, file)?),
+                None => Arc::new(spec.clone()),
+            },
             Self::PassThrough(spec) => Arc::new(spec.clone()),
             Self::BertWordPiece(spec) => Arc::new(WordPiece::load(spec)?),
             Self::Unigram(spec) => Arc::new(Unigrams::new(spec)),
@@ -40,6 +47,14 @@ impl VocabularySpec {
     pub fn is_same_as(&self, other: &Self) -> Result<bool, VocabError> {
         let files_decide = match (self, other) {
             _ if self == other => return Ok(true),
+            (Self::SentencePiece(one), Self::SentencePiece(two))
+                if one.is_hugging_face() || two.is_hugging_face() =>
+            {
+                return Ok(has_same_pieces(&*self.build()?, &*other.build()?));
+            }
+            (Self::Byte(_), Self::Byte(_)) => {
+                return Ok(self.build()?.vocab_size() == other.build()?.vocab_size());
+            }
             // Extra ids and options become part of the model when it is loaded.
             (Self::SentencePiece(_), Self::SentencePiece(_)) => true,
             (Self::BertWordPiece(spec), Self::BertWordPiece(other)) => {
@@ -50,4 +65,17 @@ impl VocabularySpec {
         };
         Ok(files_decide && self.build()?.content() == other.build()?.content())
     }
+}
+
+/// Whether both have the same text for every id. SeqIO writes sentinels with a space before them, transformers without.
+fn has_same_pieces(one: &dyn Vocabulary, other: &dyn Vocabulary) -> bool {
+    let size = i32::try_from(one.vocab_size()).unwrap_or(i32::MAX);
+    let piece = |vocabulary: &dyn Vocabulary, id: i32| {
+        let piece = vocabulary.piece(id);
+        match piece.strip_prefix('▁').filter(|piece| piece.starts_with("<extra_id_")) {
+            Some(sentinel) => sentinel.to_string(),
+            None => piece,
+        }
+    };
+    one.vocab_size() == other.vocab_size() && (0..size).all(|id| piece(one, id) == piece(other, id))
 }

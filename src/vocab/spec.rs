@@ -33,7 +33,9 @@ pub enum VocabularySpec {
     ignored(use_fast_tokenizer = "the tokenizer is the same at any speed")
 )]
 pub struct SentencePieceVocabulary {
-    /// Path of the `.model` file, in any storage.
+    /// Path of the `.model` file, in any storage; or of the `tokenizer.json` in a folder of Hugging Face's transformers
+    /// (of its `tokenizer_config.json` if it has a `spiece.model` instead), which gives the ids of transformers with
+    /// added tokens.
     pub sentencepiece_model_file: String,
     /// Sentinels `<extra_id_0>`, ... added after the model's own pieces. Models with `100extra` in
     /// their name contain them already: leave this at 0 there.
@@ -70,9 +72,16 @@ pub struct NormalizerSpec {
     pub escape_whitespaces: Option<bool>,
 }
 
+impl SentencePieceVocabulary {
+    /// Whether the file belongs to a tokenizer of Hugging Face's transformers.
+    pub fn is_hugging_face(&self) -> bool {
+        self.sentencepiece_model_file.ends_with(".json")
+    }
+}
+
 /// UTF-8 bytes shifted by three special ids, as ByT5 uses them (Xue et al. 2021,
 /// arXiv:2105.13626).
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Configurable)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Configurable)]
 #[gin(
     name = "seqio.ByteVocabulary",
     alias = "seqio.vocabularies.ByteVocabulary",
@@ -82,6 +91,17 @@ pub struct ByteVocabulary {
     /// Sentinels added after the 256 bytes.
     #[gin(default = 0)]
     pub extra_ids: usize,
+    /// Path of the `tokenizer_config.json` in a folder of Hugging Face's transformers, whose added tokens, sentinels
+    /// among them, get their ids.
+    #[gin(default = None)]
+    pub tokenizer_config: Option<String>,
+}
+
+impl ByteVocabulary {
+    /// Bytes and so many sentinels.
+    pub fn of(extra_ids: usize) -> Self {
+        Self { extra_ids, tokenizer_config: None }
+    }
 }
 
 /// Ids that are in the data already. Source: SeqIO `vocabularies.py`.

@@ -96,7 +96,9 @@ impl Preprocess for PythonPreprocessor {
 /// The description of an output feature for Python.
 fn sent(feature: &BuiltFeature) -> Wire {
     let (name, args) = match &feature.vocabulary_spec {
-        VocabularySpec::SentencePiece(spec) if spec.normalizer_spec_overrides.is_none() => {
+        VocabularySpec::SentencePiece(spec)
+            if spec.normalizer_spec_overrides.is_none() && !spec.is_hugging_face() =>
+        {
             let args = [
                 ("sentencepiece_model_file", Wire::from(&spec.sentencepiece_model_file[..])),
                 ("extra_ids", Wire::from(spec.extra_ids)),
@@ -104,13 +106,15 @@ fn sent(feature: &BuiltFeature) -> Wire {
             ];
             ("SentencePieceVocabulary", map(args))
         }
-        VocabularySpec::Byte(spec) => {
+        VocabularySpec::Byte(spec) if spec.tokenizer_config.is_none() => {
             ("ByteVocabulary", map([("extra_ids", Wire::from(spec.extra_ids))]))
         }
         VocabularySpec::PassThrough(spec) => {
             let eos_id = spec.eos_id.map_or(Wire::Nil, Wire::from);
             ("PassThroughVocabulary", map([("size", Wire::from(spec.size)), ("eos_id", eos_id)]))
         }
+        VocabularySpec::SentencePiece(spec) if spec.is_hugging_face() => ("T5Tokenizer", map([])),
+        VocabularySpec::Byte(_) => ("ByT5Tokenizer", map([])),
         other => (other.schema_of().short_name(), map([])),
     };
     map([

@@ -259,7 +259,7 @@ mod tests {
     use gimlet_vocab::{ByteVocabulary, VocabularySpec};
 
     fn features(add_eos: bool) -> Features {
-        let vocabulary = VocabularySpec::Byte(ByteVocabulary { extra_ids: 0 });
+        let vocabulary = VocabularySpec::Byte(ByteVocabulary::of(0));
         let feature =
             Feature { vocabulary, add_eos, required: true, dtype: FeatureDtype::Int32, rank: 1 };
         let built = BuiltFeature::new("inputs", &feature).unwrap();

@@ -65,7 +65,7 @@ impl Encoder {
 
 /// The ids for text that the model does not know.
 #[derive(Debug)]
-pub(super) struct Unknown {
+pub(crate) struct Unknown {
     /// The unknown piece.
     pub id: i32,
     /// Ids of the 256 bytes for unknown characters, if the model has byte fallback.

@@ -20,7 +20,11 @@ use std::sync::OnceLock;
 use sentencepiece::SentencePieceProcessor;
 
 use self::encoder::Encoder;
-use self::model_proto::{ModelProto, PieceProto};
+pub(super) use self::encoder::Unknown;
+use self::model_proto::PieceProto;
+pub(super) use self::model_proto::{ModelProto, ModelType, PieceKind};
+pub(super) use self::normalizer::Rules;
+pub(super) use self::unigram::Unigram;
 use super::spec::{NormalizerSpec, SentencePieceVocabulary};
 use super::{VocabError, Vocabulary};
 use gimlet_storage::Path;

@@ -3,7 +3,7 @@
 
 /// A model file, taken apart.
 #[derive(Debug, Default)]
-pub(super) struct ModelProto<'a> {
+pub(crate) struct ModelProto<'a> {
     pub pieces: Vec<PieceProto<'a>>,
     pub model_type: ModelType,
     pub treat_whitespace_as_suffix: bool,
@@ -13,7 +13,7 @@ pub(super) struct ModelProto<'a> {
 
 /// `TrainerSpec.ModelType`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum ModelType {
+pub(crate) enum ModelType {
     #[default]
     Unigram,
     Bpe,
@@ -23,7 +23,7 @@ pub(super) enum ModelType {
 
 /// One piece of the vocabulary.
 #[derive(Debug)]
-pub(super) struct PieceProto<'a> {
+pub(crate) struct PieceProto<'a> {
     pub piece: &'a [u8],
     pub score: f32,
     pub kind: PieceKind,
@@ -31,7 +31,7 @@ pub(super) struct PieceProto<'a> {
 
 /// `ModelProto.SentencePiece.Type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PieceKind {
+pub(crate) enum PieceKind {
     Normal,
     Unknown,
     Control,
@@ -42,7 +42,7 @@ pub(super) enum PieceKind {
 
 /// How text is normalized.
 #[derive(Debug)]
-pub(super) struct NormalizerProto<'a> {
+pub(crate) struct NormalizerProto<'a> {
     pub precompiled_charsmap: &'a [u8],
     pub add_dummy_prefix: bool,
     pub remove_extra_whitespaces: bool,
@@ -62,7 +62,7 @@ impl Default for NormalizerProto<'_> {
 
 impl<'a> ModelProto<'a> {
     /// Parses a model; `None` if the bytes are no such message.
-    pub(super) fn parse(bytes: &'a [u8]) -> Option<Self> {
+    pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
         let mut model = Self::default();
         for field in Fields(bytes) {
             match field? {

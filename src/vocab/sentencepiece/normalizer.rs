@@ -135,14 +135,14 @@ pub(super) fn char_length(first: u8) -> usize {
 /// a label in bits 0-7 and 31, a leaf flag in bit 8, the offset above; leaves contain an index into
 /// `replacements`, where the text ends with a zero.
 #[derive(Debug)]
-struct Rules {
+pub(crate) struct Rules {
     units: Vec<u32>,
     replacements: Vec<u8>,
 }
 
 impl Rules {
     /// Parses the blob; `None` if it is broken; an empty one has no rules.
-    fn parse(blob: &[u8]) -> Option<Self> {
+    pub(crate) fn parse(blob: &[u8]) -> Option<Self> {
         if blob.is_empty() {
             return Some(Self { units: Vec::new(), replacements: Vec::new() });
         }
@@ -185,6 +185,18 @@ impl Rules {
             }
         }
         found
+    }
+
+    /// Returns the replacement of the shortest key at the beginning of the text.
+    pub(crate) fn shortest(&self, text: &[u8]) -> Option<&[u8]> {
+        let mut at = 0;
+        for &byte in text {
+            at = self.step(at, byte)?;
+            if let Some(replacement) = self.replacement(at) {
+                return Some(replacement);
+            }
+        }
+        None
     }
 
     /// Whether an ASCII byte is not changed before any ASCII byte, or at the end.

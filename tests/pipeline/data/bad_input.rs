@@ -10,7 +10,7 @@ use super::*;
 
 fn text_task(folder: &tempfile::TempDir, preprocessors: Vec<Preprocessor>) -> Task {
     let source = text_source(&format!("{}/*.txt", folder.path().display()));
-    let bytes = VocabularySpec::Byte(ByteVocabulary { extra_ids: 0 });
+    let bytes = VocabularySpec::Byte(ByteVocabulary::of(0));
     task("text", source, preprocessors, features(&bytes, &["inputs", "targets"]))
 }
 
@@ -212,7 +212,7 @@ fn a_label_outside_its_range_is_named_with_its_record() {
         feature_names: None,
         id_key: None,
     };
-    let bytes = VocabularySpec::Byte(ByteVocabulary { extra_ids: 0 });
+    let bytes = VocabularySpec::Byte(ByteVocabulary::of(0));
     let steps = vec![glue.into(), tokenize()];
     let task = task("text", source, steps, features(&bytes, &["inputs", "targets"]));
     let expected = [

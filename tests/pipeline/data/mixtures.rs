@@ -66,7 +66,7 @@ fn tasks_are_drawn_by_rate_and_nested_rates_multiply() {
 fn tasks_must_share_their_features_and_vocabularies() {
     let folder = folder_of_ids(&[3]);
     let mut other = named("other", &folder);
-    let bytes = VocabularySpec::Byte(ByteVocabulary { extra_ids: 0 });
+    let bytes = VocabularySpec::Byte(ByteVocabulary::of(0));
     other.output_features = features(&bytes, &["inputs", "targets"]);
     let mut fewer = named("fewer", &folder);
     fewer.output_features.remove("inputs");

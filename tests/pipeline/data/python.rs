@@ -185,7 +185,7 @@ fn byte_task(folder: &tempfile::TempDir) -> Task {
     task.preprocessors
         .push(Preprocessor::Tokenize(Tokenize { copy_pretokenized: false, with_eos: false }));
     task.output_features =
-        features(&VocabularySpec::Byte(ByteVocabulary { extra_ids: 0 }), &["inputs", "targets"]);
+        features(&VocabularySpec::Byte(ByteVocabulary::of(0)), &["inputs", "targets"]);
     task
 }
 
@@ -221,7 +221,7 @@ fn a_source_is_read_and_resumed_by_record() {
     task.preprocessors
         .push(Preprocessor::Tokenize(Tokenize { copy_pretokenized: false, with_eos: false }));
     task.output_features =
-        features(&VocabularySpec::Byte(ByteVocabulary { extra_ids: 0 }), &["inputs", "targets"]);
+        features(&VocabularySpec::Byte(ByteVocabulary::of(0)), &["inputs", "targets"]);
     let all = tasks([task]);
     super::resume::check(&DatasetConfig { batch_size: 8, ..config("it", (8, 8)) }, &all);
 }

@@ -59,7 +59,7 @@ fn folder_of_text() -> tempfile::TempDir {
 
 fn span_corruption_task(folder: &tempfile::TempDir) -> Task {
     let source = text_source(&format!("{}/*.txt", folder.path().display()));
-    let vocabulary = VocabularySpec::Byte(ByteVocabulary { extra_ids: 100 });
+    let vocabulary = VocabularySpec::Byte(ByteVocabulary::of(100));
     let preprocessors = vec![
         Preprocessor::Rekey(gimlet::data::Rekey {
             key_map: BTreeMap::from([("targets".to_string(), Some("text".to_string()))]),
@@ -77,7 +77,7 @@ fn span_corruption_task(folder: &tempfile::TempDir) -> Task {
 /// Each line as bytes.
 fn text_task(folder: &tempfile::TempDir) -> Task {
     let source = text_source(&format!("{}/*.txt", folder.path().display()));
-    let vocabulary = VocabularySpec::Byte(ByteVocabulary { extra_ids: 0 });
+    let vocabulary = VocabularySpec::Byte(ByteVocabulary::of(0));
     let from_text = |name: &str| (name.to_string(), Some("text".to_string()));
     let key_map = ["inputs", "targets"].map(from_text).into();
     let preprocessors = vec![
@@ -102,7 +102,7 @@ fn questions_task(folder: &tempfile::TempDir) -> Task {
         std::fs::write(folder.path().join(format!("{file}.jsonl")), text).unwrap();
     }
     let source = json_source(&format!("{}/*.jsonl", folder.path().display()));
-    let vocabulary = VocabularySpec::Byte(ByteVocabulary { extra_ids: 0 });
+    let vocabulary = VocabularySpec::Byte(ByteVocabulary::of(0));
     let preprocessors = vec![
         Preprocessor::TriviaQa(TriviaQa {}),
         Preprocessor::Tokenize(Tokenize { copy_pretokenized: false, with_eos: false }),

@@ -12,7 +12,7 @@ const VOCAB_SIZE: i32 = 259 + 100;
 
 fn span_corruption_task(folder: &tempfile::TempDir, merge: bool) -> Task {
     let source = text_source(&format!("{}/*.txt", folder.path().display()));
-    let vocabulary = VocabularySpec::Byte(ByteVocabulary { extra_ids: 100 });
+    let vocabulary = VocabularySpec::Byte(ByteVocabulary::of(100));
     let key_map = BTreeMap::from([("targets".to_string(), Some("text".to_string()))]);
     let preprocessors = vec![
         Preprocessor::Rekey(Rekey { key_map }),

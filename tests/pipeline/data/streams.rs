@@ -24,7 +24,7 @@ fn folder_of_text(num_files: usize) -> tempfile::TempDir {
 }
 
 fn text_task(folder: &tempfile::TempDir) -> Task {
-    let vocabulary = VocabularySpec::Byte(ByteVocabulary { extra_ids: 0 });
+    let vocabulary = VocabularySpec::Byte(ByteVocabulary::of(0));
     let from_text = |name: &str| (name.to_string(), Some("text".to_string()));
     let preprocessors = vec![
         Preprocessor::Rekey(Rekey { key_map: ["inputs", "targets"].map(from_text).into() }),

@@ -39,7 +39,7 @@ fn placeholder() -> Preprocessor {
 
 /// Lines of text as bytes, tokenized before the cache step.
 fn byte_task(source: DataSource, after: Vec<Preprocessor>) -> Task {
-    let vocabulary = VocabularySpec::Byte(ByteVocabulary { extra_ids: 0 });
+    let vocabulary = VocabularySpec::Byte(ByteVocabulary::of(0));
     let key_map = ["inputs", "targets"].map(|key| (key.to_string(), Some("text".to_string())));
     let mut preprocessors = vec![
         Preprocessor::Rekey(Rekey { key_map: BTreeMap::from(key_map) }),

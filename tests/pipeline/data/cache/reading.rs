@@ -10,7 +10,7 @@ use super::*;
 
 /// A task whose source no longer exists.
 fn reference_task() -> Task {
-    let vocabulary = VocabularySpec::Byte(ByteVocabulary { extra_ids: 0 });
+    let vocabulary = VocabularySpec::Byte(ByteVocabulary::of(0));
     let features = features(&vocabulary, &["inputs", "targets"]);
     task("reference:cache", text_source("/gone"), vec![placeholder()], features)
 }

@@ -60,7 +60,7 @@ fn rows_of_different_lengths_are_cached_as_seqio_caches_ragged_tensors() {
     ];
     std::fs::write(data.path().join("rows.jsonl"), lines.join("\n")).unwrap();
     let source = json_source(&format!("{}/rows.jsonl", data.path().display()));
-    let vocabulary = VocabularySpec::Byte(ByteVocabulary { extra_ids: 0 });
+    let vocabulary = VocabularySpec::Byte(ByteVocabulary::of(0));
     let task = task("ragged", source, vec![placeholder()], features(&vocabulary, &["targets"]));
     write(&task, &folder, 1).unwrap();
     let info = std::fs::read(folder.path().join("ragged/info.train.json")).unwrap();

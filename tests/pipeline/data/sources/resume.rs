@@ -54,7 +54,7 @@ fn rows_and_arrays_and_generated_examples_resume() {
 
 #[test]
 fn few_shot_examples_resume() {
-    let bytes = VocabularySpec::Byte(gimlet::vocab::ByteVocabulary { extra_ids: 0 });
+    let bytes = VocabularySpec::Byte(gimlet::vocab::ByteVocabulary::of(0));
     for fixed in ["False", "True"] {
         let text = format!(
             "  source = @FewshotDataSource()\n  preprocessors = [@fewshot_preprocessor(), \
