@@ -32,6 +32,9 @@ pub struct Example {
     /// For messages only; unknown if several examples were joined.
     #[serde(skip)]
     origin: Option<Origin>,
+    /// Features that were cut to the model's length.
+    #[serde(skip)]
+    cut: Vec<Key>,
 }
 
 /// The origin of an example is not part of its value.
@@ -60,6 +63,18 @@ impl Example {
     /// Takes the origin out of the example.
     pub(crate) fn take_origin(&mut self) -> Option<Origin> {
         self.origin.take()
+    }
+
+    /// Notes that a feature was cut to the model's length.
+    pub(crate) fn mark_cut(&mut self, key: &str) {
+        if !self.was_cut(key) {
+            self.cut.push(Key::from(key));
+        }
+    }
+
+    /// Whether a feature was cut to the model's length.
+    pub fn was_cut(&self, key: &str) -> bool {
+        self.cut.iter().any(|cut| **cut == *key)
     }
 
     /// The value of a feature.
@@ -137,6 +152,6 @@ impl Example {
 
 impl FromIterator<(Key, Value)> for Example {
     fn from_iter<I: IntoIterator<Item = (Key, Value)>>(features: I) -> Self {
-        Self { features: features.into_iter().collect(), origin: None }
+        Self { features: features.into_iter().collect(), ..Self::default() }
     }
 }

@@ -116,6 +116,7 @@ fn plan(options: &ExampleOptions) -> TaskPlan {
         num_shards: options.num_shards,
         workers: None,
         bad_records: options.bad_records.clone(),
+        cuts: None,
         listing: Listing::default(),
         reads: SharedReads::default(),
     }

@@ -13,7 +13,7 @@ use crate::convert::{FeatureConverter, Packing, Rows};
 use crate::error::{DataError, if_split};
 use crate::examples::{ExampleOptions, max_feature_lengths};
 use crate::pipeline::{
-    Listing, Mix, MixEnds, MixtureParts, Stage, TaskPlan, Workers, file_names, mixture_parts,
+    Cuts, Listing, Mix, MixEnds, MixtureParts, Stage, TaskPlan, Workers, file_names, mixture_parts,
     num_bytes, task_stage,
 };
 use crate::provider::{TaskOrMixture, TaskProvider};
@@ -36,6 +36,7 @@ pub(super) struct Builder<'a> {
     listing: Listing,
     /// Readers of files for several streams.
     pub(super) reads: SharedReads,
+    cuts: Cuts,
     seed: u64,
 }
 
@@ -59,8 +60,8 @@ impl<'a> Builder<'a> {
             true => MixEnds::WithTheFirst,
             false => MixEnds::WithTheLast,
         };
-        let reads = SharedReads::default();
-        Ok(Self { config, options, parts, ends, caches, listing, reads, seed })
+        let (reads, cuts) = (SharedReads::default(), Cuts::default());
+        Ok(Self { config, options, parts, ends, caches, listing, reads, cuts, seed })
     }
 
     /// The plan for reading tasks for one of several streams.
@@ -84,6 +85,7 @@ impl<'a> Builder<'a> {
             num_shards: num_streams,
             workers: None,
             bad_records: options.bad_records.clone(),
+            cuts: options.num_epochs.is_none().then(|| self.cuts.clone()),
             listing: self.listing.clone(),
             reads: self.reads.clone(),
         }

@@ -10,6 +10,7 @@
 
 mod chunks;
 mod convert;
+mod cuts;
 mod extent;
 mod few_shot;
 mod listing;
@@ -28,6 +29,7 @@ mod validate;
 
 pub use pull::StageState;
 
+pub(crate) use cuts::Cuts;
 pub(crate) use extent::{file_names, num_bytes};
 pub(crate) use listing::Listing;
 pub(crate) use mix::{Mix, MixEnds, MixtureParts, mixture_parts, mixture_tasks};

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicU64;
 
 use super::chunks::{FlatMap, Join, StepContext};
 use super::convert::Convert;
+use super::cuts::Cuts;
 use super::few_shot::FewShot;
 use super::listing::Listing;
 use super::map::{Count, ExampleMaps, Map, MapItems, NamedStep, RecordMaps};
@@ -47,6 +48,8 @@ pub(crate) struct TaskPlan {
     pub workers: Option<Workers>,
     /// Counts the records that the source skips.
     pub bad_records: BadRecords,
+    /// Counts the examples that are cut, where a training begins.
+    pub cuts: Option<Cuts>,
     /// The tasks' files, shared by the plans of all streams.
     pub listing: Listing,
     /// The shared readers of streams that share their records; shared by the plans of all streams.
@@ -77,11 +80,13 @@ pub(crate) fn task_stage(task: &Task, plan: &TaskPlan) -> Result<Stage, DataErro
         }
         None => builder.source_stage(&task.preprocessors, &features)?,
     };
+    let lengths = plan.lengths.clone().unwrap_or_default();
     let validate = Validate {
         task: task.task_name().to_string(),
         split: plan.split.clone(),
         features,
-        lengths: plan.lengths.clone().unwrap_or_default(),
+        cuts: plan.cuts.as_ref().map(|cuts| cuts.of_task(task.task_name(), &lengths)),
+        lengths,
         trims: plan.trim,
         num_ids: plan.num_ids,
     };

@@ -2,11 +2,13 @@
 //! length.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::error::DataError;
 use crate::example::Example;
 use crate::preprocess::{BuiltFeature, Features};
 
+use super::cuts::TaskCuts;
 use super::map::{MapItems, place};
 
 /// The features of an example that the model reads.
@@ -21,6 +23,8 @@ pub(crate) struct Validate {
     pub lengths: BTreeMap<String, usize>,
     /// Whether longer output features are trimmed rather than rejected.
     pub trims: bool,
+    /// Counts the examples that are trimmed.
+    pub cuts: Option<Arc<TaskCuts>>,
     /// Token ids that the model knows; `None` admits all.
     pub num_ids: Option<usize>,
 }
@@ -41,6 +45,9 @@ impl MapItems<Example> for Validate {
             let ids = example.ints(feature).unwrap_or_default();
             self.check_length(feature, ids, &example, counter)?;
             self.check_ids(feature, ids, &example, counter)?;
+        }
+        if let Some(cuts) = &self.cuts {
+            cuts.count(&example);
         }
         Ok(Some(example))
     }
@@ -99,8 +106,10 @@ impl Validate {
 }
 
 fn trim(example: &mut Example, feature: &str, length: usize) {
-    if let Some(value) = example.get_mut(feature) {
+    let Some(value) = example.get_mut(feature) else { return };
+    if value.len().is_some_and(|found| found > length) {
         value.truncate(length);
+        example.mark_cut(feature);
     }
 }
 

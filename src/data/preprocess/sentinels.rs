@@ -9,7 +9,7 @@ use crate::value::Value;
 use gimlet_gin::Configurable;
 
 /// Appends sentinels to 'inputs' and puts the same sentinels before 'targets', beginning with the
-/// vocabulary's last id. Source: SeqIO `experimental.py`.
+/// vocabulary's first sentinel. Source: SeqIO `experimental.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "seqio.experimental.add_sentinels")]
 pub struct AddSentinels {
@@ -35,14 +35,15 @@ impl Preprocess for AddSentinels {
 
 impl AddSentinels {
     fn sentinels(&self, feature: &BuiltFeature) -> Result<Vec<i32>, DataError> {
-        let size = feature.vocabulary.vocab_size();
+        let first = feature.vocabulary.first_sentinel_id();
+        let size = first as usize + 1;
         if self.num_sentinels > size {
             return Err(DataError::Config(format!(
                 "`add_sentinels.num_sentinels` is {}, more than the {size} ids of '{}'",
                 self.num_sentinels, feature.key
             )));
         }
-        Ok((0..self.num_sentinels).map(|index| (size - 1 - index) as i32).collect())
+        Ok((0..=first).rev().take(self.num_sentinels).collect())
     }
 }
 
@@ -70,7 +71,11 @@ impl Preprocess for AppendEosAfterTrimAndPreserve {
                 if example.get(key).is_none() {
                     continue;
                 }
-                let ids = trimmed(ids_of(&example, key)?, *length, preserved, *eos);
+                let found = ids_of(&example, key)?;
+                let ids = trimmed(found, *length, preserved, *eos);
+                if ids.len() <= found.len() {
+                    example.mark_cut(key);
+                }
                 example.set(key.clone(), Value::Ints(ids));
             }
             Ok(example)

@@ -195,10 +195,15 @@ impl MapStep for EosAppender {
     ) -> Result<Option<Example>, String> {
         for (feature, limit) in &self.0 {
             let Some(value) = example.get_mut(&feature.key) else { continue };
-            if let Some(limit) = limit {
-                truncate_rows(value, limit.saturating_sub(1));
+            let length = limit.map_or(usize::MAX, |limit| limit.saturating_sub(1));
+            let is_cut = value.len().is_some_and(|found| found > length);
+            if limit.is_some() {
+                truncate_rows(value, length);
             }
             feature.append_eos(value, Rows::All)?;
+            if is_cut {
+                example.mark_cut(&feature.key);
+            }
         }
         Ok(Some(example))
     }
@@ -243,6 +248,9 @@ impl MapStep for LeftTruncator {
             // In Python, the last 0 items are all items.
             let kept = if self.limit == 0 { length } else { self.limit };
             inputs.keep(length.saturating_sub(kept)..length);
+            if kept < length {
+                example.mark_cut("inputs");
+            }
         }
         Ok(Some(example))
     }

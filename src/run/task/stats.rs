@@ -67,12 +67,14 @@ fn measure(args: &StatsArgs, task: &Task, cache: Option<Caches>) -> Result<Strin
     let start = Instant::now();
     let mut lengths: BTreeMap<String, Vec<usize>> =
         task.output_features.keys().map(|name| (name.clone(), Vec::new())).collect();
+    let mut cut: BTreeMap<String, usize> = BTreeMap::new();
     let mut count = 0;
     for example in task_examples(task, &options).map_err(failure)?.take(args.num_examples) {
         let example = example.map_err(failure)?;
         count += 1;
         for (name, lengths) in &mut lengths {
             lengths.push(length(example.get(name)));
+            *cut.entry(name.clone()).or_default() += usize::from(example.was_cut(name));
         }
     }
     let seconds = start.elapsed().as_secs_f64();
@@ -93,6 +95,7 @@ fn measure(args: &StatsArgs, task: &Task, cache: Option<Caches>) -> Result<Strin
     let limits = limits(&lengths, &given);
     lengths.iter().for_each(|(name, lengths)| out.push_str(&histogram(name, lengths)));
     out.push_str(&padding(&lengths, &limits));
+    out.push_str(&shares_cut(&cut, &limits, count));
     Ok(out)
 }
 
@@ -168,6 +171,20 @@ fn padding(lengths: &BTreeMap<String, Vec<usize>>, limits: &BTreeMap<String, usi
         ));
     }
     out
+}
+
+/// Describes the share of examples that are cut to the given lengths; empty if none is.
+fn shares_cut(
+    cut: &BTreeMap<String, usize>,
+    limits: &BTreeMap<String, usize>,
+    count: usize,
+) -> String {
+    let share = |(name, cut): (&String, &usize)| {
+        let percent = 100.0 * *cut as f64 / count as f64;
+        format!("    {name} ({}): {percent:.1}% of the examples\n", limits[name])
+    };
+    let shares: String = cut.iter().filter(|(_, cut)| **cut > 0).map(share).collect();
+    if shares.is_empty() { shares } else { format!("  longer, and cut\n{shares}") }
 }
 
 /// Counts rows, each of which takes the next examples as long as all their features fit.

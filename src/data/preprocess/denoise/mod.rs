@@ -67,7 +67,7 @@ impl Denoise {
         }
     }
 
-    /// Number of ids of the vocabulary, which inputs and targets must share.
+    /// Number of ids up to the first sentinel, of the vocabulary that inputs and targets must share.
     fn num_ids(&self, cx: &Context<'_>) -> Result<i32, DataError> {
         let (targets, inputs) = (cx.feature("targets")?, &self.input_feature_key);
         if let Some(feature) = cx.features.get(inputs)
@@ -80,7 +80,7 @@ impl Denoise {
                 targets.vocabulary.name()
             )));
         }
-        Ok(i32::try_from(targets.vocabulary.vocab_size()).unwrap_or(i32::MAX))
+        Ok(targets.vocabulary.first_sentinel_id().saturating_add(1))
     }
 }
 
