@@ -76,7 +76,10 @@ pub fn state_vocabulary(
             options.vocabulary = Some(Path::parse(&spec.sentencepiece_model_file)?);
             options.extra_ids = Some(spec.extra_ids);
         }
-        VocabularySpec::Byte(spec) => options.extra_ids = Some(spec.extra_ids),
+        VocabularySpec::Byte(spec) => match &spec.tokenizer_config {
+            Some(file) => options.vocabulary = Some(Path::parse(file)?),
+            None => options.extra_ids = Some(spec.extra_ids),
+        },
         _ => {}
     }
     Ok(())

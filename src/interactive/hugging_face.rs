@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::tokenizer::tokenizer_lines;
 use crate::checkpoint::{HuggingFaceConfig, activations_tuple, open};
 use crate::storage::Path;
 use crate::vocab::count_pieces;
@@ -63,13 +64,6 @@ struct Numerics {
     layer_norm_epsilon: f64,
     bos_id: i32,
     eos_id: Option<i64>,
-}
-
-/// The fields of `tokenizer_config.json` that name a vocabulary.
-#[derive(Debug, Default, Deserialize)]
-struct TokenizerConfig {
-    tokenizer_class: Option<String>,
-    extra_ids: Option<usize>,
 }
 
 /// The fields of `generation_config.json` that limit answers.
@@ -255,15 +249,12 @@ fn is_tied(folder: &Path) -> Result<bool, String> {
 
 /// Returns the lines that bind VOCABULARY. A folder without one leaves it to the user.
 fn vocabulary(folder: &Path, vocab_size: usize) -> Result<String, String> {
-    let config: TokenizerConfig = beside(folder, "tokenizer_config.json")?;
-    let is_byt5 = match &config.tokenizer_class {
-        Some(class) => class.starts_with("ByT5"),
-        None => vocab_size == BYT5_VOCAB,
-    };
-    if is_byt5 {
-        let extra_ids = config.extra_ids.unwrap_or(BYTE_EXTRA_IDS);
+    if let Some(lines) = tokenizer_lines(folder, vocab_size)? {
+        return Ok(lines);
+    }
+    if vocab_size == BYT5_VOCAB {
         return Ok(format!(
-            "VOCABULARY = @seqio.ByteVocabulary()\nseqio.ByteVocabulary.extra_ids = {extra_ids}\n"
+            "VOCABULARY = @seqio.ByteVocabulary()\nseqio.ByteVocabulary.extra_ids = {BYTE_EXTRA_IDS}\n"
         ));
     }
     let file = folder.join("spiece.model");
@@ -271,7 +262,8 @@ fn vocabulary(folder: &Path, vocab_size: usize) -> Result<String, String> {
         Ok(model) => model,
         Err(error) if error.is_not_found() => {
             return Ok(format!(
-                "VOCABULARY = %gin.REQUIRED  # there is no {file}: copy the model's SentencePiece file there\n"
+                "VOCABULARY = %gin.REQUIRED  # there is no tokenizer.json or spiece.model in {folder}: copy the model's \
+                 there\n"
             ));
         }
         Err(error) => return Err(error.to_string()),
@@ -280,7 +272,7 @@ fn vocabulary(folder: &Path, vocab_size: usize) -> Result<String, String> {
         count_pieces(&model).ok_or_else(|| format!("{file} is not a SentencePiece model"))?;
     // Sentinels that are pieces, or have no row in the embedding, are not added again.
     let has_room = count.num_sentinels == 0 && count.num_pieces + EXTRA_IDS <= vocab_size;
-    let extra_ids = config.extra_ids.unwrap_or(if has_room { EXTRA_IDS } else { 0 });
+    let extra_ids = if has_room { EXTRA_IDS } else { 0 };
     let file = serde_json::to_string(file.as_str()).expect("a text becomes JSON");
     Ok(format!(
         "VOCABULARY = @seqio.SentencePieceVocabulary()\n\

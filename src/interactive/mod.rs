@@ -9,6 +9,7 @@ mod found;
 mod hugging_face;
 mod lines;
 mod spec;
+mod tokenizer;
 
 #[cfg(feature = "torch")]
 mod encoder;

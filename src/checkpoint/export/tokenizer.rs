@@ -4,13 +4,22 @@ use serde_json::{Value, json};
 
 use crate::error::CheckpointError;
 use gimlet_storage::Path;
-use gimlet_vocab::{PieceCount, count_pieces, tokenizer_json};
+use gimlet_vocab::{PieceCount, count_pieces, hugging_face_tokenizer, tokenizer_json};
 
 /// Number of sentinels of a T5, which its SentencePiece model does not contain.
 const T5_EXTRA_IDS: usize = 100;
 
 /// Ids of ByT5 that are not bytes: padding, end, unknown.
 const BYTE_SPECIALS: [(&str, usize); 3] = [("<pad>", 0), ("</s>", 1), ("<unk>", 2)];
+
+/// The files of a tokenizer in a folder of transformers.
+const OF_A_FOLDER: [&str; 5] = [
+    "tokenizer.json",
+    "spiece.model",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+];
 
 /// Files by name.
 pub(super) type Files = Vec<(&'static str, Vec<u8>)>;
@@ -24,10 +33,15 @@ pub(super) fn sentencepiece_files(
     num_rows: usize,
 ) -> Result<Files, CheckpointError> {
     let refused = |reason: String| CheckpointError::Export { path: vocabulary.to_string(), reason };
+    if vocabulary.file_name().ends_with(".json") {
+        return copied(vocabulary, extra_ids, num_rows);
+    }
     let model = vocabulary.read()?;
     let count = count_pieces(&model).ok_or_else(|| {
         refused(
-            "it is not a SentencePiece model; expected a file such as `spiece.model`".to_string(),
+            "it is not a SentencePiece model; expected a file such as `spiece.model`, or the `tokenizer.json` of a \
+             folder of transformers"
+                .to_string(),
         )
     })?;
     let extra_ids = sentinels(count, extra_ids, num_rows).map_err(refused)?;
@@ -42,6 +56,38 @@ pub(super) fn sentencepiece_files(
         files.push(("tokenizer.json", json.to_string().into_bytes()));
     }
     files.push(("spiece.model", model));
+    Ok(files)
+}
+
+/// Returns the files of the folder in which a `tokenizer.json` or `tokenizer_config.json` lies, as they are.
+fn copied(
+    vocabulary: &Path,
+    extra_ids: Option<usize>,
+    num_rows: usize,
+) -> Result<Files, CheckpointError> {
+    let refused = |reason: String| CheckpointError::Export { path: vocabulary.to_string(), reason };
+    let tokenizer =
+        hugging_face_tokenizer(vocabulary).map_err(|error| refused(error.to_string()))?;
+    if extra_ids.is_some_and(|extra_ids| extra_ids > 0) {
+        return Err(refused(
+            "its folder says which sentinels there are; expected no --extra_ids".to_string(),
+        ));
+    }
+    let vocab_size = tokenizer.vocab_size;
+    if vocab_size > num_rows {
+        return Err(refused(format!(
+            "it has {vocab_size} ids, and the model's embedding {num_rows} rows; expected the vocabulary that the \
+             model was trained with"
+        )));
+    }
+    let mut files = Vec::new();
+    for name in OF_A_FOLDER {
+        match vocabulary.folder().join(name).read() {
+            Ok(bytes) => files.push((name, bytes)),
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
     Ok(files)
 }
 

@@ -57,7 +57,8 @@ pub struct ConvertArgs {
 /// Parameters of a model of transformers that a checkpoint does not contain.
 #[derive(Args, Debug)]
 pub struct ModelArgs {
-    /// SentencePiece model, written beside the weights with the tokenizer's files.
+    /// SentencePiece model, or the `tokenizer.json` of a folder of transformers, written beside the weights with the
+    /// tokenizer's files.
     #[arg(long, value_name = "SPM")]
     pub(super) vocabulary: Option<String>,
     /// Sentinel tokens after the vocabulary's own pieces; by default 100, none if the pieces
