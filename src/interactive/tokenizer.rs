@@ -129,7 +129,8 @@ pub(super) fn tokenizer_lines(folder: &Path, vocab_size: usize) -> Result<Option
     check(&folder.join(SPECIAL_TOKENS), special, &[TOKEN_KEYS])?;
     if let Some(tokenizer) = tokenizer {
         let model = tokenizer.get("model").and_then(Value::as_object).cloned();
-        let is_unigram = model.as_ref().is_some_and(|model| model["type"] == "Unigram");
+        let kind = model.as_ref().and_then(|model| model.get("type"));
+        let is_unigram = kind.is_some_and(|kind| kind == "Unigram");
         check(&folder.join(TOKENIZER), Some(tokenizer), &[TOKENIZER_KEYS])?;
         // Another kind of model is refused as such below.
         check(&folder.join(TOKENIZER), model.filter(|_| is_unigram), &[MODEL_KEYS])?;
