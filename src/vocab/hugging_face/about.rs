@@ -1,7 +1,7 @@
 //! The vocabulary that a folder of Hugging Face's transformers has.
 
 use super::HuggingFace;
-use super::folder::{Class, Folder};
+use super::folder::{TokenizerClass, TokenizerFolder};
 use crate::{ByteVocabulary, SentencePieceVocabulary, VocabError, VocabularySpec};
 use gimlet_storage::Path;
 
@@ -21,7 +21,7 @@ pub struct HuggingFaceTokenizer {
 /// # Errors
 /// A file is missing or broken, or the tokenizer is none of a T5.
 pub fn hugging_face_tokenizer(file: &Path) -> Result<HuggingFaceTokenizer, VocabError> {
-    if Folder::read(file)?.class == Class::ByT5 {
+    if TokenizerFolder::read(file)?.class == TokenizerClass::ByT5 {
         let config = file.folder().join("tokenizer_config.json").to_string();
         let spec = ByteVocabulary { extra_ids: 0, tokenizer_config: Some(config) };
         let vocabulary = VocabularySpec::Byte(spec);

@@ -63,12 +63,12 @@ pub(super) fn is_sentinel(text: &str) -> bool {
 
 /// The tokens of a vocabulary by id.
 #[derive(Debug, Default)]
-pub(super) struct Tokens {
+pub(super) struct AddedTokens {
     by_id: HashMap<i32, AddedToken>,
     ids: HashMap<String, i32>,
 }
 
-impl Tokens {
+impl AddedTokens {
     /// Adds a token, or changes its flags; a text that has no id gets the next one. `own` is the id of a text in the
     /// vocabulary itself, of `own_size` ids.
     pub(super) fn add(
@@ -119,7 +119,7 @@ impl Tokens {
     }
 
     /// Builds the search for the tokens that `pattern` returns a text for.
-    pub(super) fn finder(&self, pattern: impl Fn(&AddedToken) -> Option<String>) -> Finder {
+    pub(super) fn finder(&self, pattern: impl Fn(&AddedToken) -> Option<String>) -> TokenFinder {
         let mut found: Vec<(String, i32, AddedToken)> = (self.by_id.iter())
             .filter_map(|(id, token)| Some((pattern(token)?, *id, token.clone())))
             .filter(|(text, ..)| !text.is_empty())
@@ -131,13 +131,16 @@ impl Tokens {
                 .build(found.iter().map(|(text, ..)| text))
                 .expect("a vocabulary has few added tokens")
         });
-        Finder { automaton, tokens: found.into_iter().map(|(_, id, token)| (id, token)).collect() }
+        TokenFinder {
+            automaton,
+            tokens: found.into_iter().map(|(_, id, token)| (id, token)).collect(),
+        }
     }
 }
 
 /// A part of a text.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Part<'a> {
+pub(super) enum TextPart<'a> {
     /// Text for the vocabulary.
     Text(&'a str),
     /// The id of an added token.
@@ -146,14 +149,14 @@ pub(super) enum Part<'a> {
 
 /// A search for tokens.
 #[derive(Debug)]
-pub(super) struct Finder {
+pub(super) struct TokenFinder {
     automaton: Option<AhoCorasick>,
     tokens: Vec<(i32, AddedToken)>,
 }
 
-impl Finder {
+impl TokenFinder {
     /// Cuts a text as tokenizers do.
-    pub(super) fn split<'a>(&self, text: &'a str, mut emit: impl FnMut(Part<'a>)) {
+    pub(super) fn split<'a>(&self, text: &'a str, mut emit: impl FnMut(TextPart<'a>)) {
         let mut done = 0;
         for found in self.automaton.iter().flat_map(|automaton| automaton.find_iter(text)) {
             let (id, token) = &self.tokens[found.pattern().as_usize()];
@@ -169,19 +172,19 @@ impl Finder {
                 end = text.len() - text[end..].trim_start().len();
             }
             if done < start {
-                emit(Part::Text(&text[done..start]));
+                emit(TextPart::Text(&text[done..start]));
             }
-            emit(Part::Token(*id));
+            emit(TextPart::Token(*id));
             done = end;
         }
         if done < text.len() {
-            emit(Part::Text(&text[done..]));
+            emit(TextPart::Text(&text[done..]));
         }
     }
 
     /// Cuts a text as transformers' tokenizers in Python do, which cut first, and then try the conditions: a part is
     /// a token if its text is one in the end.
-    pub(super) fn split_in_python(&self, text: &str, mut emit: impl FnMut(Part<'_>)) {
+    pub(super) fn split_in_python(&self, text: &str, mut emit: impl FnMut(TextPart<'_>)) {
         let mut parts = Vec::new();
         let mut done = 0;
         for found in self.automaton.iter().flat_map(|automaton| automaton.find_iter(text)) {
@@ -201,8 +204,8 @@ impl Finder {
         }
         for part in parts.iter().filter(|part| !part.is_empty()) {
             match self.token(part) {
-                Some((id, _)) => emit(Part::Token(*id)),
-                None => emit(Part::Text(part)),
+                Some((id, _)) => emit(TextPart::Token(*id)),
+                None => emit(TextPart::Text(part)),
             }
         }
     }

@@ -1,8 +1,8 @@
 //! ByT5's tokenizer in a folder of Hugging Face's transformers: bytes, and added tokens between them. Source:
 //! transformers 5.24 `models/byt5/tokenization_byt5.py`.
 
-use super::added::{AddedToken, Finder, Part, Tokens};
-use super::folder::{Class, Folder};
+use super::added::{AddedToken, AddedTokens, TextPart, TokenFinder};
+use super::folder::{TokenizerClass, TokenizerFolder};
 use crate::bytes::NUM_SPECIAL;
 use crate::spec::ByteVocabulary;
 use crate::{PAD_ID, VocabError, Vocabulary};
@@ -15,8 +15,8 @@ const OWN_SIZE: usize = NUM_SPECIAL + 256;
 #[derive(Debug)]
 pub(crate) struct HuggingFaceBytes {
     file: String,
-    tokens: Tokens,
-    finder: Finder,
+    tokens: AddedTokens,
+    finder: TokenFinder,
     eos: i32,
     vocab_size: usize,
 }
@@ -25,8 +25,8 @@ impl HuggingFaceBytes {
     /// Reads the `tokenizer_config.json` of a vocabulary.
     pub(crate) fn load(spec: &ByteVocabulary, file: &str) -> Result<Self, VocabError> {
         let file = Path::parse(file)?;
-        let folder = Folder::read(&file)?;
-        if folder.class != Class::ByT5 {
+        let folder = TokenizerFolder::read(&file)?;
+        if folder.class != TokenizerClass::ByT5 {
             return Err(folder.unfit("its tokenizer is not a ByT5Tokenizer, expected one"));
         }
         if spec.extra_ids > 0 {
@@ -43,7 +43,7 @@ impl HuggingFaceBytes {
         };
         let own =
             [text("pad_token", "<pad>"), text("eos_token", "</s>"), text("unk_token", "<unk>")];
-        let mut tokens = Tokens::default();
+        let mut tokens = AddedTokens::default();
         for (id, text) in (0..).zip(&own) {
             tokens.insert(id, wide(text));
         }
@@ -118,8 +118,8 @@ impl Vocabulary for HuggingFaceBytes {
     fn encode_into(&self, text: &str, ids: &mut Vec<i32>) {
         let bytes = ByteVocabulary::default();
         self.finder.split_in_python(text, |part| match part {
-            Part::Token(id) => ids.push(id),
-            Part::Text(text) => bytes.encode_into(text, ids),
+            TextPart::Token(id) => ids.push(id),
+            TextPart::Text(text) => bytes.encode_into(text, ids),
         });
     }
 
@@ -132,12 +132,13 @@ impl Vocabulary for HuggingFaceBytes {
 
     /// Omits special tokens as transformers do with `skip_special_tokens`, and bytes that form no character.
     fn decode_clean(&self, ids: &[i32]) -> String {
+        let byte = |id: i32| u8::try_from(id.checked_sub(NUM_SPECIAL as i32)?).ok();
         let mut bytes = Vec::new();
         for &id in ids {
             match self.tokens.get(id) {
                 Some(token) if token.special => {}
                 Some(token) => bytes.extend(token.content.bytes()),
-                None => bytes.extend(u8::try_from(id - NUM_SPECIAL as i32)),
+                None => bytes.extend(byte(id)),
             }
         }
         bytes.utf8_chunks().map(|chunk| chunk.valid()).collect()

@@ -20,7 +20,7 @@ const ADDITIONAL: &str = "additional_special_tokens";
 
 /// A class of transformers' tokenizers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Class {
+pub(super) enum TokenizerClass {
     /// Takes the pieces of the file, and T5's rules whatever the file says.
     T5,
     /// Takes the file as it is.
@@ -30,10 +30,10 @@ pub(super) enum Class {
 }
 
 /// The contents of the files.
-pub(super) struct Folder {
+pub(super) struct TokenizerFolder {
     path: Path,
     /// The class that transformers choose.
-    pub class: Class,
+    pub class: TokenizerClass,
     /// `tokenizer.json`.
     pub tokenizer: Option<Value>,
     /// `spiece.model`, read only if there is no `tokenizer.json`.
@@ -46,7 +46,7 @@ pub(super) struct Folder {
     model_type: Option<String>,
 }
 
-impl Folder {
+impl TokenizerFolder {
     /// Reads the folder of a `tokenizer.json` or `tokenizer_config.json`.
     pub(super) fn read(file: &Path) -> Result<Self, VocabError> {
         let path = file.folder();
@@ -62,7 +62,7 @@ impl Folder {
         let mut folder = Self {
             model_type: model_config.get("model_type").and_then(Value::as_str).map(String::from),
             path,
-            class: Class::T5,
+            class: TokenizerClass::T5,
             tokenizer,
             model: None,
             settings: config,
@@ -71,7 +71,7 @@ impl Folder {
         };
         folder.merge(special_map);
         folder.class = folder.find_class()?;
-        if folder.tokenizer.is_none() && folder.class != Class::ByT5 {
+        if folder.tokenizer.is_none() && folder.class != TokenizerClass::ByT5 {
             folder.model = Some(folder.path.join("spiece.model").read()?);
         }
         Ok(folder)
@@ -123,16 +123,16 @@ impl Folder {
         self.own_names.extend(own.iter().filter_map(|key| self.settings.remove(key)));
     }
 
-    fn find_class(&self) -> Result<Class, VocabError> {
+    fn find_class(&self) -> Result<TokenizerClass, VocabError> {
         let class = self.text("tokenizer_class").map(|class| class.trim_end_matches("Fast"));
         let model_type = self.model_type.as_deref();
         match (class, model_type) {
-            (Some("ByT5Tokenizer"), _) => Ok(Class::ByT5),
-            (_, Some("umt5")) if self.tokenizer.is_some() => Ok(Class::AsWritten),
-            (Some("T5Tokenizer" | "MT5Tokenizer"), _) => Ok(Class::T5),
-            (Some("TokenizersBackend" | "PreTrainedTokenizer"), _) => Ok(Class::AsWritten),
-            (None, Some("t5" | "mt5" | "longt5" | "umt5")) => Ok(Class::T5),
-            (None, _) => Ok(if self.tokenizer.is_some() { Class::AsWritten } else { Class::T5 }),
+            (Some("ByT5Tokenizer"), _) => Ok(TokenizerClass::ByT5),
+            (_, Some("umt5")) if self.tokenizer.is_some() => Ok(TokenizerClass::AsWritten),
+            (Some("T5Tokenizer" | "MT5Tokenizer"), _) => Ok(TokenizerClass::T5),
+            (Some("TokenizersBackend" | "PreTrainedTokenizer"), _) => Ok(TokenizerClass::AsWritten),
+            (None, Some("t5" | "mt5" | "longt5" | "umt5")) => Ok(TokenizerClass::T5),
+            (None, _) => Ok(if self.tokenizer.is_some() { TokenizerClass::AsWritten } else { TokenizerClass::T5 }),
             (Some(class), _) => Err(self.unfit(format!(
                 "its tokenizer_class is `{class}`, expected T5Tokenizer, TokenizersBackend or ByT5Tokenizer"
             ))),
@@ -238,9 +238,9 @@ impl Folder {
         }
         let additional = self.settings.get(ADDITIONAL).filter(|value| !value.is_null()).map(read);
         match (self.class, additional) {
-            (Class::AsWritten, additional) => additional.unwrap_or_default(),
-            (Class::ByT5, additional) => additional.unwrap_or_else(|| self.sentinels(125)),
-            (Class::T5, additional) => {
+            (TokenizerClass::AsWritten, additional) => additional.unwrap_or_default(),
+            (TokenizerClass::ByT5, additional) => additional.unwrap_or_else(|| self.sentinels(125)),
+            (TokenizerClass::T5, additional) => {
                 let mut listed = additional.unwrap_or(own);
                 if !listed.iter().any(AddedToken::is_sentinel) {
                     listed.extend(self.sentinels(100));

@@ -21,10 +21,10 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use self::added::{AddedToken, Finder, Part, Tokens};
-use self::folder::{Class, Folder, reversed_sentinels};
-use self::normalize::{Charsmap, Normalizer};
-use self::pre_tokenize::{Decoder, PreTokenizer, Words};
+use self::added::{AddedToken, AddedTokens, TextPart, TokenFinder};
+use self::folder::{TokenizerClass, TokenizerFolder, reversed_sentinels};
+use self::normalize::{Charsmap, NormalizerStep};
+use self::pre_tokenize::{DecoderStep, PreTokenizer, WordCutter};
 use super::sentencepiece::{ModelProto, ModelType, PieceKind, Unigram, Unknown};
 use super::spec::SentencePieceVocabulary;
 use super::{PAD_ID, VocabError, Vocabulary};
@@ -36,22 +36,22 @@ const T5_UNKNOWN: i32 = 2;
 /// A loaded tokenizer of unigram pieces.
 pub(super) struct HuggingFace {
     file: String,
-    rules: Rules,
+    rules: TextRules,
     unigram: Unigram<f64>,
     pieces: Vec<String>,
-    tokens: Tokens,
+    tokens: AddedTokens,
     /// Finds tokens in the text, and those that are normalized in normalized text.
-    finders: [Finder; 2],
+    finders: [TokenFinder; 2],
     ends: Ends,
     cleans_up: bool,
     vocab_size: usize,
 }
 
 /// The steps around the pieces.
-struct Rules {
-    normalizers: Vec<Normalizer>,
+struct TextRules {
+    normalizers: Vec<NormalizerStep>,
     pre_tokenizers: Vec<PreTokenizer>,
-    decoders: Vec<Decoder>,
+    decoders: Vec<DecoderStep>,
 }
 
 /// Special ids.
@@ -65,7 +65,7 @@ struct Ends {
 }
 
 /// The pieces with their scores, before they are indexed.
-struct Pieces {
+struct ScoredPieces {
     texts: Vec<(String, f64)>,
     unknown: i32,
     has_byte_fallback: bool,
@@ -87,7 +87,7 @@ impl HuggingFace {
     /// Reads the files.
     pub(super) fn load(spec: &SentencePieceVocabulary) -> Result<Self, VocabError> {
         let file = Path::parse(&spec.sentencepiece_model_file)?;
-        let folder = Folder::read(&file)?;
+        let folder = TokenizerFolder::read(&file)?;
         if spec.extra_ids > 0 || spec.normalizer_spec_overrides.is_some() {
             return Err(folder.unfit(
                 "extra_ids or normalizer_spec_overrides are bound, expected neither: its files hold the sentinels and \
@@ -96,7 +96,7 @@ impl HuggingFace {
         }
         let class = folder.class;
         let (pieces, rules) = match (&folder.tokenizer, &folder.model) {
-            (_, _) if class == Class::ByT5 => {
+            (_, _) if class == TokenizerClass::ByT5 => {
                 return Err(folder.unfit(
                     "it is a ByT5Tokenizer, expected pieces: use seqio.ByteVocabulary with tokenizer_config",
                 ));
@@ -112,9 +112,9 @@ impl HuggingFace {
 
     fn new(
         file: String,
-        folder: &Folder,
-        pieces: Pieces,
-        rules: Rules,
+        folder: &TokenizerFolder,
+        pieces: ScoredPieces,
+        rules: TextRules,
     ) -> Result<Self, VocabError> {
         // Of equal pieces the last one counts.
         let ids: HashMap<&str, i32> =
@@ -159,11 +159,11 @@ impl HuggingFace {
         let mut starts = true;
         self.finders[1].split(&normalized, |part| {
             match part {
-                Part::Token(id) => ids.push(id),
-                Part::Text(text) => SCRATCH.with_borrow_mut(|scratch| {
+                TextPart::Token(id) => ids.push(id),
+                TextPart::Text(text) => SCRATCH.with_borrow_mut(|scratch| {
                     let mut encode = |word: &str| self.unigram.encode_into(word.as_bytes(), ids);
                     let steps = &self.rules.pre_tokenizers;
-                    Words { scratch, emit: &mut encode }.cut(steps, text, is_first && starts);
+                    WordCutter { scratch, emit: &mut encode }.cut(steps, text, is_first && starts);
                 }),
             }
             starts = false;
@@ -186,12 +186,12 @@ impl HuggingFace {
     }
 }
 
-fn normalize<'a>(steps: &[Normalizer], text: &'a str) -> Cow<'a, str> {
+fn normalize<'a>(steps: &[NormalizerStep], text: &'a str) -> Cow<'a, str> {
     steps.iter().fold(Cow::Borrowed(text), |text, step| step.apply(text))
 }
 
 /// Reads `tokenizer.json`.
-fn of_json(json: &Value, class: Class) -> Result<(Pieces, Rules), String> {
+fn of_json(json: &Value, class: TokenizerClass) -> Result<(ScoredPieces, TextRules), String> {
     let model = &json["model"];
     let kind = model["type"].as_str().unwrap_or("without a type");
     if kind != "Unigram" {
@@ -204,7 +204,7 @@ fn of_json(json: &Value, class: Class) -> Result<(Pieces, Rules), String> {
         model["vocab"].as_array().and_then(|vocab| vocab.iter().map(piece).collect());
     let texts = texts.ok_or("its model has no vocab of pieces with scores")?;
     let unknown = match class {
-        Class::T5 => Some(T5_UNKNOWN),
+        TokenizerClass::T5 => Some(T5_UNKNOWN),
         _ => model["unk_id"].as_i64().and_then(|id| i32::try_from(id).ok()),
     };
     let unknown = unknown
@@ -212,37 +212,37 @@ fn of_json(json: &Value, class: Class) -> Result<(Pieces, Rules), String> {
         .ok_or("its model has no piece for unknown text (unk_id)")?;
     // `T5Tokenizer` takes the charsmap of the file, and nothing else of its rules.
     let rules = match class {
-        Class::T5 => t5_rules(charsmap(&json["normalizer"])?),
-        _ => Rules {
-            normalizers: Normalizer::read_all(&json["normalizer"])?,
+        TokenizerClass::T5 => t5_rules(charsmap(&json["normalizer"])?),
+        _ => TextRules {
+            normalizers: NormalizerStep::read_all(&json["normalizer"])?,
             pre_tokenizers: PreTokenizer::read_all(&json["pre_tokenizer"])?,
-            decoders: Decoder::read_all(&json["decoder"])?,
+            decoders: DecoderStep::read_all(&json["decoder"])?,
         },
     };
-    let has_byte_fallback = class != Class::T5 && model["byte_fallback"] == true;
-    Ok((Pieces { texts, unknown, has_byte_fallback, own_tokens: Vec::new() }, rules))
+    let has_byte_fallback = class != TokenizerClass::T5 && model["byte_fallback"] == true;
+    Ok((ScoredPieces { texts, unknown, has_byte_fallback, own_tokens: Vec::new() }, rules))
 }
 
 /// Returns the first step of normalization by a charsmap.
-fn charsmap(normalizer: &Value) -> Result<Option<Normalizer>, String> {
+fn charsmap(normalizer: &Value) -> Result<Option<NormalizerStep>, String> {
     let single = std::slice::from_ref(normalizer);
     let steps = normalizer["normalizers"].as_array().map_or(single, Vec::as_slice);
     match steps.iter().find(|step| step["type"] == "Precompiled") {
-        Some(step) => Ok(Normalizer::read_all(step)?.pop()),
+        Some(step) => Ok(NormalizerStep::read_all(step)?.pop()),
         None => Ok(None),
     }
 }
 
-fn t5_rules(charsmap: Option<Normalizer>) -> Rules {
-    Rules {
+fn t5_rules(charsmap: Option<NormalizerStep>) -> TextRules {
+    TextRules {
         normalizers: charsmap.into_iter().collect(),
         pre_tokenizers: PreTokenizer::of_t5(),
-        decoders: vec![Decoder::Metaspace { trims: true }],
+        decoders: vec![DecoderStep::Metaspace { trims: true }],
     }
 }
 
 /// Reads `spiece.model` as a `T5Tokenizer` does.
-fn of_model(model: &[u8], folder: &Folder) -> Result<(Pieces, Rules), String> {
+fn of_model(model: &[u8], folder: &TokenizerFolder) -> Result<(ScoredPieces, TextRules), String> {
     let model = ModelProto::parse(model).ok_or("its spiece.model is not a SentencePiece model")?;
     if model.model_type != ModelType::Unigram {
         return Err(format!(
@@ -262,30 +262,30 @@ fn of_model(model: &[u8], folder: &Folder) -> Result<(Pieces, Rules), String> {
         _ => None,
     });
     let own_tokens = own.collect();
-    let pieces = Pieces { texts, unknown: T5_UNKNOWN, has_byte_fallback: false, own_tokens };
+    let pieces = ScoredPieces { texts, unknown: T5_UNKNOWN, has_byte_fallback: false, own_tokens };
     let charsmap = match model.normalizer.precompiled_charsmap {
         [] => None,
         blob => Some(Charsmap::parse(blob).ok_or("the charsmap of its spiece.model is broken")?),
     };
-    Ok((pieces, t5_rules(charsmap.map(Normalizer::Precompiled))))
+    Ok((pieces, t5_rules(charsmap.map(NormalizerStep::Precompiled))))
 }
 
 /// Collects the added tokens, and gives ids to those that are no pieces.
 fn tokens(
-    folder: &Folder,
+    folder: &TokenizerFolder,
     own_tokens: Vec<AddedToken>,
     own_id: impl Fn(&str) -> Option<i32>,
     size: i32,
-) -> Result<Tokens, VocabError> {
-    let mut tokens = Tokens::default();
-    if folder.class == Class::AsWritten {
+) -> Result<AddedTokens, VocabError> {
+    let mut tokens = AddedTokens::default();
+    if folder.class == TokenizerClass::AsWritten {
         for token in folder.of_tokenizer()?.into_values() {
             tokens.add(token, &own_id, size);
         }
     }
     let defaults = [("eos_token", "</s>"), ("unk_token", "<unk>"), ("pad_token", "<pad>")]
         .map(|(name, text)| (name, AddedToken::special(text)));
-    let named = folder.named(if folder.class == Class::T5 { &defaults } else { &[] });
+    let named = folder.named(if folder.class == TokenizerClass::T5 { &defaults } else { &[] });
     for token in folder.recorded()?.into_values() {
         let special = token.special || named.iter().any(|named| named.content == token.content);
         tokens.add(AddedToken { special, ..token }, &own_id, size);
@@ -299,12 +299,16 @@ fn tokens(
 }
 
 /// Finds the special ids.
-fn ends(folder: &Folder, unk: i32, id: impl Fn(&str) -> Option<i32>) -> Result<Ends, VocabError> {
+fn ends(
+    folder: &TokenizerFolder,
+    unk: i32,
+    id: impl Fn(&str) -> Option<i32>,
+) -> Result<Ends, VocabError> {
     let named = |name: &str, default: Option<&str>| {
         let text = folder.named_token(name).or(default.map(String::from))?;
         id(&text)
     };
-    let of_t5 = |text| Some(text).filter(|_| folder.class == Class::T5);
+    let of_t5 = |text| Some(text).filter(|_| folder.class == TokenizerClass::T5);
     let pad = named("pad_token", of_t5("<pad>"));
     if let Some(pad) = pad.filter(|pad| *pad != PAD_ID) {
         return Err(folder.unfit(format!(
@@ -313,7 +317,7 @@ fn ends(folder: &Folder, unk: i32, id: impl Fn(&str) -> Option<i32>) -> Result<E
     }
     let eos = named("eos_token", of_t5("</s>"));
     let bos = named("bos_token", None);
-    let template = folder.tokenizer.as_ref().filter(|_| folder.class != Class::T5);
+    let template = folder.tokenizer.as_ref().filter(|_| folder.class != TokenizerClass::T5);
     match template.map(|json| appended(&json["post_processor"])) {
         None => Ok(Ends { bos, eos, unk, appends_eos: true }),
         Some(Ok(appended)) => {
@@ -404,8 +408,8 @@ impl Vocabulary for HuggingFace {
         let mut starts = true;
         self.finders[0].split(text, |part| {
             match part {
-                Part::Token(id) => ids.push(id),
-                Part::Text(text) => self.encode_part(text, starts, ids),
+                TextPart::Token(id) => ids.push(id),
+                TextPart::Text(text) => self.encode_part(text, starts, ids),
             }
             starts = false;
         });

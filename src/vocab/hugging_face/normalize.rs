@@ -17,7 +17,7 @@ const MAX_CLUSTER: usize = 6;
 
 /// A step of normalization.
 #[derive(Debug)]
-pub(super) enum Normalizer {
+pub(super) enum NormalizerStep {
     Precompiled(Charsmap),
     Strip { left: bool, right: bool },
     Replace { pattern: Pattern, content: String },
@@ -62,7 +62,7 @@ impl Pattern {
     }
 }
 
-impl Normalizer {
+impl NormalizerStep {
     /// Reads the steps of a `normalizer`.
     ///
     /// # Errors

@@ -84,14 +84,14 @@ fn prepend(value: &Value) -> Result<Prepend, String> {
 }
 
 /// Passes the words of a text on.
-pub(super) struct Words<'a> {
+pub(super) struct WordCutter<'a> {
     /// Memory for the text with marks.
     pub scratch: &'a mut String,
     /// Takes each word.
     pub emit: &'a mut dyn FnMut(&str),
 }
 
-impl Words<'_> {
+impl WordCutter<'_> {
     /// Cuts normalized text. `is_first` says whether the whole text begins with it.
     pub(super) fn cut(&mut self, steps: &[PreTokenizer], text: &str, is_first: bool) {
         let Some((step, rest)) = steps.split_first() else {
@@ -163,7 +163,7 @@ fn matches(pattern: &Pattern, text: &str) -> Vec<(usize, usize)> {
 
 /// A step that joins tokens.
 #[derive(Debug)]
-pub(super) enum Decoder {
+pub(super) enum DecoderStep {
     /// Turns marks into spaces; those of the first token vanish if `trims`.
     Metaspace {
         trims: bool,
@@ -184,7 +184,7 @@ pub(super) enum Decoder {
     },
 }
 
-impl Decoder {
+impl DecoderStep {
     /// Reads the steps of a `decoder`.
     ///
     /// # Errors
