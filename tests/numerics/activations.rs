@@ -25,7 +25,8 @@ fn transformers_computes_our_logits_with_what_is_written() {
     let batch = fixture::batch(&[ids("inputs")], &[ids("targets")]);
     let model = fixture::hugging_face("hf_untied_gated_gelu");
     for case in record["cases"].as_array().expect("a list") {
-        let activations: Vec<Activation> = names(case).iter().map(|name| activation(name)).collect();
+        let activations: Vec<Activation> =
+            names(case).iter().map(|name| activation(name)).collect();
         let mut spec = model.t5.spec().clone();
         let encoder = spec.encoder.as_mut().expect("a T5 has an encoder");
         encoder.dims.mlp_activations.clone_from(&activations);
@@ -33,7 +34,10 @@ fn transformers_computes_our_logits_with_what_is_written() {
         let params = match activations.len() {
             1 => with_one_projection(&model.params),
             _ => Params::from_tensors(
-                model.params.iter().map(|(name, tensor)| (name.to_string(), tensor.shallow_clone())),
+                model
+                    .params
+                    .iter()
+                    .map(|(name, tensor)| (name.to_string(), tensor.shallow_clone())),
             ),
         };
         let logits = T5::new(spec).logits(&params, &batch, Dropout::off());
