@@ -240,7 +240,7 @@ fn a_task_of_the_folder_is_found_and_a_file_in_place_of_a_name_is_told() {
         assert_eq!(status, 2, "{words:?}: {error}");
         assert!(error.contains(expected), "{words:?}: {error}");
     };
-    let declared = "`pairs`: it is declared at my_tasks.gin:6: add --module_import=my_tasks\n";
+    let declared = "`pairs`: it is declared at my_tasks.gin:5: add --module_import=my_tasks\n";
     for tool in ["show", "stats", "check"] {
         check(&[tool, "pairs"], declared);
         check(
@@ -449,7 +449,7 @@ fn the_gin_files_of_runs_are_in_the_program() {
     check(&searched, training);
     let paper = "a configuration of mesh_tensorflow.transformer.utils.run: ";
     check(&["runs/t5_paper/scaling/sc-ens-ft0.gin"], paper);
-    check(&["runs/quickstart/pretrian.gin"], "did you mean runs/quickstart/pretrain.gin?");
+    check(&["runs/quickstart/pretrian.gin"], "did you mean runs/quickstart/pretrain.gin");
     // The folder's own files come first.
     std::fs::create_dir_all(folder.path().join("runs/t0")).unwrap();
     std::fs::write(folder.path().join("runs/t0/run_eval.gin"), "mine = %none\n").unwrap();
