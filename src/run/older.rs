@@ -23,7 +23,6 @@ pub(super) const T5X: &[Older] = &[
     Older::renamed("t5x.models.DecoderOnlyModel.loss_fn", DECODER_ONLY),
     // `pretrain_deterministic.gin`.
     Older::without_effect("t5x.utils.get_deterministic_dataset", REPEATABLE),
-    Older::without_effect("t5x.utils.get_training_eval_datasets.deterministic", REPEATABLE),
     // September 2022: the number of experts became that of the parts of the mesh.
     Older::renamed(
         "t5x.contrib.moe.partitioning.MoePjitPartitioner.num_experts",
