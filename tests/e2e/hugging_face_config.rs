@@ -44,7 +44,7 @@ fn a_training_does_not_start_from_weights_of_other_facts() {
     write_model(&folder.path("hub"), &case);
     let train = |more: &[&str]| {
         let words =
-            ["--gin_file=hub/config.json", "--gin_file=t5x/configs/runs/finetune.gin", "--dry_run"];
+            ["--gin_file=t5x/configs/runs/finetune.gin", "--gin_file=hub/config.json", "--dry_run"];
         let model = "--gin.INITIAL_CHECKPOINT_PATH='hub'";
         let words = words
             .iter()

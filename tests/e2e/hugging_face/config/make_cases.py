@@ -116,7 +116,7 @@ def outputs(config, weights):
         labels = ids(TARGET)
         scores = model(input_ids=ids(TEXT), labels=labels).logits.log_softmax(-1)
         score = scores.gather(-1, labels[..., None]).sum().item()
-        answer = model.generate(ids(TEXT), max_new_tokens=NUM_TOKENS)[0]
+        answer = model.generate(ids(TEXT), max_new_tokens=NUM_TOKENS)[0, 1:]
     return {"score": round(score, 5), "answer": tokenizer.decode(answer, skip_special_tokens=True)}
 
 
