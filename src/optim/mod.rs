@@ -123,7 +123,12 @@ impl OptimizerDef {
     /// Whether updates wait for all gradients; `are_divided` says that several processes update parts of parameters.
     /// Sums over processes are formed in one order everywhere, in which gradients do not arrive.
     pub fn waits_for_all(&self, are_divided: bool) -> bool {
-        self.needs_all_gradients() || are_divided && self.spec().needs_whole_params()
+        self.needs_all_gradients() || are_divided && self.needs_whole_params()
+    }
+
+    /// Whether an update of a part of a parameter needs numbers of all of it.
+    pub fn needs_whole_params(&self) -> bool {
+        self.spec().needs_whole_params()
     }
 
     /// Whether gradients that are not finite change nothing.

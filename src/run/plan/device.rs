@@ -70,19 +70,27 @@ pub const CPUS: Efficiency = Efficiency {
     usable_memory: 0.92,
 };
 
-/// The known GPUs. Source of rates: NVIDIA's data sheets, without sparsity, of the SXM form if there are several; networks are those
-/// of NVIDIA's own hosts. Attention with a trained bias: libtorch's memory-efficient kernels, which do not use the newer units
-/// of an H100 (estimates).
-pub const KNOWN: [DeviceRates; 7] = [
+/// The known GPUs. Source of rates: NVIDIA's data sheets, without sparsity and with sums in float32, of the SXM form if there are several;
+/// networks are those of NVIDIA's own hosts, and 100 Gb/s for cards without such a host. Attention with a trained bias: libtorch's
+/// memory-efficient kernels, which do not use the newer units of an H100 (estimates).
+pub const KNOWN: [DeviceRates; 12] = [
     gpu("A100-40", [40e9, 1.555e12], [19.5e12, 312e12], 78e12, [300e9, 25e9]),
     gpu("A100-80", [80e9, 2.039e12], [19.5e12, 312e12], 78e12, [300e9, 25e9]),
     with_fp8(1979e12, gpu("H100", [80e9, 3.35e12], [67e12, 989e12], 110e12, [450e9, 50e9])),
     with_fp8(1979e12, gpu("H200", [141e9, 4.8e12], [67e12, 989e12], 110e12, [450e9, 50e9])),
     with_fp8(4500e12, gpu("B200", [180e9, 8e12], [80e12, 2250e12], 150e12, [900e9, 50e9])),
-    // It has no units for bfloat16.
+    // These two have no units for bfloat16, and none of Gimlet's kernels: attention is written out.
     gpu("V100", [32e9, 0.9e12], [15.7e12, 15.7e12], 8e12, [150e9, 12.5e9]),
-    // PCI Express joins them.
+    gpu("T4", [16e9, 0.32e12], [8.1e12, 8.1e12], 4e12, [16e9, 12.5e9]),
+    // PCI Express joins the others.
     with_fp8(733e12, gpu("L40S", [48e9, 0.864e12], [91.6e12, 362e12], 70e12, [32e9, 12.5e9])),
+    with_fp8(242e12, gpu("L4", [24e9, 0.3e12], [30.3e12, 121e12], 25e12, [32e9, 12.5e9])),
+    gpu("A10", [24e9, 0.6e12], [31.2e12, 125e12], 30e12, [32e9, 12.5e9]),
+    gpu("A6000", [48e9, 0.768e12], [38.7e12, 154.8e12], 38e12, [32e9, 12.5e9]),
+    with_fp8(
+        330.3e12,
+        gpu("RTX4090", [24e9, 1.008e12], [82.6e12, 165.2e12], 41e12, [32e9, 12.5e9]),
+    ),
 ];
 
 /// A GPU, by its memory (bytes, bytes a second), products (float32, bfloat16), attention, and links (inside a host,

@@ -8,7 +8,7 @@ use super::PlanArgs;
 use super::cluster::Cluster;
 use super::device::{CPUS, DeviceRates, GPUS, KNOWN, processors};
 
-/// Operations a second that processors are assumed to do until a measured step says how many.
+/// Operations a second that processors are assumed to do in products until a measured step says how many.
 const ASSUMED_PRODUCTS: f64 = 100e9;
 
 /// Returns the machine to plan for.
@@ -55,19 +55,13 @@ fn of_gpus(text: &str, args: &PlanArgs) -> Result<Cluster> {
 
 fn of_cpus(count: usize, args: &PlanArgs) -> Result<Cluster> {
     ensure!(count > 0, "--cpus is 0, expected at least 1");
-    let products = match (args.gflops, &args.measured_step) {
-        (Some(gflops), _) => gflops * 1e9,
-        (None, Some(_)) => ASSUMED_PRODUCTS,
-        (None, None) => {
-            return Err(anyhow!(
-                "--cpus needs the rate of the processors: give --measured_step=SECONDS, the median of \
-                 `gimlet bench train_step` with the same flags, or --gflops=GFLOP/S"
-            ));
-        }
-    };
-    ensure!(products > 0.0, "--gflops is {}, expected more than 0", products / 1e9);
+    ensure!(
+        args.gflops.is_some() || args.measured_step.is_some(),
+        "--cpus needs the rate of the processors: give --measured_step=SECONDS, the median of \
+         `gimlet bench train_step` with the same flags, or --gflops=GFLOP/S as it prints it"
+    );
     let memory = total_on_host().map_or(f64::INFINITY, |bytes| bytes as f64);
-    let device = processors(products, memory);
+    let device = processors(ASSUMED_PRODUCTS, memory);
     Ok(Cluster { count, per_host: count, device, efficiency: CPUS, pace: 1.0 })
 }
 
@@ -84,11 +78,27 @@ fn rate(flag: &str, text: &str) -> Result<f64> {
     }
 }
 
+/// Returns the seconds that a step of `flops` operations of the model takes in one process there, if a flag says so. A rate is
+/// that of whole steps, as `gimlet bench` prints it: products alone are faster.
+///
+/// # Errors
+/// A flag that is not a time or a rate.
+pub fn measured_seconds(args: &PlanArgs, flops: f64) -> Result<Option<f64>> {
+    match (&args.measured_step, args.gflops) {
+        (Some(text), _) => seconds("--measured_step", text).map(Some),
+        (None, Some(gflops)) => {
+            ensure!(gflops > 0.0, "--gflops is {gflops}, expected more than 0");
+            Ok(Some(flops / (gflops * 1e9)))
+        }
+        (None, None) => Ok(None),
+    }
+}
+
 /// Reads `1.3s`, `850ms` or `1.3`.
 ///
 /// # Errors
 /// Another text.
-pub fn seconds(flag: &str, text: &str) -> Result<f64> {
+fn seconds(flag: &str, text: &str) -> Result<f64> {
     let unfit = || anyhow!("{flag} is `{text}`, expected a time, such as 1.3s or 850ms");
     let (number, unit) = number_and_unit(text).ok_or_else(unfit)?;
     match unit {

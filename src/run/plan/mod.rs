@@ -15,7 +15,7 @@ mod time;
 
 use clap::Args;
 
-use crate::train::Train;
+use crate::train::{Train, training_shape};
 
 use super::configure::configure;
 use super::failure::Failure;
@@ -46,8 +46,8 @@ pub struct PlanArgs {
     /// Processes on this machine's processors to plan for.
     #[arg(long = "cpus", value_name = "N")]
     pub cpus: Option<usize>,
-    /// Rate of all processors in float32, as `gimlet bench train_step` prints it.
-    #[arg(long = "gflops", value_name = "GFLOP/S")]
+    /// Rate of all processors in whole steps, as `gimlet bench train_step` prints it for such a run.
+    #[arg(long = "gflops", value_name = "GFLOP/S", conflicts_with = "gpus")]
     pub gflops: Option<f64>,
     /// Time of a step of this run in one process there, such as 1.3s: predictions are scaled by it.
     #[arg(long = "measured_step", value_name = "TIME")]
@@ -76,7 +76,8 @@ pub(super) fn plan_command(args: &PlanArgs, color: bool) -> Result<(), Failure> 
 
 /// Returns the measured time of a step for each predicted second.
 fn pace(args: &PlanArgs, train: &Train, machine: &Cluster) -> Result<f64, Failure> {
-    let Some(text) = &args.measured_step else { return Ok(1.0) };
-    let measured = flags::seconds("--measured_step", text).map_err(Failure::usage)?;
+    let flops = train.model.train_step_flops(training_shape(train).map_err(Failure::usage)?);
+    let measured = flags::measured_seconds(args, flops).map_err(Failure::usage)?;
+    let Some(measured) = measured else { return Ok(1.0) };
     Ok(measured / alone(train, machine).map_err(Failure::usage)?.total())
 }

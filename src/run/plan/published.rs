@@ -50,8 +50,10 @@ fn read_words(words: &[&str]) -> (Train, Cluster) {
     let words = ["gimlet", "plan"].iter().chain(words);
     let parsed = try_parse(words.map(|word| word.to_string()).collect()).expect("well formed");
     let Command::Plan(args) = parsed.command else { panic!("parsed as plan") };
-    let machine = flags::machine(&args).expect("a machine");
-    (configure::<Train>(&args.gin, &Library, false).expect("a run").spec, machine)
+    let mut machine = flags::machine(&args).expect("a machine");
+    let train = configure::<Train>(&args.gin, &Library, false).expect("a run").spec;
+    machine.pace = pace(&args, &train, &machine).unwrap_or_else(|_| panic!("a rate or a time"));
+    (train, machine)
 }
 
 /// Plans such a run.
@@ -101,6 +103,20 @@ fn published_runs_are_predicted_as_the_page_says() {
     check("large", ["64xH100", "2048"], 1, &FP8, 174.1, 0.14);
     check("xl", ["144xH100", "2016"], 1, &FP8, 50.4, -0.04);
     check("xl", ["256xH100", "2048"], 1, &FP8, 37.8, -0.13);
+}
+
+/// `gimlet bench` divides the operations of the model by the time of a step.
+#[test]
+fn a_rate_as_bench_prints_it_is_that_of_a_step() {
+    let step = |flag: &str| {
+        let (train, machine) = read("small", &["--cpus=2", flag]);
+        alone(&train, &machine).expect("it can be planned").total()
+    };
+    let (train, _) = read("small", &["--cpus=2", "--gflops=151"]);
+    let flops = train.model.train_step_flops(training_shape(&train).expect("lengths are bound"));
+    for (flag, seconds) in [("--gflops=151", flops / 151e9), ("--measured_step=7s", 7.0)] {
+        assert!((step(flag) / seconds - 1.0).abs() < 1e-9, "{flag}: {} {seconds}", step(flag));
+    }
 }
 
 /// Checks that the bindings of every fourth layout of a run make it.

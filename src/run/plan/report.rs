@@ -81,7 +81,7 @@ fn describe_run(train: &Train, machine: &Cluster, out: &mut String) -> Result<()
     let _ = match machine.is_of_cpus() {
         true => writeln!(
             out,
-            "machine  {count} processes on {:.0} GFLOP/s and {} of memory",
+            "machine  {count} processes on processors with {:.0} GFLOP/s in products and {} of memory",
             device.float32 / machine.pace / 1e9,
             bytes(device.memory as u64)
         ),

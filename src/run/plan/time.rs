@@ -5,7 +5,7 @@
 //! everything else on activations takes its bytes. A backward pass is two forward passes, inside attention two and a half.
 
 use crate::models::transformer::{ForwardWork, MatrixProducts, StackSpec, TransformerSpec};
-use crate::nn::{Dtype, RematPolicy};
+use crate::nn::{Dtype, MeshDim, ParamSpec, RematPolicy};
 use crate::partition::Mesh;
 use crate::session::check::UnfitSpec;
 use crate::train::{Traffic, Train, step_estimate, traffic, training_shape};
@@ -25,6 +25,9 @@ const UPDATED: f64 = 16.0;
 /// Bytes that conversions to fp8 move for each number before and each gradient after a product, which are converted once a
 /// step: reading 16 bits and writing 8, in both orders.
 const CONVERTED: f64 = 4.0;
+/// Sums over processes with which Adafactor updates an array that they divide: for its scale, for a mean of squares, for the
+/// size of the update, and for every other array for the mean of these means. None waits for several arrays.
+const SUMS_OF_UPDATE: f64 = 3.5;
 /// Bytes of a bucket of gradients (`optim/reduction.rs`).
 const BUCKET: f64 = 25.0 * 1024.0 * 1024.0;
 
@@ -94,6 +97,7 @@ pub fn step_time(
     let sent = traffic(train, mesh)?;
     add_model_axis(&mut time, &spec, sent, mesh, machine, num_microbatches as f64);
     add_data_axis(&mut time, sent, mesh, machine, (zero, num_microbatches as f64));
+    add_sums_of_updates(&mut time, train, mesh, machine);
     if sent.experts > 0.0 {
         let exchanges = num_microbatches as f64 * spec.num_exchanges();
         add_experts(&mut time, (sent.experts, exchanges), mesh, machine);
@@ -223,6 +227,25 @@ fn add_data_axis(
     };
     time.hidden = hidden;
     time.wait(place, seconds - hidden);
+}
+
+/// Adds the sums, of a few numbers each, by which an optimizer knows a whole array of which each process updates a part.
+fn add_sums_of_updates(time: &mut StepTime, train: &Train, mesh: &Mesh, machine: &Cluster) {
+    if !train.model.optimizer_def().needs_whole_params() {
+        return;
+    }
+    let (data, model) = (mesh.data().size, mesh.model().size);
+    let axes = [
+        (MeshDim::Data, data, neighbours(mesh, machine)),
+        (MeshDim::Model, model, model.min(machine.per_host)),
+    ];
+    let params = train.model.param_tree();
+    for (name, size, neighbours) in axes.into_iter().filter(|(_, size, _)| *size > 1) {
+        let is_divided =
+            |param: &&ParamSpec| mesh.state_shard(&param.axes, &param.shape).dim(name).is_some();
+        let sums = SUMS_OF_UPDATE * params.iter().filter(is_divided).count() as f64;
+        time.wait(machine.link(neighbours, size).1, sums * latency(machine, size));
+    }
 }
 
 /// Adds the bytes of tokens on their way to experts and back in so many exchanges, for which everything waits.
