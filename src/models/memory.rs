@@ -71,6 +71,10 @@ pub enum Gradients {
     OneByOne,
 }
 
+/// Bytes that a process takes on a CPU for steps of a model of almost no size (`benches/foretold.py`): the program and libtorch, as far as
+/// they are read, and threads.
+pub const PROCESS: u64 = 203_000_000;
+
 /// Bytes that a step needs at its peak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Estimate {
@@ -83,11 +87,18 @@ pub struct Estimate {
     /// Tensors that the forward pass keeps for the backward pass, and the largest temporary
     /// tensors.
     pub activations: u64,
+    /// The process itself, on a CPU: [`PROCESS`]. Counters of a GPU's memory count tensors, so it is 0 there.
+    pub process: u64,
 }
 
 impl Estimate {
     /// Returns the sum of all parts.
     pub fn total(&self) -> u64 {
+        self.tensors().saturating_add(self.process)
+    }
+
+    /// Returns the sum of those that a process adds which already runs.
+    pub fn tensors(&self) -> u64 {
         [self.gradients, self.optimizer, self.activations]
             .into_iter()
             .fold(self.parameters, u64::saturating_add)

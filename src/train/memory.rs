@@ -38,17 +38,17 @@ pub fn saving_bytes(train: &Train, estimate: &Estimate) -> u64 {
 }
 
 /// Returns the message for the user before a step that needs more than `available` bytes;
-/// `dimensions` names the configurable of the network's dimensions.
+/// the process itself, which already runs, does not count. `dimensions` names the configurable of the network's dimensions.
 pub fn shortage(
     estimate: &Estimate,
     available: u64,
     num_microbatches: usize,
     dimensions: &str,
 ) -> Option<String> {
-    if estimate.total() <= available {
+    if estimate.tensors() <= available {
         return None;
     }
-    let fixed = estimate.total().saturating_sub(estimate.activations);
+    let fixed = estimate.tensors().saturating_sub(estimate.activations);
     let remedy = match fixed > available {
         true => format!("the model alone is too large: lower {dimensions}'s dimensions"),
         false => format!(
@@ -58,7 +58,7 @@ pub fn shortage(
     };
     Some(format!(
         "a step needs about {} of memory, and {} are available: {remedy}",
-        gib(estimate.total() as f64),
+        gib(estimate.tensors() as f64),
         gib(available as f64),
     ))
 }
@@ -116,7 +116,8 @@ mod tests {
     use super::*;
 
     fn check(activations: u64, available: u64, expected: Option<&str>) {
-        let estimate = Estimate { parameters: 100, gradients: 100, optimizer: 100, activations };
+        let (parameters, gradients, optimizer, process) = (100, 100, 100, 1000);
+        let estimate = Estimate { parameters, gradients, optimizer, activations, process };
         match (shortage(&estimate, available, 2, "network.T5Config"), expected) {
             (Some(found), Some(words)) => assert!(found.contains(words), "{found}"),
             (found, expected) => assert_eq!(found.as_deref(), expected),

@@ -60,6 +60,20 @@ fn a_training_step_is_timed_counted_and_broken_down() {
     check_breakdown(&found["breakdown"]);
 }
 
+/// Rows of 2,048 inputs have masks and biases of all pairs of positions, which take most of the memory.
+#[test]
+fn the_memory_of_long_rows_is_foretold() {
+    let folder = Folder::new();
+    let bench = folder.pretrain(4).bench("train_step").arg("--steps=1").arg("--warmup=0");
+    let long = bench.bind("TASK_FEATURE_LENGTHS", "{'inputs': 2048, 'targets': 32}");
+    let found = measured(&long.bind("BATCH_SIZE", 2));
+    let [peak, foretold, process] =
+        ["peak_memory_bytes", "foretold_memory_bytes", "foretold_process_bytes"]
+            .map(|name| number(&found[name]));
+    assert!(foretold > 1.5 * process, "{foretold} with {process} of the process");
+    assert!((foretold / peak - 1.0).abs() < 0.15, "{foretold} foretold, {peak} measured");
+}
+
 fn check_breakdown(breakdown: &Value) {
     assert!(number(&breakdown["seconds"]) > 0.0);
     assert_eq!(breakdown["timeline"], "host");

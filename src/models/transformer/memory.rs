@@ -1,17 +1,15 @@
 //! An estimate of the memory that a training step needs on one device, by arithmetic alone.
 //!
 //! It counts the tensors that the graph of a step keeps for its backward pass, as `nn` and `transformer`
-//! make them, without the memory of libtorch itself (about 0.3 GB). `--dry_run` prints it, and an
-//! out-of-memory error compares it with the memory of the device.
+//! make them, and on a CPU the process itself. `--dry_run` prints it, and an out-of-memory error compares it with the
+//! memory of the device.
 
 use super::layer_arrays::LayerArrays;
+use super::pair_memory::{Kernels, LearnedBias, Pairs};
 use super::spec::{AttentionSpec, FeedForwardSpec, LayerDims, Reach, StackSpec, TransformerSpec};
-use crate::models::memory::{Estimate, Gradients, Held, StepShape};
+use crate::models::memory::{Estimate, Gradients, Held, PROCESS, StepShape};
 use crate::nn::{Activation, Dtype, RematPolicy, Routing, SCORES_AT_ONCE};
 use crate::partition::LocalDevice;
-
-/// A build for CUDA is assumed to run on it, wherever its dry run is made.
-const BUILT_FOR_CUDA: bool = cfg!(feature = "cuda");
 
 impl TransformerSpec {
     /// Estimates a step on one device that holds some parts of the model, and computes with all of it.
@@ -52,6 +50,10 @@ impl TransformerSpec {
                 },
             optimizer: held.optimizer,
             activations: activations as u64,
+            process: match Kernels::on(device) {
+                Kernels::OfCpu { .. } => PROCESS,
+                Kernels::OfCuda => 0,
+            },
         }
     }
 
@@ -66,7 +68,7 @@ impl TransformerSpec {
             rows: rows as f64,
             extents: (rows, length),
             parts,
-            whole_biases: BUILT_FOR_CUDA || device != LocalDevice::Cpu,
+            kernels: Kernels::on(device),
         };
         let encoder = self.encoder.as_ref().map(|stack| pass(stack, inputs_length, 0));
         let read = if encoder.is_some() { inputs_length } else { 0 };
@@ -123,9 +125,8 @@ struct Pass<'a> {
     extents: (usize, usize),
     /// Processes that compute such rows at the same time.
     parts: usize,
-    /// Whether attention's kernels read and write complete biases and their gradients, as those of CUDA do
-    /// (`nn::fused`); on CPUs they are computed by blocks.
-    whole_biases: bool,
+    /// The kernels of its attentions.
+    kernels: Kernels,
 }
 
 impl Pass<'_> {
@@ -150,15 +151,15 @@ impl Pass<'_> {
     /// Bytes of all tensors of a layer.
     fn layer(&self, blocks: &[FeedForwardSpec]) -> f64 {
         let joined = self.dims().joined() as f64;
-        let attentions = self.stack.attentions.iter().enumerate().map(|(index, attention)| {
+        let attentions = self.stack.attentions.iter().map(|attention| {
             // Queries, keys, values, and the joined heads.
             let keys = if attention.reads_encoding { self.encoded } else { self.tokens };
-            let heads = 2.0 * self.size() * (self.tokens + keys) * joined;
-            heads + self.attention_weights(self.pairs(index))
+            2.0 * self.size() * (self.tokens + keys) * joined
         });
+        let pairs: f64 = self.pairs().map(|pairs| pairs.kept_of_layer()).sum();
         let norms = (self.stack.attentions.len() + blocks.len()) as f64 * self.norm();
         let feed_forwards = blocks.iter().map(|block| self.feed_forward(block));
-        norms + attentions.sum::<f64>() + feed_forwards.sum::<f64>()
+        norms + attentions.sum::<f64>() + pairs + feed_forwards.sum::<f64>()
     }
 
     /// Bytes of a recomputed layer that are kept until then: its input, and with the policy
@@ -187,34 +188,37 @@ impl Pass<'_> {
         self.size() * numbers
     }
 
-    /// Pairs of positions and heads of an attention, if one tensor contains all of them.
-    fn pairs(&self, attention: usize) -> f64 {
-        let reads_encoding = self.stack.attentions[attention].reads_encoding;
-        if !reads_encoding && self.attends_by_blocks() {
-            return 0.0;
-        }
-        let keys = if reads_encoding { self.encoded } else { self.tokens };
-        let heads = if self.whole_biases { self.dims().num_heads as f64 } else { 0.0 };
-        heads * self.tokens * keys / self.rows.max(1.0)
+    /// The attentions to all keys.
+    fn pairs(&self) -> impl Iterator<Item = Pairs> + '_ {
+        let attentions = self.stack.attentions.iter();
+        let sees_all = |it: &&AttentionSpec| it.reads_encoding || !self.attends_by_blocks();
+        attentions.filter(sees_all).map(|attention| self.pairs_of(attention))
     }
 
-    fn all_pairs(&self) -> impl Iterator<Item = f64> + '_ {
-        (0..self.stack.attentions.len()).map(|index| self.pairs(index))
+    fn pairs_of(&self, attention: &AttentionSpec) -> Pairs {
+        let (dims, rows) = (self.dims(), self.rows.max(1.0));
+        let num_layers = self.stack.num_layers;
+        let is_shared = !self.stack.bias_per_layer;
+        let bias = LearnedBias {
+            kept: if is_shared || self.is_recomputed() { 1.0 } else { num_layers as f64 },
+            gradients: if is_shared && num_layers > 1 { 2.0 } else { 1.0 },
+        };
+        Pairs {
+            rows,
+            queries: self.tokens / rows,
+            keys: if attention.reads_encoding { self.encoded } else { self.tokens } / rows,
+            heads: dims.num_heads as f64,
+            head_dim: dims.head_dim,
+            dtype: dims.dtype,
+            float32_logits: dims.float32_attention_logits,
+            bias: (!attention.reads_encoding).then_some(bias),
+            kernels: self.kernels,
+        }
     }
 
     /// Bytes of a norm's input and result.
     fn norm(&self) -> f64 {
         2.0 * self.size() * self.tokens * self.dims().emb_dim as f64
-    }
-
-    /// Bytes of attention weights, which are kept if no kernel computes the attention.
-    fn attention_weights(&self, pairs: f64) -> f64 {
-        if self.writes_scores_out() { self.size() * pairs } else { 0.0 }
-    }
-
-    /// Whether no kernel computes the attention.
-    fn writes_scores_out(&self) -> bool {
-        self.dims().float32_attention_logits && self.dims().dtype != Dtype::Float32
     }
 
     /// Bytes of each projection before and after its activation, and of their product; a gated GELU
@@ -258,33 +262,16 @@ impl Pass<'_> {
         scores + (inputs + placed + results) * emb_dim
     }
 
-    /// Bytes of embeddings, the last norm, and biases of mask and position.
+    /// Bytes of embeddings, the last norm, and masks and biases of pairs of positions.
     fn ends(&self) -> f64 {
         let embedded = (4.0 + self.size()) * self.tokens * self.dims().emb_dim as f64;
-        embedded + self.norm() + self.size() * self.biases()
+        embedded + self.norm() + self.pairs().map(|pairs| pairs.kept()).sum::<f64>()
     }
 
-    /// Numbers of the biases of attentions, which all layers share but for those of their own relative positions.
-    fn biases(&self) -> f64 {
-        let kept = if self.is_recomputed() { 1.0 } else { self.stack.num_layers as f64 };
-        let copies = |attention: &AttentionSpec| match attention.reads_encoding {
-            false if self.stack.bias_per_layer => kept,
-            _ => 1.0,
-        };
-        self.stack
-            .attentions
-            .iter()
-            .map(copies)
-            .zip(self.all_pairs())
-            .map(|(n, pairs)| n * pairs)
-            .sum()
-    }
-
-    /// Bytes of gradients of scores, weights and bias of one attention; a kernel needs only the last.
+    /// Bytes of gradients inside one attention.
     fn passing(&self) -> f64 {
-        let tensors = if self.writes_scores_out() { 3.0 } else { 1.0 };
-        let pairs = tensors * self.size() * self.all_pairs().fold(0.0, f64::max);
-        if self.attends_by_blocks() { pairs.max(self.passing_of_blocks()) } else { pairs }
+        let blocks = if self.attends_by_blocks() { self.passing_of_blocks() } else { 0.0 };
+        self.pairs().map(|pairs| pairs.passing()).fold(blocks, f64::max)
     }
 
     /// Whether positions attend to neighbours, some blocks at a time.
@@ -322,7 +309,7 @@ mod tests {
             shape,
             LocalDevice::Cpu,
         );
-        let estimated = estimated.total() as f64 / 1e6;
+        let estimated = estimated.tensors() as f64 / 1e6;
         let ratio = estimated / measured_mb;
         assert!(
             (0.8..1.25).contains(&ratio),

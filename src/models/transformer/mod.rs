@@ -9,6 +9,7 @@ mod flops;
 mod fused_arrays;
 mod layer_arrays;
 mod memory;
+mod pair_memory;
 mod params;
 mod sparse;
 mod spec;

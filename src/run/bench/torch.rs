@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use serde_json::{Map, Value, json};
 
 use crate::launch::DistributedArgs;
-use crate::models::memory::StepShape;
+use crate::models::memory::{Estimate, StepShape};
 use crate::nn::cpu;
 use crate::partition::{LocalDevice, Mesh, Process};
 use crate::run::commands::joined::{end, join, laid_out};
@@ -52,7 +52,7 @@ pub(super) fn train_step(args: &BenchArgs, color: bool) -> Result<(), Failure> {
     describe_time("step", &figures.laps, plan.warmup, &mut report);
     describe_speed(&figures, &mut report);
     describe_exchange(&figures, &mut report);
-    describe_memory(&figures.machine, figures.peak_bytes, &mut report);
+    describe_memory(&figures.machine, figures.peak_bytes, Some(&figures.estimate), &mut report);
     let loss = figures.losses.last().copied();
     report.set(json!({ "losses": figures.losses, "loss": loss }));
     let steps = figures.losses.len();
@@ -72,7 +72,7 @@ pub(super) fn decode(args: &BenchArgs, color: bool) -> Result<(), Failure> {
     describe_model(&configured.spec, figures.shape, &mut report);
     describe_machine(&figures.machine, &mut report);
     describe_decoding(&figures, plan, &mut report);
-    describe_memory(&figures.machine, figures.peak_bytes, &mut report);
+    describe_memory(&figures.machine, figures.peak_bytes, None, &mut report);
     report.print(args.json)
 }
 
@@ -201,11 +201,24 @@ fn describe_decoding(figures: &DecodeFigures, plan: Plan, report: &mut Report) {
     report.say("speed", speed + if *num_decodes > 1 { ", one counted for each row" } else { "" });
 }
 
-fn describe_memory(machine: &Machine, peak_bytes: u64, report: &mut Report) {
+fn describe_memory(
+    machine: &Machine,
+    peak_bytes: u64,
+    foretold: Option<&Estimate>,
+    report: &mut Report,
+) {
     report.set(json!({ "peak_memory_bytes": peak_bytes }));
     let whose = if machine.num_threads.is_some() { "the process" } else { "tensors" };
-    let megabytes = thousands(peak_bytes as f64 / 1e6);
-    report.say("memory", format!("{megabytes} MB of {whose} at the peak"));
+    let megabytes = |bytes: u64| thousands(bytes as f64 / 1e6);
+    let mut text = format!("{} MB of {whose} at the peak", megabytes(peak_bytes));
+    if let Some(estimate) = foretold {
+        report.set(json!({
+            "foretold_memory_bytes": estimate.total(),
+            "foretold_process_bytes": estimate.process,
+        }));
+        text += &format!(", {} foretold", megabytes(estimate.total()));
+    }
+    report.say("memory", text);
 }
 
 fn describe_breakdown(breakdown: &Breakdown, report: &mut Report) {

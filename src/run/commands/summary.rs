@@ -49,7 +49,9 @@ pub fn describe_estimate(estimate: &Estimate, out: &mut String) {
         ("optimizer", estimate.optimizer),
         ("activations", estimate.activations),
     ];
-    let parts: Vec<String> = parts.map(|(name, size)| format!("{name} {}", bytes(size))).to_vec();
+    let process = (estimate.process > 0).then_some(("the process", estimate.process));
+    let parts = parts.into_iter().chain(process);
+    let parts: Vec<String> = parts.map(|(name, size)| format!("{name} {}", bytes(size))).collect();
     let total = bytes(estimate.total());
     let _ = writeln!(out, "memory       {total} per device (estimate: {})", parts.join(", "));
 }

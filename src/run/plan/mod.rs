@@ -8,6 +8,8 @@ mod device;
 mod flags;
 mod layout;
 #[cfg(test)]
+mod peaks;
+#[cfg(test)]
 mod published;
 mod report;
 mod search;

@@ -46,7 +46,7 @@ fn read_with_experts(flags: &[&str]) -> (Train, Cluster) {
     read_moe("tokens_choose_small", flags)
 }
 
-fn read_words(words: &[&str]) -> (Train, Cluster) {
+pub(super) fn read_words(words: &[&str]) -> (Train, Cluster) {
     let words = ["gimlet", "plan"].iter().chain(words);
     let parsed = try_parse(words.map(|word| word.to_string()).collect()).expect("well formed");
     let Command::Plan(args) = parsed.command else { panic!("parsed as plan") };
@@ -199,7 +199,7 @@ fn check_memory(model: &str, flags: &[&str], measured_mb: f64) {
     let flags: Vec<&str> = TWO_LAYERS.iter().chain(flags).copied().collect();
     let (train, machine) = read_moe(model, &flags);
     let mesh = train.mesh(Process::ALONE, machine.local_device()).expect("one process fits");
-    let estimated = step_estimate(&train, &mesh).expect("it is known").total() as f64 / 1e6;
+    let estimated = step_estimate(&train, &mesh).expect("it is known").tensors() as f64 / 1e6;
     let ratio = estimated / measured_mb;
     println!("{model} {flags:?}: {estimated:.0} MB, {measured_mb} measured");
     assert!((0.8..1.2).contains(&ratio), "{estimated:.0} MB of {model}, measured {measured_mb}");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::checkpoint::CheckpointConfig;
 use crate::metrics::sum;
-use crate::models::memory::StepShape;
+use crate::models::memory::{Estimate, StepShape};
 use crate::nn::Axes;
 use crate::nn::profiler::profile;
 use crate::partition::{Mesh, Processes};
@@ -12,6 +12,7 @@ use crate::session::agreement::add_up;
 use crate::session::error::SessionError;
 use crate::telemetry::Laps;
 use crate::train::inputs::training_shape;
+use crate::train::memory::step_estimate;
 use crate::train::spec::Train;
 use crate::train::start::{foresee_shortage, initialize};
 use crate::train::step::Stepper;
@@ -39,6 +40,8 @@ pub struct TrainStepFigures {
     pub flops: f64,
     /// Peak memory: of tensors on a GPU, of the process on a CPU.
     pub peak_bytes: u64,
+    /// The same by arithmetic alone: see [`step_estimate`].
+    pub estimate: Estimate,
     /// The parts of a step's time.
     pub breakdown: Breakdown,
     /// The exchange with other processes; `None` for one alone.
@@ -112,6 +115,7 @@ pub fn bench_train_step(
         laps,
         losses,
         peak_bytes,
+        estimate: step_estimate(spec, mesh)?,
         breakdown: Breakdown::new(&events, profiled.total(), PROFILED),
         exchanged: (!processes.is_alone()).then_some(exchanged),
     })
