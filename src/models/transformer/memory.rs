@@ -8,7 +8,7 @@ use super::layer_arrays::LayerArrays;
 use super::pair_memory::{Kernels, LearnedBias, Pairs};
 use super::spec::{AttentionSpec, FeedForwardSpec, LayerDims, Reach, StackSpec, TransformerSpec};
 use crate::models::memory::{Estimate, Gradients, Held, PROCESS, StepShape};
-use crate::nn::{Activation, Dtype, RematPolicy, Routing, SCORES_AT_ONCE};
+use crate::nn::{Activation, Dtype, RelativePosition, RematPolicy, Routing, SCORES_AT_ONCE};
 use crate::partition::LocalDevice;
 
 impl TransformerSpec {
@@ -211,6 +211,11 @@ impl Pass<'_> {
             head_dim: dims.head_dim,
             dtype: dims.dtype,
             float32_logits: dims.float32_attention_logits,
+            masks: match (attention.reads_encoding, self.stack.direction) {
+                // Of positions before, of a prefix, of what is no padding, and what they have in common.
+                (false, RelativePosition::Causal) => 6.0,
+                _ => 1.0,
+            },
             bias: (!attention.reads_encoding).then_some(bias),
             kernels: self.kernels,
         }
@@ -289,7 +294,9 @@ impl Pass<'_> {
         let of_block = self.rows * dims.num_heads as f64 * block * keys;
         let of_row = self.rows * dims.num_heads as f64 * length.max(block) * keys;
         let scores = of_block.max(SCORES_AT_ONCE as f64).min(of_row);
-        4.0 * self.size() * scores + 12.0 * self.tokens * dims.joined() as f64
+        // With tokens beside the sequence, scores, weights and gradients are there in two parts and as one.
+        let copies = if self.stack.reach.tokens_per_block().is_some() { 7.0 } else { 4.0 };
+        copies * self.size() * scores + 12.0 * self.tokens * dims.joined() as f64
     }
 }
 

@@ -32,6 +32,8 @@ pub(super) struct Pairs {
     pub dtype: Dtype,
     /// Whether scores are computed in float32, for any format of activations.
     pub float32_logits: bool,
+    /// Masks that are made on the way to that of the attention, and it. What the others leave is too small for a bias.
+    pub masks: f64,
     /// The learned bias, if there is one.
     pub bias: Option<LearnedBias>,
     /// The kernels that compute it.
@@ -73,7 +75,7 @@ impl Pairs {
     /// Bytes from the forward pass of the stack's first layer to its backward pass.
     pub(super) fn kept(&self) -> f64 {
         let of_row = self.queries * self.keys;
-        let mask = self.rows * of_row;
+        let mask = self.masks * self.rows * of_row;
         let biases = match (self.kernels, self.bias) {
             (Kernels::OfCpu { .. }, bias) => bias.map_or(0.0, |bias| bias.kept * self.heads),
             // Each bias once more with the mask of each row.

@@ -25,10 +25,13 @@ const FLAXFORMER: [&str; 7] = [
 ];
 
 /// Megabytes of processes with libtorch on an AMD EPYC without AMX, two threads, November 27, 2026: family, dtype, remat policy, inputs.
-const PEAKS: [(&str, &str, &str, usize, f64); 28] = [
+const PEAKS: [(&str, &str, &str, usize, f64); 31] = [
     ("flaxformer", "float32", "none", 4_096, 810.0),
     ("flaxformer", "float32", "none", 64, 205.0),
+    ("decoder", "float32", "none", 4_096, 942.0),
+    ("decoder", "float32", "none", 64, 201.0),
     ("global", "bfloat16", "none", 4_096, 299.0),
+    ("global", "float32", "none", 16_384, 610.0),
     ("global", "float32", "none", 4_096, 378.0),
     ("global", "float32", "none", 64, 214.0),
     ("local", "bfloat16", "none", 4_096, 263.0),
@@ -61,6 +64,7 @@ fn words(family: &str, dtype: &str, policy: &str) -> Vec<String> {
     let (model, run) = match family {
         "t5" | "umt5" | "one-layer" => ("t5x/examples/t5/t5_1_1/small", "t5_1_1"),
         "scalable" => ("t5x/examples/scalable_t5/t5_1_1/small", "t5_1_1"),
+        "decoder" => ("t5x/examples/decoder_only/models/base", "t5_1_1"),
         "flaxformer" => ("flaxformer/t5x/configs/t5/models/t5_1_1_base", "t5_1_1"),
         "local" => ("flaxformer/t5x/configs/longt5/models/longt5_1_1_base", "t5_1_1"),
         "global" => {
@@ -71,7 +75,10 @@ fn words(family: &str, dtype: &str, policy: &str) -> Vec<String> {
     };
     let mut words =
         vec![format!("--gin_file={model}.gin"), format!("--gin_file=benches/{run}.gin")];
-    if !model.starts_with("t5x") {
+    if family == "decoder" {
+        let bindings = T5X[..5].iter().chain(&["num_layers=2", "dtype='float32'"]);
+        words.extend(bindings.map(|binding| format!("--gin.network.TransformerConfig.{binding}")));
+    } else if !model.starts_with("t5x") {
         words.extend(FLAXFORMER.map(|binding| format!("--gin.{binding}")));
         words.push(format!("--gin.ACTIVATION_DTYPE='{dtype}'"));
     } else {
@@ -100,7 +107,11 @@ fn the_memory_of_rows_of_any_length_is_foretold() {
     for (family, dtype, policy, inputs, measured) in PEAKS {
         let mut words = words(family, dtype, policy);
         words.extend(["--gin.BATCH_SIZE=1", "--cpus=1", "--gflops=100"].map(str::to_string));
-        words.push(format!("--gin.TASK_FEATURE_LENGTHS={{'inputs': {inputs}, 'targets': 64}}"));
+        words.push(match family {
+            // A decoder reads one sequence.
+            "decoder" => format!("--gin.TASK_FEATURE_LENGTHS={{'targets': {inputs}}}"),
+            _ => format!("--gin.TASK_FEATURE_LENGTHS={{'inputs': {inputs}, 'targets': 64}}"),
+        });
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let (train, machine) = read_words(&words);
         let mesh = train.mesh(Process::ALONE, machine.local_device()).expect("one process fits");
