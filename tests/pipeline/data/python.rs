@@ -235,7 +235,7 @@ fn processes_stay_from_epoch_to_epoch() {
     let tokenize = Tokenize { copy_pretokenized: false, with_eos: false };
     let steps = vec![Preprocessor::PythonPreprocessor(counted), Preprocessor::Tokenize(tokenize)];
     let source = DataSource::FunctionDataSource(source);
-    let bytes = VocabularySpec::Byte(ByteVocabulary { extra_ids: 0 });
+    let bytes = VocabularySpec::Byte(ByteVocabulary::of(0));
     let task = task("it", source, steps, features(&bytes, &["inputs", "targets"]));
     let config = DatasetConfig { batch_size: 8, ..config("it", (8, 8)) };
     let options = gimlet::data::DatasetOptions::default();
