@@ -169,7 +169,7 @@ fn files_that_are_not_there_or_not_gin() {
     folder.write("imports.gin", "import my_tasks\n");
     check(&folder.train("imports.gin"), USER, &["imports.gin:1", "`my_tasks`", "my_tasks.gin"]);
     folder.write("my_tasks.py", "");
-    check(&folder.train("imports.gin"), USER, &["my_tasks.py", "Python", "my_tasks.gin"]);
+    check(&folder.train("imports.gin"), USER, &["imports.gin:1", "my_tasks.py", "GIMLET_PYTHON"]);
     folder.write("latin.gin", b"# caf\xe9\n");
     check(&folder.train("latin.gin"), USER, &["latin.gin", "UTF-8"]);
     std::fs::create_dir(folder.path("folder.gin")).expect("the folder can be written");

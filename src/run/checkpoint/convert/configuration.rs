@@ -61,6 +61,10 @@ impl Configuration {
 /// There is none, or mistakes in it.
 pub(super) fn evaluated(gin: &GinArgs, checkpoint: &Path) -> Result<InteractiveModel, Failure> {
     let mut gin = gin.clone();
+    if gin.files.gin_file.is_empty() && gin.files.gin_bindings.is_empty() {
+        // The tasks of a run, which may lie elsewhere, do not belong to its model.
+        gin.skip_unknown.get_or_insert_default();
+    }
     let files = gin.files.gin_file.iter().map(|file| Path::parse(file));
     let named = files.collect::<Result<Vec<Path>, _>>().map_err(storage_failure)?;
     if named.iter().chain(&Found::at(checkpoint)?.config).any(is_json) {
