@@ -55,6 +55,8 @@ pub struct FieldAttributes {
     pub call: Option<CallAttributes>,
     /// The field holds the scope in which the spec was evaluated; it is no parameter.
     pub scope: bool,
+    /// The numbers that the field takes: a `Limit` of `gimlet_gin`.
+    pub limit: Option<Ident>,
 }
 
 impl FieldAttributes {
@@ -67,6 +69,8 @@ impl FieldAttributes {
                         Ok(value) => value.parse()?,
                         Err(_) => syn::parse_quote!(::core::default::Default::default()),
                     });
+                } else if meta.path.is_ident("limit") {
+                    out.limit = Some(meta.value()?.parse()?);
                 } else if meta.path.is_ident("method") {
                     out.method = true;
                 } else if meta.path.is_ident("scope") {
@@ -74,7 +78,9 @@ impl FieldAttributes {
                 } else if meta.path.is_ident("call") {
                     out.call = Some(CallAttributes::read(&meta)?);
                 } else {
-                    return Err(meta.error("expected `default`, `method`, `call` or `scope`"));
+                    return Err(
+                        meta.error("expected `default`, `limit`, `method`, `call` or `scope`")
+                    );
                 }
                 Ok(())
             })?;

@@ -122,10 +122,21 @@ impl FieldParts {
         }
         let name = ident.to_string();
         let doc = documentation(&field.attrs);
+        // A limited number is read as such, and then a number like others.
+        let (read_as, unwrap) = match &attributes.limit {
+            Some(limit) => (
+                quote! { ::gimlet_gin::Limited<#ty, ::gimlet_gin::#limit> },
+                quote! { .map(::gimlet_gin::Limited::into_inner) },
+            ),
+            None => (quote! { #ty }, quote! {}),
+        };
         let (declared, default) = match &attributes.default {
             Some(default) => {
                 let text = default.to_token_stream().to_string();
-                let make = quote! { || -> #ty { #default } };
+                let make = match &attributes.limit {
+                    Some(_) => quote! { || -> #read_as { ::gimlet_gin::Limited::new(#default) } },
+                    None => quote! { || -> #read_as { #default } },
+                };
                 (quote! { Some((#text, #make)) }, quote! { Some(#make) })
             }
             None => (quote! { None }, quote! { None }),
@@ -135,12 +146,14 @@ impl FieldParts {
             quote! { .called(#site) }
         });
         Ok(Self {
-            param: Some(quote! { ::gimlet_gin::Param::of::<#ty>(#name, #doc, #declared) #called }),
+            param: Some(
+                quote! { ::gimlet_gin::Param::of::<#read_as>(#name, #doc, #declared) #called },
+            ),
             call: None,
             registration: Some(quote! { <#ty as ::gimlet_gin::FromGin>::register(registry); }),
             read: quote! {
-                let default: ::core::option::Option<fn() -> #ty> = #default;
-                let #ident = cx.param::<#ty>(schema, #name, default);
+                let default: ::core::option::Option<fn() -> #read_as> = #default;
+                let #ident = cx.param::<#read_as>(schema, #name, default)#unwrap;
             },
             ident,
         })

@@ -53,6 +53,15 @@ fn quoted(names: &[&str]) -> String {
     names.join(", ")
 }
 
+/// Returns the known names by their distance in edits from the written one, the nearest first.
+pub fn nearest_first<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut known: Vec<(usize, &str)> =
+        known.into_iter().map(|name| (distance(written, name), name)).collect();
+    known.sort_unstable();
+    known.dedup();
+    known.into_iter().map(|(_, name)| name).collect()
+}
+
 /// Levenshtein distance, with a swap of neighbours counted once.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());

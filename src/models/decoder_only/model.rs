@@ -121,10 +121,10 @@ pub struct DecoderOnlyModel {
     #[gin(default = None)]
     pub feature_converter_cls: Option<Ref<DecoderConverter>>,
     /// Probability mass that the target gives to the other tokens.
-    #[gin(default = 0.0)]
+    #[gin(default = 0.0, limit = BelowOne)]
     pub label_smoothing: f64,
     /// Weight of the squared logarithm of the softmax's normalizer, which keeps logits near 0.
-    #[gin(default = 0.0)]
+    #[gin(default = 0.0, limit = NonNegative)]
     pub z_loss: f64,
     /// Divisor of the summed loss: a number, 'NUM_REAL_TARGET_TOKENS', 'NUM_TOTAL_TARGET_TOKENS' or
     /// 'AVERAGE_PER_SEQUENCE'. None keeps the sum, whose scale has no effect on Adafactor.
@@ -178,7 +178,6 @@ impl BaseModel for DecoderOnlyModel {
 
     fn check_training(&self) -> Result<(), String> {
         self.loss_spec().check("models.DecoderOnlyModel")?;
-        self.transformer().check_dropout(self.dimensions())?;
         let tree = self.param_tree();
         let names = tree.iter().map(|param| &param.name[..]);
         let checked =

@@ -42,7 +42,7 @@ pub struct TransformerConfig {
     #[gin(default = false)]
     pub bidirectional_position_buckets: bool,
     /// Probability that an activation is dropped in training.
-    #[gin(default = 0.1)]
+    #[gin(default = 0.1, limit = BelowOne)]
     pub dropout_rate: f64,
     /// Whether the first values of feed-forward and logits kernels have the deviation of an uncut Gaussian, as in jax;
     /// Mesh TensorFlow's do not.

@@ -34,21 +34,21 @@ pub struct MoeEncoderDecoderModel {
     #[gin(default = None)]
     pub feature_converter_cls: Option<Ref<EncDecConverter>>,
     /// Probability mass that the target gives to the other tokens.
-    #[gin(default = 0.0)]
+    #[gin(default = 0.0, limit = BelowOne)]
     pub label_smoothing: f64,
     /// Weight of the squared logarithm of the softmax's normalizer, which keeps logits near 0.
-    #[gin(default = 0.0)]
+    #[gin(default = 0.0, limit = NonNegative)]
     pub z_loss: f64,
     /// Divisor of the summed loss of targets: a number, 'NUM_REAL_TARGET_TOKENS', 'NUM_TOTAL_TARGET_TOKENS' or
     /// 'AVERAGE_PER_SEQUENCE'. None keeps the sum, beside which the losses of routers, which are means, are small.
     #[gin(default = None)]
     pub loss_normalizing_factor: Option<LossNormalizingFactor>,
     /// Weight of the loss that balances the load of experts, averaged over layers (Fedus et al. 2021, arXiv:2101.03961).
-    #[gin(default = 0.0)]
+    #[gin(default = 0.0, limit = NonNegative)]
     pub aux_loss_factor: f64,
     /// Weight of the loss that keeps the scores of routers small, averaged over layers (Zoph et al. 2022,
     /// arXiv:2202.08906).
-    #[gin(default = 0.0)]
+    #[gin(default = 0.0, limit = NonNegative)]
     pub router_z_loss_factor: f64,
     /// Parameters of decoding a batch.
     #[gin(method)]

@@ -38,7 +38,7 @@ pub struct ScalableConfig {
     #[gin(default = vec![Activation::Relu])]
     pub mlp_activations: Vec<Activation>,
     /// Probability that an activation is dropped in training.
-    #[gin(default = 0.1)]
+    #[gin(default = 0.1, limit = BelowOne)]
     pub dropout_rate: f64,
     /// Whether the embedding also maps to logits, instead of a matrix of its own.
     #[gin(default = false)]

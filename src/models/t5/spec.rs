@@ -58,7 +58,7 @@ pub struct T5Config {
     #[gin(default = false)]
     pub relpos_bias_per_layer: bool,
     /// Probability that an activation is dropped in training.
-    #[gin(default = 0.1)]
+    #[gin(default = 0.1, limit = BelowOne)]
     pub dropout_rate: f64,
     /// Whether all positions of a row share the dropout of the encoder's result, as of everything else.
     #[gin(default = false)]

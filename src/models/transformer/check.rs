@@ -85,19 +85,4 @@ impl TransformerSpec {
         }
         Ok(())
     }
-
-    /// Finds a dropout with which no training can succeed.
-    ///
-    /// # Errors
-    /// The dropout rate is no probability below 1.
-    pub fn check_dropout(&self, names: DimensionNames) -> Result<(), String> {
-        let rate = self.dropout_rate;
-        match (0.0..1.0).contains(&rate) {
-            true => Ok(()),
-            false => Err(format!(
-                "{} is {rate}, expected 0 or more and below 1",
-                names.parameter("dropout_rate")
-            )),
-        }
-    }
 }

@@ -23,13 +23,13 @@ pub struct Adafactor {
     #[gin(default = true)]
     pub multiply_by_parameter_scale: bool,
     /// Decay of the momentum, between 0 and 1; with None there is no momentum, which saves memory.
-    #[gin(default = None)]
+    #[gin(default = None, limit = BelowOne)]
     pub beta1: Option<f64>,
     /// Exponent of the second moment's decay: beta2 is 1 - (step + 1)^-decay_rate.
     #[gin(default = 0.8)]
     pub decay_rate: f64,
     /// The second moment's decay at every step, instead of that of `decay_rate`. Mesh TensorFlow's `decay_rate` is this.
-    #[gin(default = None)]
+    #[gin(default = None, limit = BelowOne)]
     pub beta2: Option<f64>,
     /// The step at which the second moment starts over; that of the checkpoint when fine-tuning.
     #[gin(default = 0)]
@@ -38,16 +38,16 @@ pub struct Adafactor {
     #[gin(default = Some(1.0))]
     pub clipping_threshold: Option<f64>,
     /// Decay of the weights by each step, as a fraction of them.
-    #[gin(default = None)]
+    #[gin(default = None, limit = NonNegative)]
     pub weight_decay_rate: Option<f64>,
     /// Matrices whose smaller dimension is below this are not factored.
     #[gin(default = 128)]
     pub min_dim_size_to_factor: usize,
     /// Added to the squared gradient.
-    #[gin(default = 1e-30)]
+    #[gin(default = 1e-30, limit = NonNegative)]
     pub epsilon1: f64,
     /// Lower limit of a parameter's scale.
-    #[gin(default = 1e-3)]
+    #[gin(default = 1e-3, limit = NonNegative)]
     pub epsilon2: f64,
     /// Rules for parameters; `logical_factor_rules` win over them.
     #[gin(default = None)]
@@ -116,16 +116,6 @@ impl Rule for Adafactor {
         };
         let slots = slots(param.shape, factored.as_ref(), self.beta1);
         Ok(StateLayout { slots, averaged, factored })
-    }
-
-    fn check(&self) -> Result<(), OptimError> {
-        match self.beta2 {
-            Some(beta2) if !(0.0..1.0).contains(&beta2) => Err(OptimError::Settings {
-                name: "adafactor.Adafactor",
-                reason: "`beta2` is 0 or more and below 1",
-            }),
-            _ => Ok(()),
-        }
     }
 
     fn needs_all_gradients(&self) -> bool {

@@ -29,10 +29,10 @@ pub struct TransformersAdafactor {
     #[gin(default = -0.8)]
     pub decay_rate: f64,
     /// Decay of the momentum; with None there is no momentum, which saves memory.
-    #[gin(default = None)]
+    #[gin(default = None, limit = BelowOne)]
     pub beta1: Option<f64>,
     /// Decay of the weights by each update, as a fraction of them, times the size of the step.
-    #[gin(default = 0.0)]
+    #[gin(default = 0.0, limit = NonNegative)]
     pub weight_decay: f64,
     /// Take steps relative to the root mean square of the parameter.
     #[gin(default = true)]

@@ -15,16 +15,16 @@ pub struct AdaBelief {
     /// A number, or a schedule of the updates made so far.
     pub learning_rate: LearningRate,
     /// Decay of the gradients' mean.
-    #[gin(default = 0.9)]
+    #[gin(default = 0.9, limit = BelowOne)]
     pub b1: f64,
     /// Decay of the mean of squared distances.
-    #[gin(default = 0.999)]
+    #[gin(default = 0.999, limit = BelowOne)]
     pub b2: f64,
     /// Added to the root of the second moment.
-    #[gin(default = 1e-16)]
+    #[gin(default = 1e-16, limit = NonNegative)]
     pub eps: f64,
     /// Added to the second moment by each update.
-    #[gin(default = 1e-16)]
+    #[gin(default = 1e-16, limit = NonNegative)]
     pub eps_root: f64,
     /// Whether the first moment looks one update ahead (Dozat 2016).
     #[gin(default = false)]

@@ -18,7 +18,7 @@ pub struct Adagrad {
     #[gin(default = 0.1)]
     pub initial_accumulator_value: f64,
     /// Added to the sum under the root.
-    #[gin(default = 1e-7)]
+    #[gin(default = 1e-7, limit = NonNegative)]
     pub eps: f64,
 }
 

@@ -16,19 +16,19 @@ pub struct Lamb {
     /// A number, or a schedule of the updates made so far.
     pub learning_rate: LearningRate,
     /// Decay of the gradients' mean.
-    #[gin(default = 0.9)]
+    #[gin(default = 0.9, limit = BelowOne)]
     pub b1: f64,
     /// Decay of the squared gradients' mean.
-    #[gin(default = 0.999)]
+    #[gin(default = 0.999, limit = BelowOne)]
     pub b2: f64,
     /// Added to the root of the second moment.
-    #[gin(default = 1e-6)]
+    #[gin(default = 1e-6, limit = NonNegative)]
     pub eps: f64,
     /// Added to the second moment under the root.
-    #[gin(default = 0.0)]
+    #[gin(default = 0.0, limit = NonNegative)]
     pub eps_root: f64,
     /// Decay of all parameters by each update, as a fraction of them, times the learning rate.
-    #[gin(default = 0.0)]
+    #[gin(default = 0.0, limit = NonNegative)]
     pub weight_decay: f64,
     /// The parameters that decay; only None, which means all, is supported.
     #[gin(default = None)]

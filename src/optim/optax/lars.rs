@@ -16,7 +16,7 @@ pub struct Lars {
     /// A number, or a schedule of the updates made so far.
     pub learning_rate: LearningRate,
     /// Added to the gradient, as a fraction of the parameter.
-    #[gin(default = 0.0)]
+    #[gin(default = 0.0, limit = NonNegative)]
     pub weight_decay: f64,
     /// Whether all parameters decay, or none; optax's choice of some is not supported.
     #[gin(default = true)]
@@ -25,14 +25,14 @@ pub struct Lars {
     #[gin(default = 0.001)]
     pub trust_coefficient: f64,
     /// Added to the gradient's norm.
-    #[gin(default = 0.0)]
+    #[gin(default = 0.0, limit = NonNegative)]
     pub eps: f64,
     /// Whether the steps of all parameters are in proportion to their norm, or of none; optax's
     /// choice of some is not supported.
     #[gin(default = true)]
     pub trust_ratio_mask: bool,
     /// Decay of the sum of steps.
-    #[gin(default = 0.9)]
+    #[gin(default = 0.9, limit = NonNegative)]
     pub momentum: f64,
     /// Whether the momentum looks one update ahead.
     #[gin(default = false)]

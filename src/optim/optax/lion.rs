@@ -16,16 +16,16 @@ pub struct Lion {
     /// A number, or a schedule of the updates made so far.
     pub learning_rate: LearningRate,
     /// Weight of the stored mean in the direction of the step.
-    #[gin(default = 0.9)]
+    #[gin(default = 0.9, limit = BelowOne)]
     pub b1: f64,
     /// Decay of the stored mean of gradients.
-    #[gin(default = 0.99)]
+    #[gin(default = 0.99, limit = BelowOne)]
     pub b2: f64,
     /// Storage format of the mean; None means that of the parameters, float32.
     #[gin(default = None)]
     pub mu_dtype: Option<Dtype>,
     /// Decay of all parameters by each update, as a fraction of them, times the learning rate.
-    #[gin(default = 1e-3)]
+    #[gin(default = 1e-3, limit = NonNegative)]
     pub weight_decay: f64,
     /// The parameters that decay; only None, which means all, is supported.
     #[gin(default = None)]

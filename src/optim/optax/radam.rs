@@ -15,16 +15,16 @@ pub struct RAdam {
     /// A number, or a schedule of the updates made so far.
     pub learning_rate: LearningRate,
     /// Decay of the gradients' mean.
-    #[gin(default = 0.9)]
+    #[gin(default = 0.9, limit = BelowOne)]
     pub b1: f64,
     /// Decay of the squared gradients' mean.
-    #[gin(default = 0.999)]
+    #[gin(default = 0.999, limit = BelowOne)]
     pub b2: f64,
     /// Added to the root of the second moment.
-    #[gin(default = 1e-8)]
+    #[gin(default = 1e-8, limit = NonNegative)]
     pub eps: f64,
     /// Added to the second moment under the root.
-    #[gin(default = 0.0)]
+    #[gin(default = 0.0, limit = NonNegative)]
     pub eps_root: f64,
     /// Steps are divided by the second moment once the length of its mean reaches this.
     #[gin(default = 5.0)]

@@ -20,7 +20,7 @@ pub struct RmsProp {
     #[gin(default = 0.9)]
     pub decay: f64,
     /// Added to the mean.
-    #[gin(default = 1e-8)]
+    #[gin(default = 1e-8, limit = NonNegative)]
     pub eps: f64,
     /// The mean before the first update.
     #[gin(default = 0.0)]
@@ -32,7 +32,7 @@ pub struct RmsProp {
     #[gin(default = false)]
     pub centered: bool,
     /// Decay of the sum of steps; None means no momentum.
-    #[gin(default = None)]
+    #[gin(default = None, limit = NonNegative)]
     pub momentum: Option<f64>,
     /// Whether the momentum looks one update ahead.
     #[gin(default = false)]

@@ -15,7 +15,7 @@ pub struct Sgd {
     /// A number, or a schedule of the updates made so far.
     pub learning_rate: LearningRate,
     /// Decay of the sum of gradients; None means no momentum, which saves memory.
-    #[gin(default = None)]
+    #[gin(default = None, limit = NonNegative)]
     pub momentum: Option<f64>,
     /// Whether the momentum looks one update ahead.
     #[gin(default = false)]

@@ -16,13 +16,13 @@ pub struct Yogi {
     /// A number, or a schedule of the updates made so far.
     pub learning_rate: LearningRate,
     /// Decay of the gradients' mean.
-    #[gin(default = 0.9)]
+    #[gin(default = 0.9, limit = BelowOne)]
     pub b1: f64,
     /// 1 minus the fraction of the squared gradient by which the second moment changes.
-    #[gin(default = 0.999)]
+    #[gin(default = 0.999, limit = BelowOne)]
     pub b2: f64,
     /// Added to the root of the second moment.
-    #[gin(default = 1e-3)]
+    #[gin(default = 1e-3, limit = NonNegative)]
     pub eps: f64,
 }
 

@@ -15,7 +15,6 @@ mod project;
 mod query;
 mod reference;
 
-pub use diff::{Difference, differences};
 pub use project::{Project, ReadingArgs};
 
 use clap::{Args, Subcommand};

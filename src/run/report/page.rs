@@ -9,8 +9,8 @@ use minijinja::{Environment, context};
 use serde::Serialize;
 use serde_json::json;
 
+use crate::gin::{Difference, differences};
 use crate::run::checkpoint::{condition, size};
-use crate::run::gin::differences;
 use crate::session::start_record::StartRecord;
 
 use super::charts::{Chart, Charts};
@@ -264,7 +264,7 @@ fn differing(runs: &[RunData]) -> Vec<(String, Vec<String>)> {
         return Vec::new();
     }
     let trees: Vec<_> = runs.iter().map(|run| &run.configuration.values).collect();
-    let row = |difference: &crate::run::gin::Difference<'_>| {
+    let row = |difference: &Difference<'_>| {
         let value = |value: &Option<&str>| cut(value.unwrap_or(NOTHING), 300);
         (difference.path.to_string(), difference.values.iter().map(value).collect())
     };

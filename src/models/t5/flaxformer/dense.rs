@@ -35,10 +35,10 @@ pub struct MlpBlock {
     #[gin(default = InitFn::scaled(FanMode::FanAvg, Distribution::Uniform))]
     pub kernel_init: InitFn,
     /// Probability that a product between the projections is dropped in training; one for the whole network.
-    #[gin(default = 0.1)]
+    #[gin(default = 0.1, limit = BelowOne)]
     pub intermediate_dropout_rate: f64,
     /// The same of the block's result, before the dropout of every block's result: 0, or the network's.
-    #[gin(default = 0.1)]
+    #[gin(default = 0.1, limit = BelowOne)]
     pub final_dropout_rate: f64,
     /// Only None is supported.
     #[gin(default = NoDropoutModule)]

@@ -51,7 +51,7 @@ pub struct EncoderLocalSelfAttention {
     #[gin(default = BroadcastDropout)]
     pub broadcast_dropout: BroadcastDropout,
     /// Probability that a weight of attention is dropped in training; one for the whole network.
-    #[gin(default = 0.0)]
+    #[gin(default = 0.0, limit = BelowOne)]
     pub dropout_rate: f64,
     /// Initial values of kernels. Those of queries are divided by sqrt(head_dim), unless `rescale_logits` is True.
     #[gin(default = InitFn::scaled(FanMode::FanIn, Distribution::TruncatedNormal))]
@@ -119,7 +119,7 @@ pub struct EtcTransientGlobalSelfAttention {
     #[gin(default = BroadcastDropout)]
     pub broadcast_dropout: BroadcastDropout,
     /// Probability that a weight of attention is dropped in training; one for the whole network.
-    #[gin(default = 0.0)]
+    #[gin(default = 0.0, limit = BelowOne)]
     pub dropout_rate: f64,
     /// Initial values of kernels. Those of queries are divided by sqrt(head_dim), unless `rescale_logits` is True.
     #[gin(default = InitFn::scaled(FanMode::FanIn, Distribution::TruncatedNormal))]
