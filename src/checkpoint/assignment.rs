@@ -10,10 +10,10 @@ use super::error::CheckpointError;
 use super::fit::check_fit;
 use super::format::{Format, Without};
 use super::head::{UNUSED, remark};
-use super::mismatch::Mismatch;
+use super::mismatch::{Mismatch, PARAMETERS};
 use super::spec::RestoreCheckpointConfig;
 use super::stored::Stored;
-use gimlet_telemetry::quoted_names;
+use gimlet_telemetry::{counted, quoted_names};
 
 /// A rule: a pattern for whole names in the model, and the name in the checkpoint to read instead
 /// (with `\1` or `\g<name>`), or `None` to leave the matching arrays initialized.
@@ -21,9 +21,6 @@ pub type Rule = (String, Option<String>);
 
 /// Maximum number of names in a notice.
 const MAX_NAMED: usize = 8;
-
-/// The beginning of the names of parameters.
-const PARAMETERS: &str = "target/";
 
 /// The source of each array of a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -144,15 +141,15 @@ impl Plan {
             Without::OtherSlots => "the optimizer state of layers in other arrays",
             Without::Nothing => "nothing of it",
         };
+        let are = if count == 1 { "is" } else { "are" };
+        let initialized = format!("{} {are} initialized", counted(count, "array"));
         match (unheld.len(), dropped.len(), lacking.len()) {
             (0, 0, 0) => return None,
             (_, 0, 0) => {
-                return Some(format!(
-                    "the checkpoint holds {what}: {count} arrays are initialized"
-                ));
+                return Some(format!("the checkpoint holds {what}: {initialized}"));
             }
             (0, _, 0) => {
-                return Some(format!("{count} arrays are initialized, as assignment_map says"));
+                return Some(format!("{initialized}, as assignment_map says"));
             }
             _ => {}
         }
@@ -170,7 +167,7 @@ impl Plan {
                 quoted_names(&lacking, MAX_NAMED)
             ));
         }
-        Some(format!("{count} arrays are initialized: {}", parts.join(", ")))
+        Some(format!("{initialized}: {}", parts.join(", ")))
     }
 }
 

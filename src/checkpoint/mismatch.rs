@@ -24,9 +24,46 @@ pub struct Mismatch {
     pub is_resumed: bool,
 }
 
+/// The beginning of the names of parameters.
+pub(super) const PARAMETERS: &str = "target/";
+
+/// The beginning of the names of the optimizer's arrays.
+const SLOTS: &str = "state/param_states/";
+
+impl Mismatch {
+    /// Whether the optimizer's arrays alone differ.
+    fn is_of_optimizer(&self) -> bool {
+        let changed = self.shapes.iter().map(|(name, ..)| name);
+        let mut differing = self.missing.iter().chain(changed).peekable();
+        differing.peek().is_some() && differing.all(|name| name.starts_with(SLOTS))
+    }
+
+    /// The remedy if the optimizer's arrays alone differ.
+    fn of_optimizer(&self) -> String {
+        let restored = "utils.RestoreCheckpointConfig";
+        let new = match self.shapes.is_empty() {
+            true => format!("{restored}.strict = False and fallback_to_scratch = True"),
+            // Arrays of the same name would still be read.
+            false => format!(
+                "{restored}.assignment_map = [('{SLOTS}.*', None)] and fallback_to_scratch = True"
+            ),
+        };
+        let or = match self.is_resumed {
+            true => format!(
+                "set MODEL_DIR to another folder, and begin there from `{}` with",
+                self.path
+            ),
+            false => "begin with a new state of the optimizer: bind".to_string(),
+        };
+        format!("use the optimizer that wrote it, or {or} {new}")
+    }
+}
+
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "checkpoint `{}` holds another model:", self.path)?;
+        let what =
+            if self.is_of_optimizer() { "the state of another optimizer" } else { "another model" };
+        write!(f, "checkpoint `{}` holds {what}:", self.path)?;
         let extra: Vec<&str> = self.extra.iter().map(String::as_str).collect();
         let missing = |name: &String| {
             let near = || Some(format!("nearest there: {}", nearest_array(name, &extra)?));
@@ -36,15 +73,18 @@ impl fmt::Display for Mismatch {
         let shapes = |(name, found, expected): &(String, Vec<usize>, Vec<usize>)| {
             row(name, format!("{found:?}, expected {expected:?}"))
         };
-        table(f, "missing from the checkpoint", &self.missing, missing)?;
-        table(f, "only in the checkpoint", &self.extra, unused)?;
-        table(f, "of another shape", &self.shapes, shapes)?;
+        table(f, "missing from the checkpoint", &sorted(&self.missing, |name| name), missing)?;
+        table(f, "only in the checkpoint", &sorted(&self.extra, |name| name), unused)?;
+        table(f, "of another shape", &sorted(&self.shapes, |(name, ..)| name), shapes)?;
         if self.missing.is_empty() && self.shapes.is_empty() {
             return write!(
                 f,
                 "\nuse the configuration that wrote it, or leave these out with \
                  RestoreCheckpointConfig.strict = False"
             );
+        }
+        if self.is_of_optimizer() {
+            return write!(f, "\n{}", self.of_optimizer());
         }
         if let Some((found, expected)) = self.vocab_sizes() {
             write!(
@@ -82,6 +122,13 @@ impl Mismatch {
     }
 }
 
+/// Returns parameters before other arrays, which follow from them.
+fn sorted<T>(items: &[T], name: impl Fn(&T) -> &String) -> Vec<&T> {
+    let mut items: Vec<&T> = items.iter().collect();
+    items.sort_by_key(|item| (!name(item).starts_with(PARAMETERS), name(item).clone()));
+    items
+}
+
 /// A name and a remark.
 type Row = [String; 2];
 
@@ -93,14 +140,14 @@ fn row(name: &str, remark: String) -> Row {
 fn table<T>(
     f: &mut fmt::Formatter<'_>,
     title: &str,
-    items: &[T],
+    items: &[&T],
     row: impl Fn(&T) -> Row,
 ) -> fmt::Result {
     if items.is_empty() {
         return Ok(());
     }
     write!(f, "\n  {} {title}:", items.len())?;
-    let rows: Vec<Row> = items.iter().take(LISTED).map(row).collect();
+    let rows: Vec<Row> = items.iter().take(LISTED).map(|item| row(item)).collect();
     let width = rows.iter().map(|[name, _]| name.len()).max().unwrap_or(0);
     for [name, remark] in &rows {
         match remark.is_empty() {
@@ -143,6 +190,52 @@ mod tests {
         };
         assert!(mismatch(&[HEAD], &[]).contains("models with logits_via_embedding = True use"));
         assert!(mismatch(&[], &[HEAD]).contains("logits come from the embedding"));
+    }
+
+    fn said(missing: &[&str], shapes: &[&str], is_resumed: bool) -> String {
+        let names = |names: &[&str]| names.iter().map(|name| name.to_string()).collect::<Vec<_>>();
+        let shape = |name: String| (name, vec![1], vec![2]);
+        let (missing, shapes) = (names(missing), names(shapes).into_iter().map(shape).collect());
+        let mismatch = Mismatch {
+            path: "a/checkpoint_3".to_string(),
+            missing,
+            extra: Vec::new(),
+            shapes,
+            is_resumed,
+        };
+        mismatch.to_string()
+    }
+
+    #[test]
+    fn parameters_stand_before_the_optimizer_s_arrays() {
+        let names = ["state/param_states/b/v", "state/step", "target/a", "target/c"];
+        let listed = "\n    target/a\n    target/c\n    state/param_states/b/v\n    state/step\n";
+        let message = said(&names, &[], false);
+        assert!(message.contains(listed) && message.contains("holds another model"), "{message}");
+    }
+
+    #[test]
+    fn another_optimizer_is_told_with_its_remedy() {
+        let slots = ["state/param_states/0/mu/a", "state/param_states/1/count"];
+        for (missing, shapes, is_resumed, remedy) in [
+            (&slots[..], &[][..], false, "strict = False and fallback_to_scratch = True"),
+            (
+                &[],
+                &slots[..],
+                false,
+                "assignment_map = [('state/param_states/.*', None)] and fallback",
+            ),
+            (
+                &slots[..],
+                &[],
+                true,
+                "set MODEL_DIR to another folder, and begin there from `a/checkpoint_3`",
+            ),
+        ] {
+            let message = said(missing, shapes, is_resumed);
+            let what = "`a/checkpoint_3` holds the state of another optimizer:";
+            assert!(message.contains(what) && message.contains(remedy), "{message}");
+        }
     }
 
     #[test]

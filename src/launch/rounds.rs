@@ -62,6 +62,8 @@ pub struct Plan {
     pub round: usize,
     /// The launchers of its machines, in the order of their ranks; none until enough are there.
     pub members: Vec<usize>,
+    /// The number of machines that wait for a round.
+    pub num_waiting: usize,
     /// The failure that ended the round before.
     pub reason: Option<String>,
     /// The end of the run.
@@ -79,7 +81,6 @@ pub struct Coordinator {
     begun: Instant,
     /// The time at which the number of machines that wait changed.
     last_arrival: Instant,
-    num_waiting: usize,
 }
 
 #[derive(Debug)]
@@ -93,9 +94,17 @@ impl Coordinator {
     /// Creates the coordinator of a run.
     pub fn new(terms: Terms, run_id: String, now: Instant) -> Self {
         let flags = terms.flags.clone();
-        let plan = Plan { run_id, flags, round: 0, members: vec![], reason: None, end: None };
+        let plan = Plan {
+            run_id,
+            flags,
+            round: 0,
+            members: vec![],
+            num_waiting: 0,
+            reason: None,
+            end: None,
+        };
         let (begun, last_arrival) = (now, now);
-        Self { terms, plan, launchers: vec![], begun, last_arrival, num_waiting: 0 }
+        Self { terms, plan, launchers: vec![], begun, last_arrival }
     }
 
     /// Answers the newest report of every launcher.
@@ -139,8 +148,8 @@ impl Coordinator {
         let is_waiting = |id: &usize| self.launchers[*id].report.state == NodeState::Waiting;
         let mut waiting: Vec<usize> = living.iter().copied().filter(is_waiting).collect();
         waiting.sort_by_key(|id| (self.launchers[*id].report.node_rank.unwrap_or(usize::MAX), *id));
-        if waiting.len() != self.num_waiting {
-            (self.num_waiting, self.last_arrival) = (waiting.len(), now);
+        if waiting.len() != self.plan.num_waiting {
+            (self.plan.num_waiting, self.last_arrival) = (waiting.len(), now);
         }
         let size = self.terms.sizes.iter().copied().filter(|size| *size <= waiting.len()).max();
         let is_called = now - self.last_arrival >= self.terms.last_call;

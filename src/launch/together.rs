@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::mpsc::Receiver;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::board::{Board, Known};
 use super::failure::host;
@@ -11,6 +11,9 @@ use super::rounds::{NodeState, Plan, Terms};
 use super::supervise::{GroupEnd, PERIOD, Watch};
 use super::workers::{WorkerGroup, Workers};
 use super::world::StoreOwner;
+
+/// The time of a wait after which the user is told of it.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// This machine in a round.
 struct Seat {
@@ -108,7 +111,8 @@ impl Member<'_> {
 
     /// Waits for a plan, while no processes run here. `own` is their end, of which the others may not hear.
     fn wait(&self, own: Option<&GroupEnd>, is_it: impl Fn(&Plan) -> bool) -> Waited {
-        let mut is_said = false;
+        let (mut is_said, mut is_told) = (false, false);
+        let began = Instant::now();
         loop {
             if let Some(signal) = self.signals.try_iter().next() {
                 let status = u8::try_from(128 + signal).expect("signals are small");
@@ -131,6 +135,10 @@ impl Member<'_> {
                     }
                     (self.notice)(&format!("{}; waiting for it", self.cut_off(time)));
                 }
+                known if !is_told && own.is_none() && began.elapsed() >= PATIENCE => {
+                    is_told = true;
+                    (self.notice)(&self.waiting(&known));
+                }
                 Known::Plan(..) | Known::Silence(_) => {}
             }
             thread::sleep(PERIOD);
@@ -145,6 +153,19 @@ impl Member<'_> {
                 GroupEnd::Lost(format!("{machine}: {}", self.cut_off(time)))
             }
             (_, end) => end,
+        }
+    }
+
+    /// Says for whom it waits.
+    fn waiting(&self, known: &Known) -> String {
+        let (host, port) = self.group.endpoint.as_ref().expect("machines meet at one");
+        match (known, self.terms.sizes.first()) {
+            (Known::Plan(_, plan), Some(least)) => format!(
+                "waiting for other machines at {host}:{port}: {} of at least {least} {} come",
+                plan.num_waiting,
+                if plan.num_waiting == 1 { "has" } else { "have" }
+            ),
+            _ => format!("waiting for the launcher at {host}:{port}, which has not answered yet"),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The meeting of the processes of a run: each reaches the store that one of them serves, and reads there
 //! the hosts of the others.
 
+use std::cell::Cell;
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -10,9 +11,13 @@ use super::mesh::Process;
 use crate::launch::StoreOwner;
 use crate::nn::C10dError;
 use crate::nn::c10d::Store;
+use crate::telemetry;
 
 /// The time between two looks at the store.
 const GLANCE: Duration = Duration::from_millis(50);
+
+/// The time of a wait after which the user is told of it.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The time within which a port that is open answers.
 const ANSWER: Duration = Duration::from_secs(1);
@@ -40,6 +45,14 @@ impl Endpoint {
     /// Whether this process serves the store.
     fn serves(&self) -> bool {
         self.process.rank == 0 && self.store == StoreOwner::RankZero
+    }
+
+    /// The process that serves the store, for messages.
+    fn store_owner(&self) -> &'static str {
+        match self.store {
+            StoreOwner::RankZero => "process 0",
+            StoreOwner::Launcher => "the launcher",
+        }
     }
 }
 
@@ -71,7 +84,8 @@ pub(super) fn meet(
     endpoint: &Endpoint,
     stop: &AtomicBool,
 ) -> Result<(Store, Vec<String>), ProcessError> {
-    let wait = Wait { end: Instant::now() + endpoint.patience, stop };
+    let began = Instant::now();
+    let wait = Wait { began, end: began + endpoint.patience, stop, is_told: Cell::new(false) };
     let clock = std::time::UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos();
     let own = format!("{}\n{}-{clock}", host_name(), std::process::id());
     loop {
@@ -90,8 +104,11 @@ pub(super) fn meet(
 
 /// A wait that ends in time, or when this process is asked to end.
 struct Wait<'a> {
+    began: Instant,
     end: Instant,
     stop: &'a AtomicBool,
+    /// Whether the user knows of it.
+    is_told: Cell<bool>,
 }
 
 impl Wait<'_> {
@@ -103,12 +120,23 @@ impl Wait<'_> {
         std::thread::sleep(GLANCE);
         Ok(Instant::now() < self.end)
     }
+
+    /// Tells the user once of a wait that is long.
+    fn tell(&self, what: impl FnOnce() -> String) {
+        if self.began.elapsed() >= PATIENCE && !self.is_told.replace(true) {
+            telemetry::notice(&what());
+        }
+    }
 }
 
 /// Connects to the store, or serves it.
 fn reach(endpoint: &Endpoint, wait: &Wait<'_>) -> Result<Store, Unmet> {
     let (host, port) = &endpoint.address;
     while !endpoint.serves() && !is_open(host, *port) {
+        let Process { rank, count } = endpoint.process;
+        wait.tell(|| {
+            format!("process {rank} of {count} waits for {} at {host}:{port}, which has not answered yet", endpoint.store_owner())
+        });
         if !wait.goes_on()? {
             let seconds = endpoint.patience.as_secs_f64();
             let reason = format!("nobody has answered there for {seconds} s");
@@ -143,6 +171,10 @@ fn hosts(
     let mut hosts = Vec::new();
     for other in 0..count {
         while !store.has(&key(other))? {
+            // The other processes wait for the same.
+            if rank == 0 {
+                wait.tell(|| waiting(endpoint, other));
+            }
             if !wait.goes_on()? {
                 return Err(missing(store, endpoint, key)?.into());
             }
@@ -152,6 +184,14 @@ fn hosts(
         hosts.push(found.lines().next().unwrap_or_default().to_string());
     }
     Ok(hosts)
+}
+
+/// Says that the first process waits for others; those before `other` have come.
+fn waiting(endpoint: &Endpoint, other: usize) -> String {
+    let ((host, port), count) = (&endpoint.address, endpoint.process.count);
+    format!(
+        "waiting for {count} processes to meet at {host}:{port}: process {other} has not come yet"
+    )
 }
 
 /// Names the processes that have not come.

@@ -279,6 +279,12 @@ fn silent(
     }
 }
 
+/// Whether c10d has waited for an answer in vain, rather than found a connection closed.
+fn is_timeout(detail: &str) -> bool {
+    let detail = detail.to_lowercase();
+    ["timed out", "timeout"].iter().any(|words| detail.contains(words))
+}
+
 fn not_met(error: C10dError) -> ProcessError {
     ProcessError::NotMet(format!("the processes cannot reach each other: {error}"))
 }
@@ -327,13 +333,23 @@ impl Joined {
             Some(Ok(Ok(silent))) => silent.into_iter().map(|rank| self.name(rank)).collect(),
             Some(Err(C10dError(_))) | None => vec![self.owner.clone()],
         };
-        let seconds = patience.as_secs_f64();
-        let who = match &names[..] {
-            [] => "the connection between processes broke".to_string(),
-            [one] => format!("{one} has died or did not answer for {seconds} s"),
-            many => format!("{} have died or did not answer for {seconds} s", many.join(", ")),
+        ProcessError::Lost { who: self.described(&names, &detail), detail }
+    }
+
+    /// Says how processes are lost: a connection that was not closed has waited for as long as the user has set.
+    fn described(&self, names: &[String], detail: &str) -> String {
+        let (have, seconds) = match names.len() {
+            0 => return "the connection between processes broke".to_string(),
+            1 => ("has", self.timeout.as_secs_f64()),
+            _ => ("have", self.timeout.as_secs_f64()),
         };
-        ProcessError::Lost { who, detail }
+        let names = names.join(", ");
+        match is_timeout(detail) {
+            true => format!(
+                "{names} did not answer for {seconds} s (GIMLET_PROCESS_TIMEOUT_SECS): stopped, hanging or cut off"
+            ),
+            false => format!("{names} {have} died"),
+        }
     }
 
     /// Waits until the process that failed has ended, so that launchers see its failure first.

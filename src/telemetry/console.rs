@@ -65,6 +65,14 @@ pub fn quoted_names<Name: Display>(names: &[Name], most: usize) -> String {
     }
 }
 
+/// Formats a number of things: `1 array`, `2 arrays`.
+pub fn counted(count: usize, thing: &str) -> String {
+    match count {
+        1 => format!("1 {thing}"),
+        _ => format!("{count} {thing}s"),
+    }
+}
+
 /// Warns the user of something that is probably unintended.
 pub fn warn(text: &str) {
     say(Verbosity::Quiet, &format!("warning: {text}"));

@@ -1,6 +1,5 @@
 //! The progress of the training: a live line on a terminal, plain lines elsewhere.
 
-use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -81,7 +80,7 @@ impl Progress {
 
     fn draw(&self) {
         let Some(bar) = &self.bar else { return };
-        bar.set_message(details(&self.status, self.seconds_left()));
+        bar.set_message(details(&self.status, self.seconds_left(), TimeLeft::First));
         bar.set_position(self.status.step);
     }
 
@@ -91,7 +90,7 @@ impl Progress {
     }
 
     fn line(&self) -> String {
-        let details = details(&self.status, self.seconds_left());
+        let details = details(&self.status, self.seconds_left(), TimeLeft::Last);
         format!("step {}/{}{details}", self.status.step, self.total_steps)
     }
 
@@ -118,28 +117,29 @@ fn bar(first_step: u64, total_steps: u64) -> ProgressBar {
     bar.with_position(first_step)
 }
 
+/// The place of the time that is left. A narrow terminal cuts the end of its line.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum TimeLeft {
+    First,
+    Last,
+}
+
 /// Formats the known parts: ` · loss 2.31 · ...`.
-fn details(status: &Status, seconds_left: Option<f64>) -> String {
-    let mut out = String::new();
-    let mut add = |text: String| {
-        write!(out, " · {text}").expect("a string takes all");
+fn details(status: &Status, seconds_left: Option<f64>, place: TimeLeft) -> String {
+    let left = seconds_left.map(|seconds| format!("{} left", duration(seconds)));
+    let (first, last) = match place {
+        TimeLeft::First => (left, None),
+        TimeLeft::Last => (None, left),
     };
-    if let Some(loss) = status.loss {
-        add(format!("loss {loss:.4}"));
-    }
-    if let Some(rate) = status.learning_rate {
-        add(format!("lr {rate:.3e}"));
-    }
-    if let Some(tokens) = status.tokens_per_second {
-        add(format!("{} tokens/s", thousands(tokens)));
-    }
-    if let Some(share) = status.data_wait {
-        add(format!("data wait {:.0}%", share * 100.0));
-    }
-    if let Some(seconds) = seconds_left {
-        add(format!("{} left", duration(seconds)));
-    }
-    out
+    let parts = [
+        first,
+        status.loss.map(|loss| format!("loss {loss:.4}")),
+        status.learning_rate.map(|rate| format!("lr {rate:.3e}")),
+        status.tokens_per_second.map(|tokens| format!("{} tokens/s", thousands(tokens))),
+        status.data_wait.map(|share| format!("data wait {:.0}%", share * 100.0)),
+        last,
+    ];
+    parts.into_iter().flatten().map(|part| format!(" · {part}")).collect()
 }
 
 /// Formats a number as `12,345`.
@@ -214,11 +214,12 @@ mod tests {
             tokens_per_second: Some(12_345.6),
             data_wait: Some(0.021),
         };
-        assert_eq!(
-            details(&status, Some(754.0)),
-            " · loss 2.3146 · lr 1.000e-2 · 12,346 tokens/s · data wait 2% · 12m 34s left"
-        );
-        assert_eq!(details(&Status::default(), None), "");
+        let known = " · loss 2.3146 · lr 1.000e-2 · 12,346 tokens/s · data wait 2%";
+        let said = |place| details(&status, Some(754.0), place);
+        assert_eq!(said(TimeLeft::Last), format!("{known} · 12m 34s left"));
+        // The end of a live line may be cut.
+        assert_eq!(said(TimeLeft::First), format!(" · 12m 34s left{known}"));
+        assert_eq!(details(&Status::default(), None, TimeLeft::First), "");
     }
 
     #[test]

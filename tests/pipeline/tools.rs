@@ -86,7 +86,7 @@ fn examples_are_shown_after_each_step_and_packed() {
         "pieces                a b",
         r#"text                  "ab""#,
         r#"targets_pretokenized  "c""#,
-        "targets               1 ids: 102",
+        "targets               1 id: 102",
         "pieces                c",
         r#"text                  "c""#,
         "pairs: after 3. append_eos_after_trim",

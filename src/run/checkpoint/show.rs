@@ -10,7 +10,7 @@ use crate::checkpoint::{
 };
 use crate::run::failure::Failure;
 use crate::run::output::{Color, ColorChoice, Paint, write};
-use crate::telemetry::thousands;
+use crate::telemetry::{counted, thousands};
 
 use super::arrays::{Filter, array_bytes, json_number, num_values, shape, size};
 use super::meter::Meter;
@@ -281,8 +281,9 @@ fn totals_text(rows: &[Row<'_>]) -> String {
             _ => "",
         };
         let values = thousands(total.num_values as f64);
-        let (arrays, bytes) = (total.num_arrays, size(total.bytes));
-        let mut out = format!("{name}  {what}{values} values in {arrays} arrays, {bytes}");
+        let s = if total.num_values == 1 { "" } else { "s" };
+        let (arrays, bytes) = (counted(total.num_arrays, "array"), size(total.bytes));
+        let mut out = format!("{name}  {what}{values} value{s} in {arrays}, {bytes}");
         if let Some(statistics) = &total.statistics {
             out += &format!("  {}", statistics_text(statistics));
         }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::checkpoint::{CheckpointError, Listed, list, open};
 use crate::run::failure::Failure;
 use crate::run::output::write;
-use crate::telemetry::notice;
+use crate::telemetry::{counted, notice};
 
 use super::arrays::size;
 use super::meter::Meter;
@@ -112,7 +112,8 @@ fn report(one: &Listed, found: &Found) -> String {
     match found.as_ref().map(|damages| (damages.len(), damages)) {
         Err(reason) => format!("{}: not verified\n  {reason}\n", one.path),
         Ok((0, _)) => {
-            format!("{}: whole, {} in {} files\n", one.path, size(one.bytes), one.num_files)
+            let files = counted(one.num_files, "file");
+            format!("{}: whole, {} in {files}\n", one.path, size(one.bytes))
         }
         Ok((count, damages)) => {
             let lines: Vec<String> = damages.iter().map(|reason| format!("  {reason}\n")).collect();

@@ -17,6 +17,7 @@ use std::thread::available_parallelism;
 use clap::Args;
 
 use crate::storage::{CREDENTIALS, Credentials};
+use crate::telemetry::counted;
 
 use super::failure::Failure;
 use super::gin_flags::GinArgs;
@@ -112,7 +113,7 @@ fn examine(places: &[String]) -> Result<(), Failure> {
 }
 
 fn cpu() -> String {
-    format!("{} cores; {}", cores(), bfloat16(&cpu_flags()))
+    format!("{}; {}", counted(cores(), "core"), bfloat16(&cpu_flags()))
 }
 
 fn cores() -> usize {
@@ -124,7 +125,7 @@ fn cores() -> usize {
 fn processors() -> String {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    let cores = format!("CPU, {} cores", cores());
+    let cores = format!("CPU, {}", counted(cores(), "core"));
     name.map_or(cores.clone(), |(_, name)| format!("{cores}, {name}"))
 }
 

@@ -11,7 +11,7 @@ use crate::run::failure::Failure;
 use crate::run::gin_flags::GinArgs;
 use crate::run::library::Library;
 use crate::run::output::{Color, ColorChoice, Paint, quoted, write};
-use crate::telemetry::notice_once;
+use crate::telemetry::{counted, notice_once};
 use crate::train::{Train, training_options, training_shape};
 use crate::vocab::Vocabulary;
 
@@ -89,7 +89,8 @@ impl Shown<'_> {
         };
         let shapes: Vec<String> = batch.features.iter().map(shape).collect();
         let title = self.paint.text(Color::Bold, title);
-        write(&format!("{title}: {} rows\n  {}\n", batch.rows, shapes.join(", ")))?;
+        let rows = counted(batch.rows, "row");
+        write(&format!("{title}: {rows}\n  {}\n", shapes.join(", ")))?;
         for row in 0..batch.rows.min(self.args.rows.unwrap_or(batch.rows)) {
             write(&format!("{}\n", self.paint.text(Color::Bold, &format!("row {}", row + 1))))?;
             for feature in &batch.features {

@@ -12,6 +12,7 @@ use crate::data::{
 };
 use crate::run::failure::Failure;
 use crate::run::output::{Color, ColorChoice, Paint, quoted, write};
+use crate::telemetry::counted;
 use crate::vocab::Vocabulary;
 
 use super::args::{TaskFileArgs, check_lengths, failure, parse_length};
@@ -197,7 +198,7 @@ impl<'a> Shown<'a> {
     /// Token ids, their pieces and their text.
     fn ids(&self, key: &str, ids: &[i32]) -> String {
         let limit = self.args.limit;
-        let mut shown = format!("{} ids: {}", ids.len(), some(ids.iter(), limit));
+        let mut shown = format!("{}: {}", counted(ids.len(), "id"), some(ids.iter(), limit));
         if let Some(vocabulary) = self.vocabularies.get(key) {
             let pieces = self.pieces(&**vocabulary, ids, None);
             let text = quoted(&vocabulary.decode(ids), limit);

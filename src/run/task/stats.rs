@@ -9,6 +9,7 @@ use clap::Args;
 use crate::data::{Caches, ExampleOptions, Task, TaskProvider, Value, task_examples};
 use crate::run::failure::Failure;
 use crate::run::output::write;
+use crate::telemetry::counted;
 
 use super::args::{TaskFileArgs, check_lengths, failure, parse_length};
 
@@ -85,10 +86,12 @@ fn measure(args: &StatsArgs, task: &Task, cache: Option<Caches>) -> Result<Strin
     let tokens: usize = lengths.values().flatten().sum();
     let rate = |amount: usize| amount as f64 / seconds;
     let mut out = format!(
-        "{}, split '{}': {count} examples, {tokens} tokens; {:.0} examples/s, {:.0} tokens/s on one \
+        "{}, split '{}': {}, {}; {:.0} examples/s, {:.0} tokens/s on one \
          thread\n",
         task.task_name(),
         args.split,
+        counted(count, "example"),
+        counted(tokens, "token"),
         rate(count),
         rate(tokens),
     );
@@ -156,7 +159,7 @@ fn histogram(name: &str, lengths: &[usize]) -> String {
 fn padding(lengths: &BTreeMap<String, Vec<usize>>, limits: &BTreeMap<String, usize>) -> String {
     let count = lengths.values().map(Vec::len).max().unwrap_or(0);
     let rows = packed_rows(lengths, limits, count);
-    let mut out = format!("  {count} rows unpacked, {rows} packed; padding\n");
+    let mut out = format!("  {} unpacked, {rows} packed; padding\n", counted(count, "row"));
     for (name, lengths) in lengths {
         let limit = limits[name];
         let tokens: usize = lengths.iter().map(|&length| length.min(limit)).sum();

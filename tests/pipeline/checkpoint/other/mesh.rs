@@ -186,7 +186,7 @@ fn what_a_format_never_holds_is_initialized_and_said_once() {
     };
     check("hugging_face/t5", Without::State, 2, "no optimizer state and no step: 2 arrays");
     check("torch/zip.pth", Without::State, 2, "no optimizer state and no step: 2 arrays");
-    check("mesh/own_bias.ckpt-8", Without::Slots, 1, "no optimizer state: 1 arrays");
+    check("mesh/own_bias.ckpt-8", Without::Slots, 1, "no optimizer state: 1 array ");
     check("mesh", Without::Nothing, 0, "");
 }
 
