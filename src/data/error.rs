@@ -212,6 +212,19 @@ pub enum DataError {
         /// The command that makes the caches.
         command: String,
     },
+    /// A complete cache of other values.
+    #[error(
+        "`{folder}` holds the cache of `{task}` with other values than it has now:{differences}\n`--overwrite` makes it \
+         again, and another `--output_cache_dir` keeps both"
+    )]
+    OtherCache {
+        /// The task.
+        task: String,
+        /// The task's folder.
+        folder: String,
+        /// A line for each value.
+        differences: String,
+    },
     /// Tasks that are to be cached and have no cache step.
     #[error(
         "no cache step in `{task}`: put `@seqio.CacheDatasetPlaceholder()` behind the preprocessors \
@@ -382,6 +395,19 @@ impl DataError {
             Self::Read { source, .. } => {
                 matches!(source.kind(), InvalidData | InvalidInput | UnexpectedEof)
             }
+            _ => false,
+        }
+    }
+
+    /// Whether data are missing that may exist on another machine, such as the one on which a run is
+    /// going to train. A cache is not among them: it is made before.
+    pub fn is_of_machine(&self) -> bool {
+        match self {
+            Self::Storage(_)
+            | Self::NoFiles { .. }
+            | Self::NotPrepared { .. }
+            | Self::Read { .. } => true,
+            Self::Mixture { error, .. } => error.is_of_machine(),
             _ => false,
         }
     }

@@ -24,6 +24,7 @@ mod example;
 mod examples;
 mod family;
 mod feature;
+mod functions;
 mod mixture;
 mod pipeline;
 pub mod postprocess;
@@ -46,8 +47,8 @@ pub use cache::{
 };
 pub use convert::*;
 pub use dataset::{
-    DatasetConfig, DatasetOptions, PREFETCH, check_split, get_dataset, mixture_rates, subtasks,
-    training_eval_batches,
+    DatasetConfig, DatasetOptions, PREFETCH, check_dataset, check_split, check_training_eval,
+    get_dataset, mixture_rates, subtasks, training_eval_batches,
 };
 pub use derived::{
     Derivation, WithMissingTaskSplitsRemoved, WithNewVocab, WithTruncatedData, part_name,
@@ -60,6 +61,7 @@ pub use examples::{
 };
 pub use family::{Steps, TaskFamily};
 pub use feature::{ContinuousFeature, Feature, FeatureDtype, TokenFeature};
+pub use functions::{Functions, import_functions};
 pub use mixture::{Mixture, MixtureEntries, MixtureEntry, SampleFromDatasets};
 pub use pipeline::StageState;
 pub use postprocess::{ExampleFeatures, Postprocessor, printed};

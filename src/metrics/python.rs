@@ -35,6 +35,20 @@ pub struct PythonMetric {
     pub workers: PythonWorkers,
 }
 
+impl PythonMetric {
+    /// Returns the function, or the part of a task.
+    pub fn function(&self) -> PythonFunction {
+        PythonFunction {
+            module: self.module.clone(),
+            function: self.function.clone(),
+            task: self.task.clone(),
+            part: "metric_fns",
+            index: self.index,
+            kwargs: self.kwargs.clone(),
+        }
+    }
+}
+
 impl Metric for PythonMetric {
     /// Returns no keys, because only the function knows them.
     fn keys(&self) -> Vec<String> {
@@ -42,14 +56,7 @@ impl Metric for PythonMetric {
     }
 
     fn compute(&self, pairs: &Pairs<'_>) -> Result<Values, MetricError> {
-        let function = PythonFunction {
-            module: self.module.clone(),
-            function: self.function.clone(),
-            task: self.task.clone(),
-            part: "metric_fns",
-            index: self.index,
-            kwargs: self.kwargs.clone(),
-        };
+        let function = self.function();
         let list = |values: &[serde_json::Value]| values.iter().map(of_json).collect::<Wire>();
         let entries = [("targets", list(pairs.targets)), ("predictions", list(pairs.predictions))];
         let computed = function

@@ -294,6 +294,14 @@ def registered_task(request):
     return seqio.TaskRegistry.get(request["task"])
 
 
+def found(request):
+  """Imports what a request names, and does nothing with it."""
+  if request["part"] == "source" and "task" in request:
+    registered_task(request)
+  else:
+    function_of(request)
+
+
 def function_of(request):
   """The function that a request names, with its arguments."""
   if "task" in request:
@@ -540,6 +548,7 @@ def metric(request):
 
 
 KINDS = {
+    "find": found,
     "records": over_records,
     "dataset": over_dataset,
     "source": source_records,

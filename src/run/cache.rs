@@ -17,7 +17,9 @@ use crate::data::{
 use crate::gin::did_you_mean;
 use crate::launch::DistributedArgs;
 use crate::storage::Path;
-use crate::telemetry::{Count, Verbosity, duration, notice, set_verbosity, thousands, warn};
+use crate::telemetry::{
+    Count, Verbosity, counted, duration, notice, set_verbosity, thousands, warn,
+};
 
 use super::configure::configure_tasks;
 use super::failure::Failure;
@@ -111,7 +113,17 @@ pub(super) fn cache_command(args: &CacheArgs, color: bool) -> Result<(), Failure
         process: process.filter(|process| process.count > 1),
         ..CacheOptions::default()
     };
-    for task in cacheable(&selected(args, &tasks)?, &tasks)? {
+    let cacheable = cacheable(&selected(args, &tasks)?, &tasks)?;
+    if !args.overwrite {
+        // Before the first is written.
+        for task in &cacheable {
+            let cache = CacheFolder::of(&root, task.task_name());
+            if cache.is_complete().map_err(failure)? {
+                cache.check_recipe(task, &options).map_err(failure)?;
+            }
+        }
+    }
+    for task in cacheable {
         let cache = CacheFolder::of(&root, task.task_name());
         if is_there(args, &task, &cache).map_err(failure)? {
             continue;
@@ -297,7 +309,8 @@ fn describe(task: &Task, cache: &CacheFolder, options: &CacheOptions) -> Result<
         let bytes: u64 = plan.files.iter().map(|(_, size)| size).sum();
         let size = bytes as f64 / f64::from(1 << 20);
         let (files, shards) = (plan.files.len(), plan.num_shards);
-        println!("  {:<12} {files} files, {size:.1} MiB -> {shards} shards", plan.split);
+        let (files, shards) = (counted(files, "file"), counted(shards, "shard"));
+        println!("  {:<12} {files}, {size:.1} MiB -> {shards}", plan.split);
         let Some(estimate) = estimate(task, &plan, options, SAMPLE)? else { continue };
         let Estimate { num_sampled, num_examples, bytes, time } = estimate;
         println!(
@@ -383,6 +396,28 @@ plain/seqio.Task:
         assert_eq!(examples(), Some(2));
         run(&folder, &["--overwrite=True"]).expect("it can be written");
         assert_eq!(examples(), Some(3));
+    }
+
+    #[test]
+    fn a_cache_of_other_values_is_refused_with_them() {
+        let folder = folder();
+        run(&folder, &[]).expect("it can be written");
+        let tasks = folder.path().join("my_tasks.gin");
+        let text = std::fs::read_to_string(&tasks).expect("it is readable");
+        std::fs::write(&tasks, text.replace("\"text\"", "\"line\"")).expect("it can be written");
+        let refused = run(&folder, &[]).expect_err("its preprocessors differ");
+        for words in
+            ["holds the cache of `cached` with other values", "preprocessors[0]: ", "`--overwrite`"]
+        {
+            assert!(refused.contains(words), "{refused}");
+        }
+        assert!(
+            run(&folder, &["--base_seed=3"])
+                .expect_err("it differs")
+                .contains("--base_seed: 0 -> 3")
+        );
+        std::fs::write(&tasks, text).expect("it can be written");
+        run(&folder, &[]).expect("it is left alone");
     }
 
     #[test]

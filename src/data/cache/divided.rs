@@ -13,6 +13,7 @@ use super::info::FeatureTable;
 use super::part::{CachePart, CacheProcess, ProcessProgress};
 use super::plan::SplitPlan;
 use super::progress::SplitProgress;
+use super::recipe::Recipe;
 use super::shards::{Shards, append_durably};
 use super::share::Gauge;
 use super::stats::{Counter, Stats};
@@ -227,6 +228,7 @@ impl Divided<'_> {
             described(self.task, self.cache, plan, &features, &stats)?;
         }
         self.cache.keep_only(plans)?;
+        Recipe::new(self.task, self.options)?.write(self.cache)?;
         self.cache.complete()?;
         self.cache.remove_parts()
     }

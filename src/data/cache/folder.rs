@@ -11,6 +11,8 @@ const COMPLETED: &str = "COMPLETED";
 const COMPLETED_TEXT: &[u8] = b"tfrecord";
 /// The file that an unfinished cache needs to continue.
 const PROGRESS: &str = ".progress.json";
+/// The file with the values with which the cache was made.
+const RECIPE: &str = ".recipe.json";
 
 /// The folder that holds, or will hold, a task's cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,6 +60,10 @@ impl CacheFolder {
 
     pub(super) fn progress(&self) -> Path {
         self.path.join(PROGRESS)
+    }
+
+    pub(super) fn recipe(&self) -> Path {
+        self.path.join(RECIPE)
     }
 
     /// The splits that have an info file.
@@ -114,6 +120,7 @@ fn is_of_cache(file: &Path) -> bool {
     let described = name.starts_with("info.") || name.starts_with("stats.");
     name == COMPLETED
         || name == PROGRESS
+        || name == RECIPE
         || is_of_process(file)
         || name.contains(".tfrecord-")
         || (described && name.ends_with(".json"))

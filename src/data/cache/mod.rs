@@ -6,6 +6,7 @@
 //!   train.tfrecord-00000-of-00064   tf.Example protos
 //!   info.train.json                 features and number of shards
 //!   stats.train.json                examples and tokens
+//!   .recipe.json                    the values with which it was made, Gimlet's own
 //!   COMPLETED                       written last: readers ignore a folder without it
 //! ```
 //!
@@ -21,6 +22,7 @@ mod part;
 mod plan;
 mod progress;
 mod read;
+mod recipe;
 mod shards;
 mod share;
 mod staged;

@@ -15,6 +15,7 @@ use super::info::{FeatureTable, Info};
 use super::part::CacheProcess;
 use super::plan::SplitPlan;
 use super::progress::{Progress, SplitProgress};
+use super::recipe::Recipe;
 use super::shards::Shards;
 use super::share::Gauge;
 use super::staged::{publish, staging};
@@ -215,6 +216,7 @@ impl CacheWriter<'_> {
                 self.write_split(plan, observe)?;
             }
         }
+        Recipe::new(self.task, self.options)?.write(self.cache)?;
         self.cache.complete()?;
         Ok(self.cache.progress().remove_file()?)
     }

@@ -40,7 +40,30 @@ pub(super) struct Builder<'a> {
     seed: u64,
 }
 
+/// The decisions about a data set that precede the reading of examples.
+pub(super) struct LaidOut {
+    /// The length of each feature.
+    pub lengths: BTreeMap<String, usize>,
+    pub converter: FeatureConverter,
+    pub num_streams: usize,
+    pub notices: Vec<String>,
+    /// The position to begin at.
+    pub state: DatasetState,
+}
+
 impl<'a> Builder<'a> {
+    /// Decides everything that does not depend on the examples, if the lengths are given.
+    pub(super) fn laid_out(&self) -> Result<LaidOut, DataError> {
+        let lengths = self.lengths()?;
+        let converter = self.converter(&lengths)?;
+        let files = self.files()?;
+        let num_streams = self.num_streams(&converter, &files)?;
+        let mut notices = self.notices()?;
+        let stream = self.stream(&converter, num_streams, &files)?;
+        let state = self.state(stream, &mut notices)?;
+        Ok(LaidOut { lengths, converter, num_streams, notices, state })
+    }
+
     pub(super) fn new(
         config: &'a DatasetConfig,
         tasks: &dyn TaskProvider,

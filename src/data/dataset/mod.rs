@@ -17,7 +17,7 @@ use super::streams::{RowDeal, Stream, Streams};
 use super::task::Task;
 use gimlet_gin::{Configurable, ModuleName};
 
-use build::Builder;
+use build::{Builder, LaidOut};
 
 /// The data of a run: the task, split and seed, the lengths of features, and the batch size.
 /// Source: T5X `utils.py`.
@@ -144,23 +144,21 @@ pub fn get_dataset(
     options: DatasetOptions,
 ) -> Result<BatchIterator, DataError> {
     let builder = Builder::new(config, tasks, &options)?;
-    let lengths = builder.lengths()?;
-    let converter = builder.converter(&lengths)?;
-    let files = builder.files()?;
-    let num_streams = builder.num_streams(&converter, &files)?;
-    let mut notices = builder.notices()?;
-    let stream = builder.stream(&converter, num_streams, &files)?;
-    let state = builder.state(stream, &mut notices)?;
+    let laid = builder.laid_out()?;
+    let LaidOut { converter, num_streams, state, .. } = &laid;
     options.bad_records.take_up(&state.bad_records);
     let rows_of_host = config.batch_size / options.num_shards;
-    let deal =
-        RowDeal { batch_size: config.batch_size, num_streams, next_stream: state.next_stream };
+    let deal = RowDeal {
+        batch_size: config.batch_size,
+        num_streams: *num_streams,
+        next_stream: state.next_stream,
+    };
     let first_row = options.shard_index * rows_of_host;
     let mine = first_row..first_row + rows_of_host;
     let mut streams = Vec::new();
     for index in deal.streams_of(&mine) {
-        let plan = builder.plan(Some(lengths.clone()), index, num_streams);
-        let plan = TaskPlan { workers: builder.workers(num_streams), ..plan };
+        let plan = builder.plan(Some(laid.lengths.clone()), index, *num_streams);
+        let plan = TaskPlan { workers: builder.workers(*num_streams), ..plan };
         let mut rows = Rows::new(builder.examples(&plan)?, converter.clone());
         if state.batches > 0 {
             let lost = || DataError::State { reason: format!("stream {index} is not in it") };
@@ -173,7 +171,62 @@ pub fn get_dataset(
     let streams = Streams::start(streams, map_threads(config), prefetch)?;
     let bad_records = options.bad_records.clone();
     let batching = Batching { rows_of_host, deal, drop_remainder, prefetch, bad_records };
-    BatchIterator::start(streams, converter, batching, state, notices)
+    BatchIterator::start(streams, laid.converter, batching, laid.state, laid.notices)
+}
+
+/// Reports the mistakes that [`get_dataset`] finds before it reads an example. Lengths that are not
+/// given are those of the longest example, without which only the files are looked for.
+///
+/// # Errors
+/// Those of [`get_dataset`].
+pub fn check_dataset(
+    config: &DatasetConfig,
+    tasks: &dyn TaskProvider,
+    options: &DatasetOptions,
+) -> Result<(), DataError> {
+    let builder = Builder::new(config, tasks, options)?;
+    if config.task_feature_lengths.is_none() {
+        return builder.files().map(drop);
+    }
+    let laid = builder.laid_out()?;
+    builder.examples(&builder.plan(Some(laid.lengths), 0, laid.num_streams)).map(drop)
+}
+
+/// Reports the mistakes that [`training_eval_batches`] finds before it reads an example.
+///
+/// # Errors
+/// Those of [`training_eval_batches`].
+pub fn check_training_eval(
+    config: &DatasetConfig,
+    tasks: &dyn TaskProvider,
+    options: &DatasetOptions,
+) -> Result<(), DataError> {
+    let options = of_one_epoch(options);
+    with_split(config, tasks)?
+        .iter()
+        .try_for_each(|(_, config)| check_dataset(config, tasks, &options))
+}
+
+/// The tasks of a data set that have the split, by name, as data sets of their own.
+fn with_split(
+    config: &DatasetConfig,
+    tasks: &dyn TaskProvider,
+) -> Result<Vec<(String, DatasetConfig)>, DataError> {
+    let mut found = Vec::new();
+    for (name, task) in mixture_tasks(&config.mixture_or_task_name, tasks)? {
+        let caches = config.use_cached.then(|| tasks.caches());
+        if has_split(&task, &config.split, caches.as_ref())? {
+            let own = DatasetConfig { mixture_or_task_name: name.clone(), ..config.clone() };
+            found.push((name, own));
+        }
+    }
+    Ok(found)
+}
+
+/// Options for all rows of one epoch: rows are dealt out to the shards, so uneven files cause no
+/// differences.
+fn of_one_epoch(options: &DatasetOptions) -> DatasetOptions {
+    DatasetOptions { num_shards: 1, shard_index: 0, num_epochs: Some(1), ..options.clone() }
 }
 
 /// The batches of T5X's training evaluation, by task: the rows of one epoch, repeated, of which
@@ -189,19 +242,8 @@ pub fn training_eval_batches(
     check_shards(config, options)?;
     check_caches(config, tasks)?;
     let mut found = BTreeMap::new();
-    for (name, task) in mixture_tasks(&config.mixture_or_task_name, tasks)? {
-        let caches = config.use_cached.then(|| tasks.caches());
-        if !has_split(&task, &config.split, caches.as_ref())? {
-            continue;
-        }
-        let config = DatasetConfig { mixture_or_task_name: name.clone(), ..config.clone() };
-        // Rows are dealt out to the shards, so uneven files cause no differences.
-        let whole = DatasetOptions {
-            num_shards: 1,
-            shard_index: 0,
-            num_epochs: Some(1),
-            ..options.clone()
-        };
+    let whole = of_one_epoch(options);
+    for (name, config) in with_split(config, tasks)? {
         let (mut rows, converter) = Builder::new(&config, tasks, &whole)?.rows()?;
         let needed = eval_steps * config.batch_size;
         let mut epoch = Vec::new();

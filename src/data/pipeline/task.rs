@@ -166,7 +166,11 @@ pub(super) fn cache_of(
 ) -> Result<Option<CacheFolder>, DataError> {
     let name = task.task_name();
     match (step, &plan.cache) {
-        (Some(_), Some(caches)) => caches.get(name).map(Some),
+        (Some(_), Some(caches)) => {
+            let cache = caches.get(name)?;
+            cache.warn_of_other_values(task)?;
+            Ok(Some(cache))
+        }
         (Some(CacheStep { required: true, .. }), None) => Err(DataError::Config(format!(
             "task `{name}` requires caching (`CacheDatasetPlaceholder.required = True`), and \
              `DatasetConfig.use_cached` is False"

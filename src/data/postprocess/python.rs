@@ -34,20 +34,25 @@ pub struct PythonPostprocessor {
 }
 
 impl PythonPostprocessor {
-    fn apply(
-        &self,
-        text: &str,
-        example: &ExampleFeatures,
-        is_target: bool,
-    ) -> Result<Json, String> {
-        let function = PythonFunction {
+    /// The function, or the part of a task.
+    pub(crate) fn function(&self) -> PythonFunction {
+        PythonFunction {
             module: self.module.clone(),
             function: self.function.clone(),
             task: self.task.clone(),
             part: "postprocess_fn",
             index: 0,
             kwargs: self.kwargs.clone(),
-        };
+        }
+    }
+
+    fn apply(
+        &self,
+        text: &str,
+        example: &ExampleFeatures,
+        is_target: bool,
+    ) -> Result<Json, String> {
+        let function = self.function();
         let features = example.iter().map(|(name, value)| (&name[..], of_json(value)));
         let entries = [
             ("text", Wire::from(text)),

@@ -60,16 +60,23 @@ pub struct PythonPreprocessor {
     pub workers: PythonWorkers,
 }
 
-impl Preprocess for PythonPreprocessor {
-    fn steps(&self, cx: &Context<'_>) -> Result<Vec<Step>, DataError> {
-        let function = PythonFunction {
+impl PythonPreprocessor {
+    /// The function, or the part of a task.
+    pub(crate) fn function(&self) -> PythonFunction {
+        PythonFunction {
             module: self.module.clone(),
             function: self.function.clone(),
             task: self.task.clone(),
             part: "preprocessors",
             index: self.step,
             kwargs: self.kwargs.clone(),
-        };
+        }
+    }
+}
+
+impl Preprocess for PythonPreprocessor {
+    fn steps(&self, cx: &Context<'_>) -> Result<Vec<Step>, DataError> {
+        let function = self.function();
         let lengths = cx.lengths.map_or(Wire::Nil, |lengths| {
             map(lengths.iter().map(|(name, length)| (&name[..], Wire::from(*length))))
         });
