@@ -59,7 +59,13 @@ fn predictions_are_scored_as_an_evaluation_would() {
         format!("{{\"input\": {{}}, \"output\": \"{text}\", \"prediction\": {number}}}\n")
     });
     let inferred = "{\"prediction\": \"1\"}\n{\"prediction\": \"2.5\"}\n{\"prediction\": 3}\n";
-    for (name, text) in [("p.txt", texts), ("p.jsonl", &logged.concat()), ("p.jsonl", inferred)] {
+    let of_shard = "numbers-predict.jsonl-00000-of-00001";
+    for (name, text) in [
+        ("p.txt", texts),
+        ("p.jsonl", &logged.concat()),
+        ("p.jsonl", inferred),
+        (of_shard, inferred),
+    ] {
         let (status, out, error) = metrics(name, text, "numbers", &[]);
         assert_eq!((status, &out[..]), (0, expected), "{error}");
     }
@@ -103,6 +109,30 @@ fn predictions_that_do_not_fit_are_named() {
 }
 
 #[test]
+fn predictions_of_another_split_are_refused_by_its_name() {
+    let folder = folder();
+    let tasks = TASKS.replace("\"train\": \"pairs.jsonl\"", "\"train\": \"train.jsonl\"");
+    std::fs::write(folder.path().join("my_tasks.gin"), tasks).unwrap();
+    std::fs::write(folder.path().join("train.jsonl"), "{\"inputs\": \"x\", \"targets\": \"7\"}\n")
+        .unwrap();
+    let predicted = |inputs: &str| {
+        let line = format!(
+            "{{\"inputs\": {{\"inputs_pretokenized\": \"{inputs}\"}}, \"prediction\": \"7\"}}\n"
+        );
+        std::fs::write(folder.path().join("p.jsonl-00000-of-00001"), line).unwrap();
+        let words = ["task", "metrics", "numbers", "--module_import=my_tasks", "--num_examples=1"];
+        gimlet(folder.path(), &[&words[..], &["--predictions=p.jsonl-00000-of-00001"]].concat())
+    };
+    let differs = "-00001:1: its 'inputs_pretokenized' is \"x\", and that of the example in split 'validation' is \"abc\": ";
+    let (status, _, error) = predicted("x");
+    let named = "these are predictions of split 'train': give --split=train";
+    assert!(status == 2 && error.contains(&format!("{differs}{named}")), "{error}");
+    let (status, _, error) = predicted("y");
+    assert!(status == 2 && error.contains("name the --split that was predicted"), "{error}");
+    assert_eq!(predicted("abc").0, 0);
+}
+
+#[test]
 fn the_batches_of_a_run_are_drawn() {
     let folder = tempfile::tempdir().unwrap();
     let pairs: String = (0..9).map(|_| "{\"inputs\": \"ab\", \"targets\": \"cde\"}\n").collect();
@@ -122,7 +152,7 @@ fn the_batches_of_a_run_are_drawn() {
     let (status, out, error) = gimlet(folder.path(), &run);
     assert_eq!(status, 0, "{error}");
     for expected in [
-        "step 1 of `echo`, split 'train': 1 rows\n",
+        "step 1 of `echo`, split 'train': 1 row\n",
         "decoder_target_tokens [1, 9]",
         "row 1\n  encoder_input_tokens  2 examples, 6 of 7 tokens\n    111222.\n",
         "    [1] 0..3 ids: 100 101 1\n        pieces: a b </s>\n        text:   \"ab\"\n",

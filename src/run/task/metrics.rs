@@ -7,17 +7,14 @@ use anyhow::anyhow;
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::data::{self, ExampleOptions, Task, TaskProvider, task_examples};
+use crate::data::{self, ExampleOptions, Task, TaskProvider, task_examples, task_splits};
 use crate::evaluation::Example;
 use crate::metrics::ModelOutput;
 use crate::run::failure::Failure;
 use crate::run::output::{quoted, write};
-use crate::storage::Path;
 
-use super::args::{TaskFileArgs, check_lengths, failure, parse_length};
-
-/// Number of characters of a value that an error shows.
-const SHOWN: usize = 60;
+use super::args::{TaskFileArgs, check_lengths, failure, parse_length, tasks_of};
+use super::predictions::{Outputs, SHOWN, postprocessed};
 
 /// Flags of `gimlet task metrics`.
 #[derive(Args, Debug)]
@@ -25,8 +22,8 @@ pub struct MetricsArgs {
     /// The task.
     #[arg(value_name = "NAME")]
     name: String,
-    /// The predictions, in the order of the examples: a text on each line, or JSON objects in a file whose
-    /// name ends in .jsonl, as evaluations write them to inference_eval.
+    /// The predictions, in the order of the examples: a text on each line, or JSON objects as evaluations write
+    /// them to inference_eval, and `gimlet infer` to its results.
     #[arg(long, value_name = "FILE")]
     predictions: String,
     /// The split.
@@ -72,8 +69,9 @@ pub(super) fn run(args: &MetricsArgs, color: bool) -> Result<(), Failure> {
     }
     let outputs = Outputs::read(&args.predictions)?;
     let caches = args.use_cached.then(|| tasks.caches());
-    let examples = args.examples(task, caches)?;
-    let outputs = outputs.of(&examples, args)?;
+    let examples = args.examples(task, &args.split, args.num_examples, caches.clone())?;
+    let outputs = outputs.of(&examples, (&args.name, &args.split), args.num_examples.is_some());
+    let outputs = outputs.map_err(|(outputs, why)| args.misfit(task, &outputs, &caches, &why))?;
     let values = scored(task, &examples, &outputs, args)?;
     if args.json {
         return write(&format!("{}\n", json!(values)));
@@ -83,15 +81,17 @@ pub(super) fn run(args: &MetricsArgs, color: bool) -> Result<(), Failure> {
 }
 
 impl MetricsArgs {
-    /// The examples to score, as an evaluation sees them.
+    /// The first examples of a split, as an evaluation sees them.
     fn examples(
         &self,
         task: &Arc<Task>,
+        split: &str,
+        num_examples: Option<usize>,
         cache: Option<data::Caches>,
     ) -> Result<Vec<Example>, Failure> {
         let lengths = (!self.lengths.is_empty()).then(|| self.lengths.iter().cloned().collect());
         let options = ExampleOptions {
-            split: self.split.clone(),
+            split: split.to_string(),
             lengths,
             cache,
             ..ExampleOptions::default()
@@ -102,89 +102,35 @@ impl MetricsArgs {
         };
         let vocabulary = feature.vocabulary.build().map_err(Failure::usage)?;
         let examples = task_examples(task, &options).map_err(failure)?;
-        let limit = self.num_examples.unwrap_or(usize::MAX);
+        let limit = num_examples.unwrap_or(usize::MAX);
         let described = |example: data::Example| Example::of(&example, &self.target, &*vocabulary);
         examples.take(limit).map(|example| example.map(described).map_err(failure)).collect()
     }
-}
 
-/// The output of a model for one example.
-struct Output {
-    /// A text before postprocessing, or a value after it.
-    prediction: Option<Prediction>,
-    score: Option<Value>,
-    /// The logged target.
-    target: Option<Value>,
-}
-
-enum Prediction {
-    Text(String),
-    Value(Value),
-}
-
-/// The lines of a file.
-struct Outputs {
-    file: String,
-    lines: Vec<Output>,
-}
-
-impl Outputs {
-    fn read(file: &str) -> Result<Self, Failure> {
-        let path = Path::parse(file).map_err(Failure::usage)?;
-        let text = path.read_to_string().map_err(Failure::usage)?;
-        let is_json = file.ends_with(".jsonl") || file.ends_with(".json");
-        let of_text = |line: &str| Output {
-            prediction: Some(Prediction::Text(line.to_string())),
-            score: None,
-            target: None,
+    /// The failure of predictions that are not those of the split; the split whose inputs they have is named.
+    fn misfit(
+        &self,
+        task: &Arc<Task>,
+        outputs: &Outputs,
+        caches: &Option<data::Caches>,
+        why: &str,
+    ) -> Failure {
+        let begins = |split: &&String| {
+            let first = self.examples(task, split, Some(1), caches.clone());
+            first.is_ok_and(|first| outputs.begin_with(&first))
         };
-        let lines = text.lines().enumerate().map(|(index, line)| match is_json {
-            false => Ok(of_text(line)),
-            true => Output::of_json(line).map_err(|why| {
-                let number = index + 1;
-                Failure::usage(anyhow!("{file}:{number}: {why}"))
-            }),
-        });
-        Ok(Self { file: file.to_string(), lines: lines.collect::<Result<_, _>>()? })
-    }
-
-    /// Returns the outputs for the examples; there must be one for each.
-    fn of(mut self, examples: &[Example], args: &MetricsArgs) -> Result<Self, Failure> {
-        if args.num_examples.is_some() {
-            self.lines.truncate(examples.len());
-        }
-        let (found, expected) = (self.lines.len(), examples.len());
-        if found == expected {
-            return Ok(self);
-        }
-        let (file, name, split) = (&self.file, &args.name, &args.split);
-        Err(Failure::usage(anyhow!(
-            "`{file}` has {found} predictions, and `{name}`, split '{split}', has {expected} examples: \
-             name the --split that was predicted, or score the first ones with --num_examples"
-        )))
-    }
-}
-
-impl Output {
-    fn of_json(line: &str) -> Result<Self, String> {
-        let expected = "expected a JSON object with 'output', 'prediction' or 'score'";
-        let json: Value = serde_json::from_str(line)
-            .map_err(|error| format!("malformed JSON at column {}, {expected}", error.column()))?;
-        let get = |key: &str| json.get(key).cloned();
-        // Gimlet's evaluations write the model's text as 'output' and the input of the metrics as
-        // 'prediction'; T5X's inference has the text there.
-        let prediction = match (get("output"), get("prediction")) {
-            (Some(Value::String(text)), _) | (None, Some(Value::String(text))) => {
-                Some(Prediction::Text(text))
+        let splits = task_splits(task).unwrap_or_default();
+        let other = splits.iter().filter(|split| **split != self.split).find(begins);
+        let remedy = match other {
+            Some(split) => {
+                format!("these are predictions of split '{split}': give --split={split}")
             }
-            (_, Some(value)) => Some(Prediction::Value(value)),
-            _ => None,
+            None => {
+                "name the --split that was predicted, or score the first ones with --num_examples"
+                    .to_string()
+            }
         };
-        let score = get("score");
-        if prediction.is_none() && score.is_none() {
-            return Err(format!("found {}, {expected}", quoted(line, SHOWN)));
-        }
-        Ok(Self { prediction, score, target: get("target") })
+        Failure::usage(anyhow!("{why}: {remedy}"))
     }
 }
 
@@ -232,52 +178,4 @@ fn targets(
         targets.push(target);
     }
     Ok(targets)
-}
-
-impl Outputs {
-    fn scores(&self, metric: &str) -> Result<Vec<Value>, Failure> {
-        let score = |(index, output): (usize, &Output)| {
-            let missing = || self.unfit(index, &format!("metric `{metric}` needs a 'score'"));
-            output.score.clone().ok_or_else(missing)
-        };
-        self.lines.iter().enumerate().map(score).collect()
-    }
-
-    fn predictions(
-        &self,
-        task: &Task,
-        examples: &[Example],
-        metric: &str,
-    ) -> Result<Vec<Value>, Failure> {
-        let mut predictions = Vec::with_capacity(examples.len());
-        for (index, (example, output)) in examples.iter().zip(&self.lines).enumerate() {
-            predictions.push(match &output.prediction {
-                Some(Prediction::Value(value)) => value.clone(),
-                Some(Prediction::Text(text)) => postprocessed(task, text, example, false)
-                    .map_err(|why| self.unfit(index, &why))?,
-                None => {
-                    return Err(
-                        self.unfit(index, &format!("metric `{metric}` needs a 'prediction'"))
-                    );
-                }
-            });
-        }
-        Ok(predictions)
-    }
-
-    fn unfit(&self, index: usize, why: &str) -> Failure {
-        Failure::usage(anyhow!("{}:{}: {why}", self.file, index + 1))
-    }
-}
-
-fn postprocessed(
-    task: &Task,
-    text: &str,
-    example: &Example,
-    is_target: bool,
-) -> Result<Value, String> {
-    match &task.postprocess_fn {
-        Some(postprocess) => postprocess.apply(text, &example.features, is_target),
-        None => Ok(json!(text)),
-    }
 }

@@ -7,6 +7,7 @@ mod elsewhere;
 mod import;
 mod list;
 mod metrics;
+mod predictions;
 mod show;
 mod stats;
 
