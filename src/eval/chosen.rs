@@ -1,11 +1,16 @@
 //! The checkpoints to evaluate, and their order.
 
+use std::collections::BTreeSet;
+
 use crate::checkpoint::{CheckpointError, RestoreCheckpointConfig, RestoreMode};
-use crate::session::named_checkpoints::named_checkpoints;
+use crate::session::error::SessionError;
+use crate::session::made_with::Values;
+use crate::session::named_checkpoints::{named_checkpoints, step_in};
 use crate::session::wanted::Wanted;
 use crate::storage::Path;
 
 use super::done::DoneCheckpoints;
+use super::record::EvalRecord;
 use super::spec::Evaluate;
 
 /// The checkpoints to evaluate.
@@ -15,6 +20,8 @@ pub struct Chosen {
     pub paths: Vec<Path>,
     /// Number of checkpoints that are left out because they were evaluated before.
     pub num_done: usize,
+    /// The record of the folder's results.
+    pub record: EvalRecord,
 }
 
 /// Chooses the checkpoints that are left to evaluate. A typing error in the last of several paths
@@ -22,40 +29,49 @@ pub struct Chosen {
 /// of mode 'all' are checked in their turn, since a damaged one may be left out.
 ///
 /// # Errors
-/// A path that does not fit the mode, or that holds another model.
+/// A path that does not fit the mode, or that holds another model; a folder with results of others.
 pub fn choose(
     spec: &Evaluate,
+    values: &Values,
     done: &DoneCheckpoints,
     wanted: &Wanted,
-) -> Result<Chosen, CheckpointError> {
+) -> Result<Chosen, SessionError> {
     let config = &spec.restore_checkpoint_cfg;
-    let chosen = meant(config, done)?;
-    if config.mode != RestoreMode::All {
-        chosen.paths.iter().try_for_each(|path| wanted.check(path))?;
-    }
-    Ok(chosen)
+    let (chosen, named) = meant(config, done)?;
+    let is_all = config.mode == RestoreMode::All;
+    let step = |path: &Path| match is_all {
+        true => Ok(step_in(path).unwrap_or(0)),
+        false => wanted.check(path),
+    };
+    let steps = chosen.paths.iter().map(|path| Ok((step(path)?, path)));
+    let steps: Vec<(u64, &Path)> = steps.collect::<Result<_, CheckpointError>>()?;
+    let record = EvalRecord::of(spec, values, &named, &steps)?;
+    Ok(Chosen { record, ..chosen })
 }
 
 /// Returns the checkpoints that an evaluation would choose now.
 ///
 /// # Errors
 /// Those of the choice.
-pub fn left_to_evaluate(spec: &Evaluate) -> Result<Chosen, CheckpointError> {
+pub fn left_to_evaluate(spec: &Evaluate, values: &Values) -> Result<Chosen, SessionError> {
     let done = DoneCheckpoints::of(spec)?;
-    choose(spec, &done, &Wanted::new(&spec.model, &spec.restore_checkpoint_cfg))
+    choose(spec, values, &done, &Wanted::new(&spec.model, &spec.restore_checkpoint_cfg))
 }
 
 /// Returns the checkpoints that the mode selects: of all in a folder those that are not done, of named steps each.
+/// The second part are all of them.
 fn meant(
     config: &RestoreCheckpointConfig,
     done: &DoneCheckpoints,
-) -> Result<Chosen, CheckpointError> {
+) -> Result<(Chosen, BTreeSet<String>), CheckpointError> {
     let mut paths = named_checkpoints(config)?;
+    let named = paths.iter().map(Path::to_string).collect();
     let num_found = paths.len();
     if config.mode == RestoreMode::All && config.nearest_steps.is_none() {
         paths.retain(|path| !done.holds(path));
     }
-    Ok(Chosen { num_done: num_found - paths.len(), paths })
+    let record = EvalRecord::default();
+    Ok((Chosen { num_done: num_found - paths.len(), paths, record }, named))
 }
 
 #[cfg(test)]
@@ -81,7 +97,7 @@ mod tests {
             ..RestoreCheckpointConfig::new(&[], mode)
         };
         let done = DoneCheckpoints::read(root, "task").unwrap();
-        let chosen = meant(&config, &done).map_err(|error| error.to_string())?;
+        let (chosen, _) = meant(&config, &done).map_err(|error| error.to_string())?;
         Ok(chosen.paths.iter().map(|path| path.relative_to(root).to_string()).collect())
     }
 
@@ -113,7 +129,7 @@ mod tests {
             };
             let mut done = DoneCheckpoints::read(&root, "task").unwrap();
             done.add(&root.join("a/checkpoint_10")).unwrap();
-            let chosen = meant(&config, &done).unwrap();
+            let (chosen, _) = meant(&config, &done).unwrap();
             chosen.paths.iter().map(|path| path.relative_to(&root).to_string()).collect::<Vec<_>>()
         };
         // Also one that was evaluated before.

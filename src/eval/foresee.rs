@@ -1,20 +1,33 @@
-//! Errors that would keep an evaluation from starting, found for `--dry_run`.
+//! Errors that would keep an evaluation from starting, found by `--dry_run` and at the start of the evaluation itself.
 
-use crate::data::TaskProvider;
+use crate::data::{DataError, TaskProvider};
 use crate::session::error::SessionError;
-use crate::session::foresee::foresee_data;
+use crate::session::foresee::{ForeseenData, Moment};
 
 use super::spec::Evaluate;
 
 /// Looks for the data of an evaluation.
 ///
 /// # Errors
-/// A missing task, split or vocabulary, a vocabulary that differs from the model's or exceeds its
-/// embedding.
-pub fn foresee(spec: &Evaluate, tasks: &dyn TaskProvider) -> Result<(), SessionError> {
-    let name = &spec.dataset_cfg.mixture_or_task_name;
-    foresee_data(&spec.model, &spec.dataset_cfg, tasks)?
-        .map_err(|unknown| nothing_to_evaluate(name, &unknown.to_string()))
+/// A missing task, split, cache, module of Python or vocabulary, a vocabulary that differs from the model's or exceeds
+/// its embedding, lengths that do not fit the tasks.
+pub fn foresee(
+    spec: &Evaluate,
+    tasks: &dyn TaskProvider,
+    moment: Moment,
+) -> Result<(), SessionError> {
+    let config = &spec.dataset_cfg;
+    let data = ForeseenData { model: &spec.model, config, tasks, moment };
+    let missing = |unknown: DataError| {
+        nothing_to_evaluate(&config.mixture_or_task_name, &unknown.to_string())
+    };
+    if spec.training_evaluator_cls.is_some() {
+        data.held_out_batches()?.map_err(missing)?;
+    }
+    match &spec.inference_evaluator_cls {
+        Some(evaluator) => data.predictions(&evaluator.0)?.map_err(missing),
+        None => Ok(()),
+    }
 }
 
 /// Returns the error of an evaluation whose tasks have neither the split nor metrics.

@@ -8,6 +8,7 @@ mod check;
 mod chosen;
 mod done;
 mod foresee;
+mod record;
 mod spec;
 
 #[cfg(feature = "torch")]

@@ -13,6 +13,7 @@ use crate::session::context::{Context, say_partitions};
 use crate::session::describe::{describe, describe_model};
 use crate::session::error::SessionError;
 use crate::session::eval_context::EvalContext;
+use crate::session::foresee::Moment;
 use crate::session::forward::Forward;
 use crate::session::held_out::{HeldOut, MetricsByTask};
 use crate::session::inference_evaluation::{INFERENCE_EVAL, InferenceEvaluation};
@@ -30,7 +31,8 @@ use crate::telemetry;
 use super::check::check;
 use super::chosen::{Chosen, choose};
 use super::done::DoneCheckpoints;
-use super::foresee::nothing_to_evaluate;
+use super::foresee::{foresee, nothing_to_evaluate};
+use super::record::{EvalRecord, file as record_file};
 use super::spec::{Evaluate, TrainEvalDatasets};
 
 /// The greatest number of reasons that a message quotes.
@@ -66,10 +68,11 @@ pub fn evaluate(
     let held = if processes.is_first() { occupy(&output_dir, takeover)? } else { None };
     let (done, wanted) =
         (DoneCheckpoints::of(spec)?, Wanted::new(&spec.model, &spec.restore_checkpoint_cfg));
-    let paths = chosen_by_first(spec, processes, &done, &wanted)?;
+    let (paths, record) = chosen_by_first(spec, context, &done, &wanted)?;
     if paths.is_empty() {
         return Ok(Evaluations::default());
     }
+    of_first(processes, || foresee(spec, context.tasks, Moment::Start))?;
     refuse_shortage(&spec.model, &context.mesh)?;
     say_partitions(&context.mesh);
     let mut evaluation = Evaluation {
@@ -79,6 +82,8 @@ pub fn evaluate(
         inference_evaluation: inference_evaluation(spec, context, &output_dir)?,
         logs_to_console: logs_to_console(spec),
         done,
+        record,
+        record_file: record_file(spec)?,
         evaluated: BTreeMap::new(),
         processes: Arc::clone(processes),
         stop: context.stop,
@@ -104,17 +109,18 @@ pub fn evaluate(
 /// Returns the checkpoints that the first process chooses: another one may see others beside a training run.
 fn chosen_by_first(
     spec: &Evaluate,
-    processes: &Processes,
+    context: &Context<'_>,
     done: &DoneCheckpoints,
     wanted: &Wanted,
-) -> Result<Vec<Path>, SessionError> {
-    let paths = of_first(processes, || {
-        let chosen = choose(spec, done, wanted)?;
+) -> Result<(Vec<Path>, EvalRecord), SessionError> {
+    let (paths, record) = of_first(&context.processes, || {
+        let chosen = choose(spec, &context.values, done, wanted)?;
         say_what_is_done(&chosen, done);
-        let paths = chosen.paths.iter().map(Path::to_string);
-        Ok::<Vec<String>, SessionError>(paths.collect())
+        let paths: Vec<String> = chosen.paths.iter().map(Path::to_string).collect();
+        Ok::<_, SessionError>((paths, chosen.record))
     })?;
-    Ok(paths.iter().map(|path| Path::parse(path)).collect::<Result<_, _>>()?)
+    let paths = paths.iter().map(|path| Path::parse(path)).collect::<Result<_, _>>()?;
+    Ok((paths, record))
 }
 
 /// Makes and locks the folder of results, and describes the evaluation there.
@@ -128,7 +134,7 @@ fn open(
     output_dir.create_dir_all()?;
     let held = held.map_or_else(|| take(output_dir, takeover), Ok)?;
     let model_info = describe_model(&spec.model, &[step_variable()], &spec.partitioner);
-    describe(output_dir, context.config_text, &model_info)?;
+    describe(output_dir, context, &model_info)?;
     for logger in loggers(spec) {
         if let Logger::Mlflow(logger) = logger {
             // The evaluator logs into the same run.
@@ -215,6 +221,8 @@ struct Evaluation<'a> {
     inference_evaluation: Option<InferenceEvaluation>,
     logs_to_console: bool,
     done: DoneCheckpoints,
+    record: EvalRecord,
+    record_file: Path,
     /// By step, the checkpoint whose results were written.
     evaluated: BTreeMap<u64, Path>,
     processes: Arc<Processes>,
@@ -254,6 +262,9 @@ impl Evaluation<'_> {
                 "{other} and {path} are both of step {step}: results are kept by step, so the later \
                  ones replace the others; give each a separate EVAL_OUTPUT_DIR"
             ));
+        }
+        if self.processes.is_first() {
+            self.record.add(&self.record_file, step, path)?;
         }
         let cx = EvalContext {
             forward: &self.forward,

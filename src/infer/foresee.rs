@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::data::{
-    DatasetConfig, FeatureConverter, Packing, Task, TaskProvider, check_split, split_files_found,
-    subtasks,
+    DatasetConfig, FeatureConverter, Functions, Packing, Task, TaskProvider, check_split,
+    import_functions, split_files_found, subtasks,
 };
 use crate::session::check::{UnfitSpec, unfit};
 use crate::session::error::SessionError;
@@ -18,7 +18,7 @@ use super::spec::{Infer, Mode};
 /// their reading: they may exist on the machine of the run.
 ///
 /// # Errors
-/// A missing task, split, length or vocabulary, a vocabulary that differs from the model's or exceeds its embedding.
+/// A missing task, split, cache, module of Python, length or vocabulary, a vocabulary that differs from the model's or exceeds its embedding.
 pub fn foresee(spec: &Infer, tasks: &dyn TaskProvider) -> Result<Vec<Arc<Task>>, SessionError> {
     let data = &spec.dataset_cfg;
     check_vocabularies(&spec.model, data, tasks)?;
@@ -29,6 +29,7 @@ pub fn foresee(spec: &Infer, tasks: &dyn TaskProvider) -> Result<Vec<Arc<Task>>,
         converter(spec, task)?;
         let one =
             DatasetConfig { mixture_or_task_name: task.task_name().to_string(), ..data.clone() };
+        import_functions(&one, tasks, Functions::OfExamples)?;
         let found = check_split(&one, tasks).and_then(|()| match data.use_cached {
             true => Ok(()),
             false => split_files_found(task, &data.split).map(drop),

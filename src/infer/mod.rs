@@ -2,19 +2,20 @@
 //!
 //! The spec, its checks and the choice of checkpoints are compiled without torch. `run` restores one checkpoint
 //! after another, and `task` computes the outputs for one task, chunk by chunk; `files` has the names of results,
-//! `lines` their format, and `progress` how far an earlier process has come.
+//! `lines` their format, `progress` how far an earlier process has come, and `results` what it has completed.
 
 mod check;
+mod files;
 mod foresee;
 mod plan;
+mod progress;
+mod results;
 mod spec;
 
 #[cfg(feature = "torch")]
-mod files;
+mod chunks;
 #[cfg(feature = "torch")]
 mod lines;
-#[cfg(feature = "torch")]
-mod progress;
 #[cfg(feature = "torch")]
 mod run;
 #[cfg(feature = "torch")]
@@ -23,6 +24,7 @@ mod task;
 pub use check::check;
 pub use foresee::foresee;
 pub use plan::{PlannedCheckpoint, planned};
+pub use results::check_results;
 pub use spec::Infer;
 
 #[cfg(feature = "torch")]

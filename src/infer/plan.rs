@@ -35,7 +35,7 @@ pub fn planned(spec: &Infer) -> Result<Vec<PlannedCheckpoint>, SessionError> {
     let is_all = config.mode == RestoreMode::All;
     paths.iter().try_for_each(|path| match wanted.check(path) {
         Err(error) if is_all && !error.is_users() => Ok(()),
-        checked => checked,
+        checked => checked.map(drop),
     })?;
     let are_several = is_all || paths.len() > 1;
     let mut by_name: BTreeMap<String, Path> = BTreeMap::new();

@@ -4,9 +4,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::data::StageState;
 use crate::session::error::SessionError;
+use crate::session::made_with::MadeWith;
 use crate::storage::Path;
 
 use super::files::TaskFiles;
+use super::spec::Infer;
 
 const FILE: &str = "progress.json";
 
@@ -35,6 +37,9 @@ pub struct ChunkSettings {
     pub split: String,
     /// Number of examples of a chunk.
     pub examples_per_chunk: usize,
+    /// All values that decide the results; an earlier version did not write them.
+    #[serde(default)]
+    pub made_with: Option<MadeWith>,
 }
 
 impl Progress {
@@ -53,45 +58,52 @@ impl Progress {
         let found: Self = serde_json::from_slice(&text).map_err(|error| {
             SessionError::Unfit(format!("`{file}` is damaged ({error}): {}", remedy(files)))
         })?;
-        match found.settings == settings {
-            true => Ok(found),
-            false => Err(SessionError::Unfit(format!(
-                "`{}` has chunks of another inference: {} where this one has {}; {}",
+        if let Some((found, expected)) = found.settings.unlike(&settings) {
+            return Err(SessionError::Unfit(format!(
+                "`{}` has chunks of another inference: {found} where this one has {expected}; {}",
                 files.tmp_dir,
-                found.settings.unlike(&settings),
-                settings.unlike(&found.settings),
                 remedy(files)
-            ))),
+            )));
         }
-    }
-
-    /// Saves it.
-    ///
-    /// # Errors
-    /// The file cannot be written.
-    pub fn save(&self, files: &TaskFiles) -> Result<(), SessionError> {
-        let text = serde_json::to_vec(self).expect("it has a JSON form");
-        Ok(file(files).write_atomic(&text)?)
+        if let (Some(earlier), Some(now)) = (&found.settings.made_with, &settings.made_with) {
+            earlier.check(now, &format!("`{}` has chunks of", files.tmp_dir), &remedy(files))?;
+        }
+        Ok(found)
     }
 }
 
 impl ChunkSettings {
-    /// Returns the first setting that differs from another's.
-    fn unlike(&self, other: &Self) -> String {
-        if self.checkpoint != other.checkpoint {
-            return format!("checkpoint `{}`", self.checkpoint);
+    /// Returns the settings of the results of a checkpoint.
+    pub fn new(spec: &Infer, files: &TaskFiles, checkpoint: &Path, made_with: MadeWith) -> Self {
+        let Infer { dataset_cfg, checkpoint_period, .. } = spec;
+        Self {
+            checkpoint: checkpoint.to_string(),
+            name: files.output.file_name().to_string(),
+            split: dataset_cfg.split.clone(),
+            examples_per_chunk: checkpoint_period * dataset_cfg.batch_size,
+            made_with: Some(made_with),
         }
-        if self.name != other.name {
-            return format!("results `{}`", self.name);
-        }
-        if self.split != other.split {
-            return format!("split '{}'", self.split);
-        }
-        format!("{} examples a chunk (checkpoint_period * batch_size)", self.examples_per_chunk)
+    }
+
+    /// Returns the first setting that differs from another's, and that one.
+    fn unlike(&self, other: &Self) -> Option<(String, String)> {
+        let [ours, theirs] = [self, other].map(|settings| {
+            [
+                format!("checkpoint `{}`", settings.checkpoint),
+                format!("results `{}`", settings.name),
+                format!("split '{}'", settings.split),
+                format!(
+                    "{} examples a chunk (checkpoint_period * batch_size)",
+                    settings.examples_per_chunk
+                ),
+            ]
+        });
+        ours.into_iter().zip(theirs).find(|(ours, theirs)| ours != theirs)
     }
 }
 
-fn file(files: &TaskFiles) -> Path {
+/// Returns the file.
+pub fn file(files: &TaskFiles) -> Path {
     files.tmp_dir.join(FILE)
 }
 

@@ -23,6 +23,7 @@ use super::check::check;
 use super::files::TaskFiles;
 use super::foresee::foresee;
 use super::plan::{PlannedCheckpoint, planned};
+use super::results::{check_results, made_with};
 use super::spec::Infer;
 use super::task::TaskInference;
 
@@ -52,6 +53,7 @@ pub fn infer(
     check_same(processes, context.config_text)?;
     let tasks = foresee(spec, context.tasks)?;
     let checkpoints = planned_by_first(spec, processes)?;
+    of_first(processes, || check_results(spec, &context.values, &checkpoints, &tasks))?;
     refuse_shortage(&spec.model, &context.mesh)?;
     say_partitions(&context.mesh);
     let mut inference = Inference {
@@ -76,7 +78,7 @@ pub fn infer(
         // The other shards have the same configuration.
         if spec.shard_id == 0 {
             let info = describe_model(&spec.model, &[step_variable()], &spec.partitioner);
-            describe(&output_dir, context.config_text, &info)?;
+            describe(&output_dir, context, &info)?;
         }
     }
     processes.wait_for_all()?;
@@ -148,7 +150,8 @@ impl Inference<'_> {
         for task in left {
             let files = TaskFiles::new(self.spec, folder, task.task_name());
             let caches = self.spec.dataset_cfg.use_cached.then(|| self.context.tasks.caches());
-            let inference = TaskInference::new(self.spec, task, files, caches)?;
+            let made_with = made_with(&self.context.values, path);
+            let inference = TaskInference::new(self.spec, task, files, caches, made_with)?;
             inference.run(path, &cx, self.takeover, &mut self.outcome.num_examples)?;
         }
         Ok(())

@@ -12,12 +12,13 @@ use crate::partition::Process;
 use crate::session::agreement::{agree_to_go_on, of_all, of_first};
 use crate::session::error::SessionError;
 use crate::session::eval_context::EvalContext;
+use crate::session::made_with::MadeWith;
 use crate::session::occupied::Occupied;
 use crate::session::seeds::{Purpose, derive};
 use crate::session::text_predictor::{Hypothesis, TextPredictor};
 use crate::session::unfinished::Unfinished;
 use crate::storage::{Path, Takeover};
-use crate::telemetry;
+use crate::telemetry::{self, counted};
 use crate::vocab::Vocabulary;
 
 use super::files::TaskFiles;
@@ -37,6 +38,8 @@ pub struct TaskInference<'a> {
     vocabulary: Arc<dyn Vocabulary>,
     /// The model's, whose end token ends a sequence.
     model_vocabulary: Arc<dyn Vocabulary>,
+    /// The values that decide the results.
+    made_with: MadeWith,
 }
 
 impl<'a> TaskInference<'a> {
@@ -49,6 +52,7 @@ impl<'a> TaskInference<'a> {
         task: Arc<Task>,
         files: TaskFiles,
         cache: Option<Caches>,
+        made_with: MadeWith,
     ) -> Result<Self, SessionError> {
         let data = &spec.dataset_cfg;
         let lengths = data.task_feature_lengths.clone().expect("the check asks for them");
@@ -68,7 +72,7 @@ impl<'a> TaskInference<'a> {
             Some(feature) => feature.vocabulary.build()?,
             None => Arc::clone(&model_vocabulary),
         };
-        Ok(Self { spec, task, files, options, converter, vocabulary, model_vocabulary })
+        Ok(Self { spec, task, files, options, converter, vocabulary, model_vocabulary, made_with })
     }
 
     /// Computes the outputs that are not written yet, writes them, and adds their number to `num_written`.
@@ -121,18 +125,13 @@ impl<'a> TaskInference<'a> {
             self.finish(progress.num_chunks, held)?;
         }
         cx.processes.wait_for_all()?;
-        telemetry::notice(&format!("{}: {} examples", self.results(), progress.num_examples));
+        let examples = counted(progress.num_examples as usize, "example");
+        telemetry::notice(&format!("{}: {examples}", self.results()));
         Ok(())
     }
 
     fn settings(&self, checkpoint: &Path) -> ChunkSettings {
-        let Infer { dataset_cfg, checkpoint_period, .. } = self.spec;
-        ChunkSettings {
-            checkpoint: checkpoint.to_string(),
-            name: self.files.output.file_name().to_string(),
-            split: dataset_cfg.split.clone(),
-            examples_per_chunk: checkpoint_period * dataset_cfg.batch_size,
-        }
+        ChunkSettings::new(self.spec, &self.files, checkpoint, self.made_with.clone())
     }
 
     /// Locks the folder of chunks: shards write into folders of their own.
@@ -152,10 +151,10 @@ impl<'a> TaskInference<'a> {
         let (name, num_done) = (self.task.task_name(), progress.num_examples);
         telemetry::notice(&match num_done {
             0 => format!("inferring {name} '{}'", self.options.split),
-            _ => format!(
-                "inferring {name} '{}' after the first {num_done} examples",
-                self.options.split
-            ),
+            _ => {
+                let examples = counted(num_done as usize, "example");
+                format!("inferring {name} '{}' after {examples}", self.options.split)
+            }
         });
     }
 
@@ -189,7 +188,7 @@ impl<'a> TaskInference<'a> {
         if self.spec.merge_chunked_results {
             self.files.merge(num_chunks)?;
         }
-        self.files.complete()?;
+        self.files.complete(&self.made_with)?;
         drop(held);
         Ok(self.files.remove_chunks(self.spec)?)
     }

@@ -1,11 +1,11 @@
 //! The checks of a precompilation.
 
-use crate::data::{Lengths, TaskProvider};
+use crate::data::{DatasetOptions, Lengths, TaskProvider};
 use crate::models::memory::{Estimate, StepShape};
 use crate::partition::{LocalDevice, Mesh, Process};
 use crate::session::check::{UnfitSpec, check_partitions, unfit};
 use crate::session::error::SessionError;
-use crate::session::foresee::foresee_data;
+use crate::session::foresee::{ForeseenData, Moment};
 use crate::session::step_memory::step_estimate;
 
 use super::spec::Precompile;
@@ -49,7 +49,13 @@ pub fn mesh(spec: &Precompile, process: Process, device: LocalDevice) -> Result<
 /// # Errors
 /// A missing task, split or vocabulary, a vocabulary that differs from the model's or exceeds its embedding.
 pub fn foresee(spec: &Precompile, tasks: &dyn TaskProvider) -> Result<(), SessionError> {
-    Ok(foresee_data(&spec.model, &spec.train_dataset_cfg, tasks)??)
+    let (model, config) = (&spec.model, &spec.train_dataset_cfg);
+    let options = DatasetOptions {
+        converter: model.feature_converter(),
+        num_ids: Some(model.num_ids()),
+        ..DatasetOptions::default()
+    };
+    ForeseenData { model, config, tasks, moment: Moment::DryRun }.batches(&options)
 }
 
 /// Estimates the memory of a step on one device.

@@ -4,6 +4,8 @@ use crate::checkpoint::RestoreCheckpointConfig;
 use crate::partition::Partitioner;
 use crate::storage::Path;
 
+use super::error::SessionError;
+
 /// A spec whose values contradict each other, or have no meaning.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -26,6 +28,20 @@ pub fn unfit<T>(message: String) -> Result<T, UnfitSpec> {
 /// The path has no meaning.
 pub fn check_path(binding: &str, path: &str) -> Result<(), UnfitSpec> {
     Path::parse(path).map(drop).map_err(|error| UnfitSpec(format!("{binding}: {error}")))
+}
+
+/// Whether the folder into which a run writes exists; `binding` names it in the message.
+///
+/// # Errors
+/// It is a file, or cannot be reached.
+pub fn folder_exists(binding: &str, path: &Path) -> Result<bool, SessionError> {
+    match path.is_dir()? {
+        true => Ok(true),
+        false if path.exists()? => Err(SessionError::Unfit(format!(
+            "{binding} `{path}` is a file, expected a folder or a name that is free"
+        ))),
+        false => Ok(false),
+    }
 }
 
 /// Checks the sizes of a mesh.

@@ -7,8 +7,10 @@ use std::sync::atomic::AtomicBool;
 use crate::data::TaskProvider;
 use crate::nn::Axes;
 use crate::partition::{Mesh, Processes};
+use crate::storage::Path;
 use crate::telemetry::{self, Verbosity};
 
+use super::made_with::Values;
 use super::start_record::StartRecord;
 
 /// The environment of a run, beside its spec.
@@ -17,6 +19,10 @@ pub struct Context<'a> {
     pub tasks: &'a dyn TaskProvider,
     /// `config.gin` of the run.
     pub config_text: &'a str,
+    /// The values that the root gets, by their paths.
+    pub values: Values,
+    /// Returns the differences between an earlier run's `config.gin` and this run's, a line each.
+    pub changes: &'a dyn Fn(&Path) -> Vec<String>,
     /// The bindings of the configuration by name, for loggers.
     pub params: BTreeMap<String, String>,
     /// The facts of this start, for `starts.jsonl`.

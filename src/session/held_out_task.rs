@@ -6,10 +6,11 @@ use std::sync::Arc;
 use serde_json::{Value as Json, json};
 
 use crate::data::{
-    self, Batch, Caches, DataError, DatasetConfig, ExampleOptions, FeatureConverter, Packing, Task,
-    max_feature_lengths, task_examples,
+    self, Batch, Caches, DataError, DatasetConfig, ExampleOptions, Feature, FeatureConverter,
+    Packing, Task, max_feature_lengths, task_examples,
 };
 use crate::evaluation::{Evaluator, Example, Side};
+use crate::gin::did_you_mean;
 use crate::models::Model;
 use crate::vocab::Vocabulary;
 
@@ -42,6 +43,28 @@ impl HeldOutTask {
         evaluator: &Evaluator,
         model: &Model,
     ) -> Result<Result<Self, String>, SessionError> {
+        let laid_out = Self::laid_out(task, config, cache, evaluator, model)?;
+        let Ok(held_out) = &laid_out else { return Ok(laid_out) };
+        let mut examples = task_examples(&held_out.task, &held_out.options)?.take(held_out.limit);
+        examples.try_for_each(|example| example.map(drop))?;
+        let name = held_out.task.task_name();
+        held_out.options.bad_records.tell(&format!("evaluation of {name}"));
+        Ok(laid_out)
+    }
+
+    /// Finds the mistakes that do not depend on the examples; if the lengths are not given, those of
+    /// the longest example are looked for. For a task without metrics or without the split, returns
+    /// the reason why it has no examples.
+    ///
+    /// # Errors
+    /// The files cannot be found, or the task does not fit the evaluation.
+    pub fn laid_out(
+        task: Arc<Task>,
+        config: &DatasetConfig,
+        cache: Option<Caches>,
+        evaluator: &Evaluator,
+        model: &Model,
+    ) -> Result<Result<Self, String>, SessionError> {
         if task.metric_fns.is_empty() {
             return Ok(Err(format!("`{}` has no metrics", task.task_name())));
         }
@@ -54,19 +77,17 @@ impl HeldOutTask {
             seed: config.seed.unwrap_or(42),
             ..ExampleOptions::default()
         };
-        let mut examples = match task_examples(&task, &options) {
+        match task_examples(&task, &options) {
             Err(missing @ DataError::UnknownSplit { .. }) => return Ok(Err(missing.to_string())),
-            examples => examples?,
-        };
+            examples => drop(examples?),
+        }
         let lengths = match &config.task_feature_lengths {
             Some(lengths) => lengths.clone(),
             None => max_feature_lengths(&task, &options)?,
         };
         let limit = evaluator.num_examples.unwrap_or(usize::MAX);
-        examples.by_ref().take(limit).try_for_each(|example| example.map(drop))?;
-        options.bad_records.tell(&format!("evaluation of {}", task.task_name()));
         let target = evaluator.target_field_name.clone();
-        let target_vocabulary = task.output_features[&target].vocabulary.build()?;
+        let target_vocabulary = target_feature(&task, &target)?.vocabulary.build()?;
         let input = task.output_features.get("inputs");
         let input_vocabulary = input.map(|input| input.vocabulary.build()).transpose()?;
         let converter = prediction_converter(&task, &lengths, model)?;
@@ -131,6 +152,17 @@ impl HeldOutTask {
     pub fn printed(&self, value: &Json, side: Side) -> String {
         data::printed(self.task.postprocess_fn.as_ref(), value, side == Side::Target)
     }
+}
+
+/// Returns the feature that holds the targets.
+fn target_feature<'a>(task: &'a Task, name: &str) -> Result<&'a Feature, SessionError> {
+    task.output_features.get(name).ok_or_else(|| {
+        let known = task.output_features.keys().map(String::as_str);
+        let (task, known) = (task.task_name(), did_you_mean(name, known));
+        SessionError::Unfit(format!(
+            "task `{task}` has no output feature '{name}', which seqio.Evaluator.target_field_name names: {known}"
+        ))
+    })
 }
 
 /// Groups examples; none is read before its batch is asked for.

@@ -8,6 +8,7 @@ pub mod described;
 pub mod error;
 pub mod foresee;
 pub mod held_out_task;
+pub mod made_with;
 pub mod memory;
 pub mod model_info;
 pub mod named_checkpoints;

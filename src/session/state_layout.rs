@@ -1,5 +1,6 @@
 //! The arrays of a training state, named and shaped without torch.
 
+use crate::checkpoint::Shapes;
 use crate::models::Model;
 use crate::nn::ParamSpec;
 use crate::optim::{OptimError, ParamShape};
@@ -10,6 +11,22 @@ use super::model_info::Variable;
 pub const TARGET: &str = "target/";
 /// The name of the count of updates in T5X's tree.
 pub const STEP: &str = "state/step";
+
+/// Returns the name of a parameter in T5X's tree.
+pub fn target(name: &str) -> String {
+    format!("{TARGET}{name}")
+}
+
+/// Returns the shape of every array of a model's training state, under T5X's names.
+///
+/// # Errors
+/// A parameter that the optimizer's rules do not cover.
+pub fn state_shapes(model: &Model) -> Result<Shapes, OptimError> {
+    let params = model.param_tree().into_iter().map(|param| (target(&param.name), param.shape));
+    let variables = state_variables(model)?.into_iter();
+    let variables = variables.map(|variable| (format!("state/{}", variable.name), variable.shape));
+    Ok(params.chain(variables).collect())
+}
 
 /// Describes a parameter for the optimizer.
 pub fn param_shape(spec: &ParamSpec) -> ParamShape<'_> {

@@ -9,7 +9,7 @@ use crate::models::Model;
 use crate::storage::Path;
 
 use super::described::ModelFacts;
-use super::state_layout::{TARGET, state_variables};
+use super::state_layout::{TARGET, state_variables, target};
 
 /// The parameters of a model, as they are named in checkpoints.
 pub struct Wanted {
@@ -53,12 +53,14 @@ impl Wanted {
     }
 
     /// Checks that the checkpoint exists and contains the parameters, as far as possible without
-    /// its arrays.
+    /// its arrays, and returns its step.
     ///
     /// # Errors
     /// The checkpoint does not exist, or does not contain them.
-    pub fn check(&self, path: &Path) -> Result<(), CheckpointError> {
-        self.plan(self.open(path)?.as_ref()).map(drop)
+    pub fn check(&self, path: &Path) -> Result<u64, CheckpointError> {
+        let stored = self.open(path)?;
+        self.plan(stored.as_ref())?;
+        stored.step()
     }
 
     /// Opens a checkpoint, with its parameters in the arrays of the model.
@@ -74,9 +76,4 @@ impl Wanted {
 fn parameters(mut names: Vec<String>) -> Vec<String> {
     names.retain(|name| name.starts_with(TARGET));
     names
-}
-
-/// Returns the name of a parameter in T5X's tree.
-pub fn target(name: &str) -> String {
-    format!("{TARGET}{name}")
 }

@@ -14,7 +14,8 @@ use super::guard::{TorchFailure, guarded};
 use super::memory::{available_on_host, parameter_shortage};
 use super::state::draw_params;
 use super::state_arrays::fill_params;
-use super::wanted::{Wanted, target};
+use super::state_layout::target;
+use super::wanted::Wanted;
 
 /// Reads the parameters of checkpoints.
 pub struct Weights {

@@ -5,11 +5,10 @@ use std::collections::BTreeMap;
 use crate::session::held_out::MetricsByTask;
 use crate::telemetry;
 
+use super::measured::warn_unmeasured;
+use super::record::Histories;
 use super::spec::{Action, EarlyStopping, EarlyStoppingMode, TerminateOnNan};
-
-/// By phase, the values that each action has looked at; `None` for NaN and infinite values, which
-/// JSON cannot express.
-pub type Histories = BTreeMap<String, Vec<Vec<Option<f64>>>>;
+use super::watched::watched;
 
 /// The task name of the training metrics (T5X `train.py`).
 const TRAIN: &str = "train";
@@ -79,10 +78,19 @@ impl Actions {
 impl Runner {
     fn run(&mut self, metrics: &MetricsByTask) -> bool {
         match &self.action {
-            Action::TerminateOnNan(action) => terminate_on_nan(action, metrics),
+            Action::TerminateOnNan(nan) => {
+                if tasks(nan, metrics).iter().all(|task| find(metrics, task, &nan.metric).is_none())
+                {
+                    warn(&self.action, metrics);
+                }
+                terminate_on_nan(nan, metrics)
+            }
             Action::EarlyStopping(action) => {
                 let (task, metric) = &action.metric;
-                let Some(value) = find(metrics, task, metric) else { return false };
+                let Some(value) = find(metrics, task, metric) else {
+                    warn(&self.action, metrics);
+                    return false;
+                };
                 self.history.push(value);
                 stops_early(action, &mut self.history)
             }
@@ -90,14 +98,18 @@ impl Runner {
     }
 }
 
-fn terminate_on_nan(action: &TerminateOnNan, metrics: &MetricsByTask) -> bool {
-    let tasks: Vec<&str> = match &action.task {
+/// Returns the tasks whose metric is looked at.
+fn tasks<'a>(action: &'a TerminateOnNan, metrics: &'a MetricsByTask) -> Vec<&'a str> {
+    match &action.task {
         Some(task) => vec![task],
         None => metrics.keys().map(String::as_str).collect(),
-    };
+    }
+}
+
+fn terminate_on_nan(action: &TerminateOnNan, metrics: &MetricsByTask) -> bool {
     let broken =
         |task: &&str| find(metrics, task, &action.metric).is_some_and(|value| !value.is_finite());
-    let stop = tasks.iter().any(broken);
+    let stop = tasks(action, metrics).iter().any(broken);
     if stop {
         telemetry::warn(&format!("{} is not finite: stopping", action.metric));
     }
@@ -126,14 +138,18 @@ fn stops_early(action: &EarlyStopping, history: &mut Vec<f64>) -> bool {
     stalled
 }
 
+/// Returns a metric of a task.
 fn find(metrics: &MetricsByTask, task: &str, metric: &str) -> Option<f64> {
-    let found = metrics.get(task).and_then(|metrics| metrics.get(metric)).copied();
-    if found.is_none() {
-        telemetry::warn_once(&format!(
-            "an action asks for {task}/{metric}, which was not measured"
-        ));
-    }
-    found
+    metrics.get(task).and_then(|metrics| metrics.get(metric)).copied()
+}
+
+/// Warns of a metric that was not measured.
+fn warn(action: &Action, metrics: &MetricsByTask) {
+    let (watcher, wanted) = watched(action);
+    let measured = metrics
+        .iter()
+        .flat_map(|(task, metrics)| metrics.keys().map(move |metric| format!("{task}/{metric}")));
+    warn_unmeasured(watcher, &wanted, &measured.collect::<Vec<_>>());
 }
 
 #[cfg(test)]

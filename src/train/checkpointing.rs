@@ -1,16 +1,15 @@
 //! Saving and restoring: the training state in T5X's layout, and the record that lets a resumed run
-//! continue unchanged: its seed, first step, histories of actions and place in the data.
+//! continue unchanged.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use tch::Tensor;
 
 use crate::checkpoint::{
     Best, CheckpointConfig, CheckpointError, DType, Procedure, RUN_FILE, Retention,
-    SaveCheckpointConfig, Saver, Saving, Shapes, Share, Stored, arranged, plan_resume,
-    remove_stale, restore_newest, resumable_steps, upcycled,
+    SaveCheckpointConfig, Saver, Saving, Share, remove_stale, resumable_steps,
 };
 use crate::data::DatasetState;
 use crate::partition::{Mesh, ProcessError, Processes};
@@ -18,33 +17,13 @@ use crate::session::agreement::of_all;
 use crate::session::error::SessionError;
 use crate::session::state::TrainState;
 use crate::session::state_arrays::{copy, fill, shapes};
-use crate::session::state_layout::{STEP, TARGET};
+use crate::session::state_layout::state_shapes;
 use crate::storage::{Path, Unsent};
 use crate::telemetry;
 
-use super::actions::Histories;
-use super::initial::initial;
-use super::monitor::Monitored;
+use super::beginning::{Beginning, newest_own};
+use super::record::{DATA_FILE, RunRecord};
 use super::spec::Train;
-
-/// The place in the data. All processes read the same batches and take their rows of them, so that the place
-/// does not depend on their number.
-const DATA_FILE: &str = "gimlet/train_ds-000-of-001.json";
-
-/// The facts that a resumed run needs to continue unchanged.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RunRecord {
-    /// The step at which the run began: 0, or that of the checkpoint it was fine-tuned from.
-    pub first_step: u64,
-    /// Seed of every draw.
-    pub seed: u64,
-    /// The histories of the actions.
-    #[serde(default)]
-    pub histories: Histories,
-    /// The metric that decides which checkpoints stay, by step.
-    #[serde(default)]
-    pub monitored: Monitored,
-}
 
 /// The restored checkpoint, from which the run continues.
 #[derive(Debug)]
@@ -55,6 +34,13 @@ pub struct Restored {
     pub data: Option<DatasetState>,
     /// The checkpoint.
     pub path: Path,
+}
+
+impl From<Beginning> for Restored {
+    fn from(begun: Beginning) -> Self {
+        let path = begun.stored.path().clone();
+        Self { record: begun.record, data: begun.data, path }
+    }
 }
 
 /// Additional input of a save, beside the state.
@@ -104,40 +90,36 @@ impl<'a> Checkpoints<'a> {
         Ok(())
     }
 
-    /// Restores the newest whole checkpoint of MODEL_DIR, else the configured one, into `state`. A checkpoint of step
-    /// `spec.reset_state_after` gives parameters and step only, and the optimizer's state stays new. Without either, returns
+    /// Restores the newest whole checkpoint of MODEL_DIR, else the configured one, into `state`. Without either, returns
     /// `None` and leaves `state` unchanged.
     ///
     /// # Errors
     /// No whole checkpoint is left, the configured one is missing, or it holds another model. Another process is lost.
     pub fn restore(
         &self,
+        spec: &Train,
         state: &mut TrainState,
         processes: &Processes,
-        spec: &Train,
     ) -> Result<Option<Restored>, SessionError> {
-        let reset_state_after = spec.reset_state_after;
-        if let Some(restored) = self.resume(state, processes, reset_state_after)? {
+        debug_assert_eq!(
+            state_shapes(&spec.model),
+            Ok(shapes(state)),
+            "a dry run foresees the state"
+        );
+        if let Some(restored) = self.resume(spec, state, processes)? {
             if restored.data.is_none() {
                 let path = &restored.path;
                 telemetry::warn(&format!("{path}: no data position: the data starts over"));
             }
             return Ok(Some(restored));
         }
-        let Some(config) = &self.config.restore else { return Ok(None) };
-        let Some(stored) = initial(config, &spec.model)? else { return Ok(None) };
-        let stored = upcycled(arranged(stored, &shapes(state)), config, &shapes(state));
-        let needs = needed(state, stored.as_ref(), reset_state_after);
-        let plan = config.plan(stored.as_ref(), &needs)?;
-        fill(state, stored.as_ref(), &plan, config.dtype.map(DType::from))?;
-        for notice in plan.notices() {
+        let Some(begun) = Beginning::configured(spec)? else { return Ok(None) };
+        let dtype = self.config.restore.as_ref().and_then(|config| config.dtype);
+        fill(state, begun.stored.as_ref(), &begun.plan, dtype.map(DType::from))?;
+        for notice in begun.plan.notices() {
             telemetry::notice(&notice);
         }
-        let data = match config.restore_dataset {
-            Some(true) => Some(self.configured_data(stored.as_ref())?),
-            Some(false) | None => None,
-        };
-        Ok(Some(Restored { record: None, data, path: stored.path().clone() }))
+        Ok(Some(Restored::from(begun)))
     }
 
     /// Restores the newest whole checkpoint of MODEL_DIR. Arrays are checked while they are read:
@@ -145,33 +127,19 @@ impl<'a> Checkpoints<'a> {
     /// its parts only, so that all start over with the process that finds damage.
     fn resume(
         &self,
+        spec: &Train,
         state: &mut TrainState,
         processes: &Processes,
-        reset_state_after: Option<u64>,
     ) -> Result<Option<Restored>, SessionError> {
         check_same_steps(processes, &self.model_dir)?;
-        let config = self.config.restore.as_ref();
-        let reads_data = config.and_then(|config| config.restore_dataset) != Some(false);
-        let restore = |stored: Box<dyn Stored>| {
-            let needs = needed(state, stored.as_ref(), reset_state_after);
-            let plan = plan_resume(stored.as_ref(), &needs)?;
-            let filled = fill(state, stored.as_ref(), &plan, None);
-            whole_everywhere(processes, stored.path(), filled)?;
-            let record = read_json(stored.as_ref(), RUN_FILE)?;
-            let data = match reads_data {
-                true => read_json(stored.as_ref(), DATA_FILE)?,
-                false => None,
-            };
-            Ok(Restored { record, data, path: stored.path().clone() })
-        };
-        let damage = |error: &SessionError| match error {
-            SessionError::Checkpoint(error) => error.damage(),
-            _ => None,
-        };
-        let mut skipped = Vec::new();
-        let restored = restore_newest(&self.model_dir, &mut skipped, restore, damage);
-        skipped.iter().for_each(|skipped| telemetry::warn(&skipped.to_string()));
-        restored
+        newest_own(&self.model_dir, |stored| {
+            let path = stored.path().clone();
+            let filled = Beginning::own(spec, stored).and_then(|begun| {
+                fill(state, begun.stored.as_ref(), &begun.plan, None)?;
+                Ok(Restored::from(begun))
+            });
+            whole_everywhere(processes, &path, filled)
+        })
     }
 
     /// Returns the folder of the checkpoints.
@@ -235,29 +203,6 @@ impl<'a> Checkpoints<'a> {
             }
         }
     }
-
-    /// Returns the place in the data that `restore_dataset` requests.
-    fn configured_data(&self, stored: &dyn Stored) -> Result<DatasetState, SessionError> {
-        read_json(stored, DATA_FILE)?.ok_or_else(|| {
-            SessionError::Unfit(format!(
-                "{} has no data position of Gimlet's (`{DATA_FILE}`); T5X's own belong to tf.data: set \
-                 utils.RestoreCheckpointConfig.restore_dataset = False",
-                stored.path()
-            ))
-        })
-    }
-}
-
-/// Returns the arrays that the checkpoint must have.
-fn needed(state: &TrainState, stored: &dyn Stored, reset_state_after: Option<u64>) -> Shapes {
-    let mut needs = shapes(state);
-    if reset_state_after.is_some_and(|reset| stored.step().is_ok_and(|step| step == reset)) {
-        needs.retain(|name, _| name.starts_with(TARGET) || name == STEP);
-        telemetry::notice_once(
-            "the optimizer's state of the checkpoint is left behind, as train.reset_state_after says",
-        );
-    }
-    needs
 }
 
 /// Ensures that all processes see the same checkpoints, of which they try one after the other together.
@@ -280,18 +225,20 @@ fn check_same_steps(processes: &Processes, model_dir: &Path) -> Result<(), Sessi
 }
 
 /// Returns the result of reading a checkpoint, or the damage that another process has found in it.
-fn whole_everywhere(
+fn whole_everywhere<T>(
     processes: &Processes,
     path: &Path,
-    own: Result<(), SessionError>,
-) -> Result<(), SessionError> {
-    let found = match own {
-        Ok(()) => None,
-        Err(SessionError::Checkpoint(CheckpointError::Damaged { reason, .. })) => Some(reason),
-        Err(error) => return Err(error),
+    own: Result<T, SessionError>,
+) -> Result<T, SessionError> {
+    let found = match &own {
+        Ok(_) => None,
+        Err(SessionError::Checkpoint(CheckpointError::Damaged { reason, .. })) => {
+            Some(reason.clone())
+        }
+        Err(_) => return own,
     };
     match of_all(processes, &found)?.into_iter().flatten().next() {
-        None => Ok(()),
+        None => own,
         Some(reason) => Err(CheckpointError::Damaged { path: path.to_string(), reason }.into()),
     }
 }
@@ -305,17 +252,6 @@ fn saving(model_dir: &Path, config: &SaveCheckpointConfig, share: Option<Share>)
         retention: Retention { keep, keep_dataset_checkpoints },
         procedure: Procedure { commit: config.commit, share },
     }
-}
-
-fn read_json<T: for<'de> Deserialize<'de>>(
-    stored: &dyn Stored,
-    file: &str,
-) -> Result<Option<T>, CheckpointError> {
-    let Some(bytes) = stored.extra(file)? else { return Ok(None) };
-    serde_json::from_slice(&bytes).map(Some).map_err(|error| CheckpointError::Damaged {
-        path: stored.path().to_string(),
-        reason: format!("{file}: {error}"),
-    })
 }
 
 fn to_json<T: Serialize>(value: &T) -> Vec<u8> {

@@ -1,59 +1,54 @@
-//! Errors that would keep a run from starting, found for `--dry_run` in the same way as by the run,
-//! but without libtorch and without reading data. Checkpoints are opened and vocabularies loaded;
-//! of data files, only names are checked.
+//! Errors that would keep a run from starting, found by `--dry_run` and at the start of the run itself: without
+//! libtorch, and without reading examples or arrays. Checkpoints are opened, vocabularies loaded and the modules of
+//! Python tasks imported.
 
-use crate::checkpoint::{RestoreCheckpointConfig, Shapes, Stored, resumable_steps};
-use crate::data::TaskProvider;
+use crate::data::{DataError, DatasetOptions, TaskProvider};
+use crate::session::check::folder_exists;
 use crate::session::error::SessionError;
-use crate::session::foresee::foresee_data;
-use crate::session::state_layout::STEP;
+use crate::session::foresee::{ForeseenData, Moment};
 use crate::storage::Path;
 use crate::telemetry;
 
-use super::initial::initial;
+use super::beginning::Beginning;
+use super::inputs::training_options;
 use super::periods::Periods;
 use super::spec::Train;
+use super::watched::warn_without_evaluation;
 
 /// Returns the step at which a training would start.
 ///
 /// # Errors
-/// The errors of the training: a missing checkpoint, task, split or vocabulary, a vocabulary that
-/// differs from the model's or exceeds its embedding, a last step that has passed already.
-pub fn foresee(spec: &Train, tasks: &dyn TaskProvider) -> Result<u64, SessionError> {
-    let step = first_step(spec)?;
-    Periods::of(spec, 0, step).validated(step)?;
-    let held_out = [&spec.train_eval_dataset_cfg, &spec.infer_eval_dataset_cfg];
-    for config in held_out.into_iter().flatten() {
-        if let Err(unknown) = foresee_data(&spec.model, config, tasks)? {
-            telemetry::notice_once(&format!("{unknown}: it is not evaluated"));
-        }
+/// The errors of the training: a missing checkpoint or one of another model, a last step that has passed already; a
+/// missing task, split, cache, module of Python or vocabulary; a vocabulary that differs from the model's or exceeds
+/// its embedding; lengths that do not fit the tasks.
+pub fn foresee(
+    spec: &Train,
+    tasks: &dyn TaskProvider,
+    moment: Moment,
+) -> Result<u64, SessionError> {
+    warn_without_evaluation(spec);
+    folder_exists("MODEL_DIR", &Path::parse(&spec.model_dir)?)?;
+    let beginning = Beginning::of(spec)?;
+    let step = beginning.as_ref().map_or(Ok(0), Beginning::step)?;
+    let record = beginning.as_ref().and_then(|beginning| beginning.record.as_ref());
+    Periods::of(spec, record.map_or(step, |record| record.first_step), step).validated(step)?;
+    let data = |config| ForeseenData { model: &spec.model, config, tasks, moment };
+    let seed = record.map(|record| record.seed).or(spec.random_seed.map(i64::cast_unsigned));
+    let options = training_options(spec, seed.unwrap_or(0));
+    let resume = beginning.and_then(|beginning| beginning.data);
+    data(&spec.train_dataset_cfg).batches(&DatasetOptions { resume, ..options })?;
+    if let Some(config) = &spec.train_eval_dataset_cfg {
+        tell(data(config).held_out_batches()?, moment);
     }
-    foresee_data(&spec.model, &spec.train_dataset_cfg, tasks)??;
+    if let Some(config) = &spec.infer_eval_dataset_cfg {
+        tell(data(config).predictions(&spec.inference_evaluator_cls.0)?, moment);
+    }
     Ok(step)
 }
 
-/// Returns the step of the newest checkpoint in MODEL_DIR, else of the configured one, else 0.
-fn first_step(spec: &Train) -> Result<u64, SessionError> {
-    let model_dir = Path::parse(&spec.model_dir)?;
-    if model_dir.is_dir()?
-        && let Some(step) = resumable_steps(&model_dir)?.last()
-    {
-        return Ok(*step);
+/// Says that held-out data are missing; the run says so when it opens them.
+fn tell(found: Result<(), DataError>, moment: Moment) {
+    if let (Err(unknown), Moment::DryRun) = (found, moment) {
+        telemetry::notice_once(&format!("{unknown}: it is not evaluated"));
     }
-    let Some(restore) = &spec.checkpoint_cfg.restore else { return Ok(0) };
-    Ok(match initial(restore, &spec.model)? {
-        Some(stored) if takes_step(restore, &*stored) => stored.step()?,
-        _ => 0,
-    })
-}
-
-/// Whether a run that restores a checkpoint continues at its step: the step exists, and no rule
-/// drops it.
-fn takes_step(restore: &RestoreCheckpointConfig, stored: &dyn Stored) -> bool {
-    let found = stored.shapes();
-    let Some(shape) = found.get(STEP) else { return false };
-    let needs = Shapes::from([(STEP.to_string(), shape.clone())]);
-    let rest: Vec<String> = found.keys().cloned().collect();
-    // An invalid plan is reported by the run, which knows the model's needs.
-    restore.plan_part(stored, &needs, &rest).map_or(true, |plan| plan.sources.contains_key(STEP))
 }

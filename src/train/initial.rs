@@ -38,7 +38,7 @@ fn named(config: &RestoreCheckpointConfig) -> Result<Option<Box<dyn Stored>>, Ch
     match found {
         Some(newest) => open(&newest).map(Some),
         None => {
-            telemetry::notice(&format!("no checkpoint in {path}: starting from scratch"));
+            telemetry::notice_once(&format!("no checkpoint in {path}: starting from scratch"));
             Ok(None)
         }
     }

@@ -44,7 +44,7 @@ impl Logs {
         let state = state_variables(&spec.model);
         let state = state.map_err(|error| SessionError::Unfit(error.to_string()))?;
         let config_text = context.config_text;
-        describe(model_dir, config_text, &describe_model(&spec.model, &state, &spec.partitioner))?;
+        describe(model_dir, context, &describe_model(&spec.model, &state, &spec.partitioner))?;
         context.start.write(model_dir, step)?;
         let folder = model_dir.join("train");
         let mut events = EventWriter::new(folder.clone(), Some(step as i64));

@@ -2,6 +2,7 @@
 //!
 //! `spec`, `periods` and the checks are torch-free: they describe a run and its schedule.
 
+mod beginning;
 mod check;
 mod foresee;
 mod initial;
@@ -9,8 +10,10 @@ mod inputs;
 mod memory;
 mod mesh;
 mod periods;
+mod record;
 mod spec;
 mod traffic;
+mod watched;
 
 #[cfg(feature = "torch")]
 mod actions;
@@ -22,6 +25,8 @@ mod checkpointing;
 mod last_evaluation;
 #[cfg(feature = "torch")]
 mod logs;
+#[cfg(feature = "torch")]
+mod measured;
 #[cfg(feature = "torch")]
 mod monitor;
 #[cfg(feature = "torch")]

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use crate::checkpoint::{Best, KeepBest};
+use crate::session::held_out::MetricsByTask;
 
 use super::last_evaluation::LastEvaluation;
-
-/// A metric by step; `None` for NaN and infinite values, which JSON cannot express.
-pub type Monitored = BTreeMap<u64, Option<f64>>;
+use super::measured::warn_unmeasured;
+use super::record::Monitored;
 
 /// Records the metric. An evaluation follows the save of its step, so its result counts from the
 /// next save on, as in T5X.
@@ -27,17 +27,24 @@ impl Monitor {
 
     /// Records the metrics of a window of training steps.
     pub fn see_train(&mut self, step: u64, metrics: &BTreeMap<String, f64>) {
-        self.see(step, "train", metrics, "");
+        self.see(step, metrics.iter().map(|(name, value)| (format!("train/{name}"), *value)));
     }
 
     /// Records the results of an evaluation.
     pub fn see_evaluation(&mut self, evaluation: &LastEvaluation) {
-        for (task, metrics) in &evaluation.training {
-            self.see(evaluation.step, &format!("training_eval/{task}"), metrics, "");
-        }
-        for (task, metrics) in &evaluation.inference {
-            self.see(evaluation.step, &format!("inference_eval/{task}"), metrics, "eval/");
-        }
+        let tagged = |run: &'static str, by_task: &MetricsByTask, prefix: &'static str| {
+            let of_task = |(task, metrics): (&String, &BTreeMap<String, f64>)| {
+                let tag = |(name, value): (&String, &f64)| {
+                    (format!("{run}/{task}/{prefix}{name}"), *value)
+                };
+                metrics.iter().map(tag).collect::<Vec<_>>()
+            };
+            by_task.iter().flat_map(of_task).collect::<Vec<_>>()
+        };
+        // Each evaluation may be without examples, which was said at the start.
+        let training = tagged("training_eval", &evaluation.training, "");
+        let inference = tagged("inference_eval", &evaluation.inference, "eval/");
+        self.see(evaluation.step, training.into_iter().chain(inference));
     }
 
     /// Returns the metrics known at the save of a step, which must follow at once.
@@ -55,13 +62,18 @@ impl Monitor {
         self.keep.clone().map(|keep| Best { keep, metrics })
     }
 
-    /// Records the metric; `prefix` is the part of TensorBoard's tags before the names.
-    fn see(&mut self, step: u64, run: &str, metrics: &BTreeMap<String, f64>, prefix: &str) {
+    /// Records the metric, if it is of the run of TensorBoard whose tags these are. If it is of that run and not among
+    /// them, a warning is printed.
+    fn see(&mut self, step: u64, metrics: impl Iterator<Item = (String, f64)>) {
         let Some(keep) = &self.keep else { return };
-        let tag = keep.metric.strip_prefix(run).and_then(|rest| rest.strip_prefix('/'));
-        let name = tag.and_then(|tag| tag.strip_prefix(prefix));
-        if let Some(value) = name.and_then(|name| metrics.get(name)) {
+        let run = |tag: &str| tag.split('/').next() == Some("train");
+        let metrics: Vec<(String, f64)> =
+            metrics.filter(|(tag, _)| run(tag) == run(&keep.metric)).collect();
+        if let Some((_, value)) = metrics.iter().find(|(tag, _)| *tag == keep.metric) {
             self.metrics.insert(step, value.is_finite().then_some(*value));
+        } else if !metrics.is_empty() {
+            let measured: Vec<String> = metrics.into_iter().map(|(tag, _)| tag).collect();
+            warn_unmeasured("metric_name_to_monitor", &keep.metric, &measured);
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::session::agreement::{add_up, check_same, of_all, of_first};
 use crate::session::context::{Context, say_partitions};
 use crate::session::error::SessionError;
 use crate::session::eval_context::EvalContext;
+use crate::session::foresee::Moment;
 use crate::session::held_out::MetricsByTask;
 use crate::session::inference_evaluation::InferenceEvaluation;
 use crate::session::occupied::Occupied;
@@ -27,12 +28,14 @@ use crate::telemetry::{self, Progress};
 
 use super::actions::Actions;
 use super::check::check;
-use super::checkpointing::{Beside, Checkpoints, RunRecord};
+use super::checkpointing::{Beside, Checkpoints};
+use super::foresee::foresee;
 use super::inputs::training_options;
 use super::last_evaluation::LastEvaluation;
 use super::logs::Logs;
 use super::monitor::Monitor;
 use super::periods::{Periods, Stop};
+use super::record::RunRecord;
 use super::slowest::Slowest;
 use super::spec::Train;
 use super::start::{
@@ -82,7 +85,8 @@ pub fn train(
     tell_microbatches(spec);
     let is_first = processes.is_first();
     let occupied = if is_first { occupy(&model_dir, takeover)? } else { None };
-    processes.wait_for_all()?;
+    // The other processes wait for its answer.
+    of_first(processes, || foresee(spec, context.tasks, Moment::Start))?;
     say_partitions(mesh);
     foresee_shortage(spec, mesh)?;
     let share = share(processes)?;

@@ -13,6 +13,7 @@ use crate::optim::{LearningRate, OwnRate};
 use crate::partition::{LocalDevice, Mesh, Process, ProcessError, Processes};
 use crate::schedule::Schedule;
 use crate::session::agreement::of_all;
+use crate::session::check::folder_exists;
 use crate::session::context::Context;
 use crate::session::describe::CONFIG_FILE;
 use crate::session::error::SessionError;
@@ -27,10 +28,9 @@ use crate::session::training_evaluation::{TRAINING_EVAL, TrainingEvaluation};
 use crate::storage::{Path, StorageError, Takeover};
 use crate::telemetry;
 
-use super::actions::Histories;
-use super::checkpointing::{Checkpoints, Restored, RunRecord};
+use super::checkpointing::{Checkpoints, Restored};
 use super::memory::{batch_shortage, cannot_fit, saving_bytes, shortage, step_estimate};
-use super::monitor::Monitored;
+use super::record::{Histories, Monitored, RunRecord};
 use super::spec::Train;
 
 /// The time after which a host sees a file that another one has made: clients of NFS remember for up to 60 s
@@ -42,13 +42,8 @@ const SHARING_DELAY: Duration = Duration::from_secs(90);
 /// # Errors
 /// Another process works in it, or it is a file.
 pub fn occupy(model_dir: &Path, takeover: Takeover) -> Result<Option<Occupied>, SessionError> {
-    if model_dir.is_dir()? {
-        return Occupied::take(model_dir, takeover).map(Some);
-    }
-    match model_dir.exists()? {
-        true => Err(SessionError::Unfit(format!(
-            "MODEL_DIR `{model_dir}` is a file, expected a folder or a name that is free"
-        ))),
+    match folder_exists("MODEL_DIR", model_dir)? {
+        true => Occupied::take(model_dir, takeover).map(Some),
         false => Ok(None),
     }
 }
@@ -92,7 +87,7 @@ pub fn restore_or_init(
     let seed = processes.of_first(fresh_seed(spec).to_le_bytes().to_vec())?;
     let seed = u64::from_le_bytes(seed.try_into().expect("a seed has eight bytes"));
     let mut state = initialize(spec, seed, &context.mesh, &context.axes)?;
-    let restored = checkpoints.restore(&mut state, processes, spec)?;
+    let restored = checkpoints.restore(spec, &mut state, processes)?;
     let fresh = RunRecord {
         first_step: state.step,
         seed,

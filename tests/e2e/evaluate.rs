@@ -130,6 +130,33 @@ fn each_checkpoint_of_a_folder_is_evaluated_once() {
 }
 
 #[test]
+fn results_of_other_values_or_of_another_run_are_refused_with_both() {
+    let folder = finetuned();
+    eval(&folder, "all", &["model"]).succeeds();
+    let before = metrics(&folder.path("evaluated"));
+    let refused = |eval: Train, words: &[&str]| {
+        for eval in [eval.clone().arg("--dry_run"), eval] {
+            let ended = eval.run();
+            assert_eq!(ended.status, Some(2), "{}", ended.stderr);
+            assert_said(
+                &ended,
+                &["`evaluated` holds results of echo", "set EVAL_OUTPUT_DIR to another"],
+            );
+            assert_said(&ended, words);
+        }
+        assert_eq!(metrics(&folder.path("evaluated")), before);
+    };
+    let other =
+        |mode| eval(&folder, mode, &["model"]).bind_text("utils.DatasetConfig.split", "train");
+    refused(other("all"), &["evaluate.dataset_cfg.split: 'validation' -> 'train'"]);
+    refused(other("latest"), &["evaluate.dataset_cfg.split: 'validation' -> 'train'"]);
+    let both = ["with `model/checkpoint_4`", "those of `pretrained/checkpoint_4` would replace"];
+    refused(eval(&folder, "specific", &["pretrained/checkpoint_4"]), &both);
+    // The same checkpoint may be evaluated again.
+    eval(&folder, "latest", &["model"]).succeeds();
+}
+
+#[test]
 fn an_evaluation_that_was_killed_or_asked_to_end_goes_on_with_what_is_left() {
     let folder = Folder::new();
     let every_step = "utils.SaveCheckpointConfig.period";
@@ -240,7 +267,7 @@ fn parameters_may_be_initialized_and_rules_for_the_optimizer_do_no_harm() {
         .bind("utils.RestoreCheckpointConfig.fallback_to_scratch", "True");
     refused(&folder, &run, &["fallback_to_scratch", "evaluate.fallback_init_rng = 0"]);
     let ended = run.bind("evaluate.fallback_init_rng", 0).succeeds();
-    assert_said(&ended, &["1 arrays are initialized, as assignment_map says"]);
+    assert_said(&ended, &["1 array is initialized, as assignment_map says"]);
     let expected = metrics(&folder.path("model")).pop();
     assert_ne!(metrics(&folder.path("evaluated")).pop(), expected);
 }
@@ -336,7 +363,7 @@ fn mistakes_are_told_before_anything_is_written() {
     let nothing = nothing.bind("TASK_FEATURE_LENGTHS", "{'inputs': 16, 'targets': 16}");
     let nothing =
         nothing.bind("evaluate.train_eval_get_dataset_fn", "@utils.get_training_eval_datasets");
-    refused(&folder, &nothing, &["nothing of 'echo' can be evaluated", "no 'test' split"]);
+    refused(&folder, &nothing, &["nothing of 'echo' can be evaluated", "no split 'test'"]);
     bound("utils.DatasetConfig.split", "'test'", &["no split 'test'", "validation", "split to"]);
     bound("MIXTURE_OR_TASK_NAME", "'lines'", &["nothing of 'lines'", "no metrics", "metric_fns"]);
     bound("MIXTURE_OR_TASK_NAME", "'ecco'", &["ecco", "echo"]);

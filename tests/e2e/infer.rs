@@ -82,6 +82,39 @@ fn results_are_the_examples_in_their_order_and_stay_complete() {
 }
 
 #[test]
+fn results_of_another_checkpoint_or_of_other_values_are_refused_with_both() {
+    let folder = pretrained();
+    infer(&folder).succeeds();
+    let before = names(&folder.path("inferred"));
+    let config = read(&folder, "inferred/config.gin");
+    let refused = |run: Train, words: &[&str]| {
+        for run in [run.clone().arg("--dry_run"), run] {
+            let ended = run.run();
+            assert_eq!(ended.status, Some(2), "{}", ended.stderr);
+            let what = "-00001` holds finished results of other values than this command has:";
+            assert_said(
+                &ended,
+                &[what, "set INFER_OUTPUT_DIR to another folder, or delete `inferred/"],
+            );
+            assert_said(&ended, words);
+        }
+        assert_eq!(names(&folder.path("inferred")), before);
+        assert_eq!(read(&folder, "inferred/config.gin"), config);
+    };
+    let other = infer(&folder).bind_text("CHECKPOINT_PATH", "pretrained/checkpoint_3");
+    refused(other, &["checkpoint: pretrained/checkpoint_4 -> pretrained/checkpoint_3"]);
+    let lengths = infer(&folder).bind("TASK_FEATURE_LENGTHS", "{'inputs': 8, 'targets': 16}");
+    let split = lengths.bind_text("utils.DatasetConfig.split", "validation");
+    refused(split, &["infer.dataset_cfg.split: 'train' -> 'validation'", "task_feature_lengths"]);
+
+    // The name of the file tells modes apart, and `config.gin` says what has changed.
+    let scored = infer(&folder).bind_text("infer.mode", "score").succeeds();
+    let changed = "config.gin has changed since the last start: see inferred/config.gin.1";
+    assert_said(&scored, &[changed, "\n  infer.mode: 'predict' -> 'score'\n"]);
+    assert_said(&infer(&folder).succeeds(), &["is complete; it stays"]);
+}
+
+#[test]
 fn shards_and_processes_make_the_results_of_one() {
     let folder = pretrained();
     let scored = || infer(&folder).bind_text("infer.mode", "score");

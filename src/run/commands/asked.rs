@@ -7,7 +7,6 @@ use anyhow::anyhow;
 use clap::Args;
 
 use crate::checkpoint::{index_of, open};
-use crate::data::TaskProvider;
 use crate::interactive::{Found, InteractiveModel};
 use crate::partition::{LocalDevice, Mesh, Process};
 use crate::run::configure::map_paths;
@@ -17,7 +16,7 @@ use crate::session::check::{UnfitSpec, unfit};
 use crate::session::wanted::Wanted;
 use crate::storage::Path;
 
-use super::root::Root;
+use super::root::{PlannedRun, Root};
 use super::summary::{describe_devices, describe_model, describe_weights};
 
 /// The file of the library that is loaded before all others.
@@ -124,7 +123,8 @@ impl Root for InteractiveModel {
         }
     }
 
-    fn dry_run(&self, _: &dyn TaskProvider, mesh: &Mesh) -> Result<String, Failure> {
+    fn dry_run(&self, planned: &PlannedRun<'_>) -> Result<String, Failure> {
+        let PlannedRun { mesh, .. } = *planned;
         let path = Path::parse(&self.checkpoint_path).map_err(Failure::usage)?;
         let config = self.restore_config();
         Wanted::new(&self.model, &config).check(&path)?;

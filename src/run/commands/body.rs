@@ -5,19 +5,22 @@ use std::sync::Arc;
 
 use anyhow::anyhow;
 
-use crate::gin::config_str;
+use crate::gin::{Configurable as _, config_str, differences, tree};
 use crate::nn::bridge::torch_version;
 use crate::nn::cpu;
 use crate::run::configure::{configure, registry};
 use crate::run::doctor::{BUILD, describe_device};
 use crate::run::failure::Failure;
+use crate::run::gin::{Project, ReadingArgs};
 use crate::run::interrupt::Interrupt;
 use crate::run::library::Library;
 use crate::run::version;
 use crate::run::world::world;
 use crate::session::context::Context;
 use crate::session::kernel_trials::try_kernels;
+use crate::session::made_with::Values;
 use crate::session::start_record::StartRecord;
+use crate::storage::Path;
 use crate::telemetry::{self, Verbosity, set_verbosity};
 
 use super::joined::{end, join, laid_out};
@@ -72,9 +75,13 @@ pub fn run<C: Body>(command: &C, verbosity: Verbosity, color: bool) -> Result<()
     let bindings = &configured.bindings;
     let places = bindings.iter().map(|(name, bound)| (name.clone(), bound.place.clone()));
     let params = bindings.iter().map(|(name, bound)| (name.clone(), bound.value.clone()));
+    let registry = registry();
+    let values = tree(&configured.config, &registry, C::Spec::schema());
     let context = Context {
         tasks: &configured.tasks,
-        config_text: &config_str(&configured.config, &registry()),
+        config_text: &config_str(&configured.config, &registry),
+        changes: &|earlier| changes(earlier, &values),
+        values: values.clone(),
         params: params.collect(),
         start: StartRecord {
             command: env::args().collect(),
@@ -97,6 +104,17 @@ pub fn run<C: Body>(command: &C, verbosity: Verbosity, color: bool) -> Result<()
         (Err(failure), Some(processes)) => Err(end(processes, failure)),
         (done, _) => done,
     }
+}
+
+/// Returns the differences between an earlier run's `config.gin` and these values, as `gimlet gin diff` prints them; none
+/// if that file is not readable any more.
+fn changes(earlier: &Path, now: &Values) -> Vec<String> {
+    let Ok(project) = Project::load(&[earlier.to_string()], &ReadingArgs::default(), &[]) else {
+        return Vec::new();
+    };
+    let Ok(root) = project.root() else { return Vec::new() };
+    let earlier = tree(&project.loaded.config, &project.registry, root);
+    differences(&[&earlier, now]).iter().map(ToString::to_string).collect()
 }
 
 /// Fails if checkpoints were left out, with the damage of each; the work on the others is done.

@@ -5,14 +5,15 @@ use std::fmt::Write;
 
 use clap::Args;
 
-use crate::data::TaskProvider;
 use crate::eval::{Chosen, Evaluate, check, foresee, left_to_evaluate};
 use crate::partition::{LocalDevice, Mesh, Process};
 use crate::run::failure::Failure;
 use crate::run::gin_flags::GinArgs;
 use crate::session::check::UnfitSpec;
+use crate::session::foresee::Moment;
+use crate::session::made_with::Values;
 
-use super::root::{Root, RootCommand};
+use super::root::{PlannedRun, Root, RootCommand};
 use super::summary::{describe_batches, describe_devices, describe_model, describe_weights};
 
 /// Flags of `gimlet eval`, which are those of T5X's `eval.py`.
@@ -53,13 +54,14 @@ impl Root for Evaluate {
     }
 
     /// Looks at checkpoints and not at data.
-    fn dry_run(&self, tasks: &dyn TaskProvider, mesh: &Mesh) -> Result<String, Failure> {
+    fn dry_run(&self, planned: &PlannedRun<'_>) -> Result<String, Failure> {
+        let PlannedRun { tasks, mesh, values } = *planned;
         let mut out = String::new();
         let _ = writeln!(out, "output_dir   {}", self.output_dir);
         describe_model(&self.model, &mut out);
         // If nothing is left to evaluate, the run does not ask for data either.
-        if describe_checkpoints(self, &mut out)? > 0 {
-            foresee(self, tasks)?;
+        if describe_checkpoints(self, values, &mut out)? > 0 {
+            foresee(self, tasks, Moment::DryRun)?;
         }
         describe_batches(&self.model, &self.dataset_cfg, &mut out);
         describe_weights(&self.model, &mut out);
@@ -69,8 +71,12 @@ impl Root for Evaluate {
 }
 
 /// Lists the checkpoints that are left to evaluate, and counts them.
-fn describe_checkpoints(spec: &Evaluate, out: &mut String) -> Result<usize, Failure> {
-    let Chosen { paths, num_done } = left_to_evaluate(spec)?;
+fn describe_checkpoints(
+    spec: &Evaluate,
+    values: &Values,
+    out: &mut String,
+) -> Result<usize, Failure> {
+    let Chosen { paths, num_done, .. } = left_to_evaluate(spec, values)?;
     let _ = writeln!(out, "checkpoints  {} to evaluate, {num_done} done", paths.len());
     for path in &paths {
         let _ = writeln!(out, "             {path}");

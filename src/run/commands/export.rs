@@ -5,14 +5,13 @@ use std::fmt::Write;
 
 use clap::Args;
 
-use crate::data::TaskProvider;
 use crate::export::{Save, check, checkpoint, foresee};
 use crate::partition::{LocalDevice, Mesh, Partitioner, PjitPartitioner, Process};
 use crate::run::failure::Failure;
 use crate::run::gin_flags::GinArgs;
 use crate::session::check::UnfitSpec;
 
-use super::root::{Root, RootCommand};
+use super::root::{PlannedRun, Root, RootCommand};
 use super::summary::describe_model;
 
 /// Flags of `gimlet export`, which are those of T5X's `export.py`.
@@ -49,7 +48,8 @@ impl Root for Save {
         Ok(Mesh::of_replicas(self.partitioner.as_ref().unwrap_or(&whole), process, device))
     }
 
-    fn dry_run(&self, tasks: &dyn TaskProvider, _: &Mesh) -> Result<String, Failure> {
+    fn dry_run(&self, planned: &PlannedRun<'_>) -> Result<String, Failure> {
+        let PlannedRun { tasks, .. } = *planned;
         foresee(self, tasks)?;
         let mut out = String::new();
         let _ = writeln!(out, "checkpoint   {}", checkpoint(self)?);

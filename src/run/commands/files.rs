@@ -6,7 +6,6 @@ use std::fmt::Write;
 
 use clap::Args;
 
-use crate::data::TaskProvider;
 use crate::interactive::AnswerFiles;
 use crate::partition::{LocalDevice, Mesh, Process};
 use crate::run::failure::Failure;
@@ -15,7 +14,7 @@ use crate::session::check::UnfitSpec;
 use crate::session::named_checkpoints::named_checkpoints;
 use crate::session::wanted::Wanted;
 
-use super::root::{Root, RootCommand};
+use super::root::{PlannedRun, Root, RootCommand};
 use super::summary::{describe_devices, describe_model, describe_weights};
 
 /// The configuration of a run over text files.
@@ -54,7 +53,8 @@ impl Root for AnswerFiles {
         Root::mesh(&self.model, process, device)
     }
 
-    fn dry_run(&self, _: &dyn TaskProvider, mesh: &Mesh) -> Result<String, Failure> {
+    fn dry_run(&self, planned: &PlannedRun<'_>) -> Result<String, Failure> {
+        let PlannedRun { mesh, .. } = *planned;
         let wanted = Wanted::new(&self.model.model, &self.restore_checkpoint_cfg);
         let mut out = String::new();
         for path in named_checkpoints(&self.restore_checkpoint_cfg)? {

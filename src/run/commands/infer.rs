@@ -5,14 +5,13 @@ use std::fmt::Write;
 
 use clap::Args;
 
-use crate::data::TaskProvider;
-use crate::infer::{Infer, check, foresee, planned};
+use crate::infer::{Infer, check, check_results, foresee, planned as planned_checkpoints};
 use crate::partition::{LocalDevice, Mesh, Process};
 use crate::run::failure::Failure;
 use crate::run::gin_flags::GinArgs;
 use crate::session::check::UnfitSpec;
 
-use super::root::{Root, RootCommand};
+use super::root::{PlannedRun, Root, RootCommand};
 use super::summary::{describe_batches, describe_devices, describe_model, describe_weights};
 
 /// Flags of `gimlet infer`, which are those of T5X's `infer.py`.
@@ -58,17 +57,20 @@ impl Root for Infer {
         Ok(Mesh::of_replicas(&self.partitioner, process, device))
     }
 
-    fn dry_run(&self, tasks: &dyn TaskProvider, mesh: &Mesh) -> Result<String, Failure> {
+    fn dry_run(&self, planned: &PlannedRun<'_>) -> Result<String, Failure> {
+        let PlannedRun { tasks, mesh, values } = *planned;
+        let (of_mixture, checkpoints) = (foresee(self, tasks)?, planned_checkpoints(self)?);
+        check_results(self, values, &checkpoints, &of_mixture)?;
         let mut out = String::new();
         let _ = writeln!(out, "output_dir   {}", self.output_dir);
         let (shard_id, num_shards) = (self.shard_id, self.num_shards);
         let _ =
             writeln!(out, "mode         {}, shard {shard_id} of {num_shards}", self.mode.name());
         describe_model(&self.model, &mut out);
-        for checkpoint in planned(self)? {
+        for checkpoint in checkpoints {
             let _ = writeln!(out, "checkpoint   {}", checkpoint.path);
         }
-        for task in foresee(self, tasks)? {
+        for task in of_mixture {
             let _ = writeln!(out, "task         {}", task.task_name());
         }
         describe_batches(&self.model, &self.dataset_cfg, &mut out);

@@ -28,11 +28,11 @@ use std::process;
 
 use clap::Subcommand;
 
-use crate::gin::{Configurable, Registry, Schema};
+use crate::gin::{Configurable, Registry, Schema, tree};
 use crate::launch::DistributedArgs;
 use crate::partition::{LocalDevice, Process};
 
-use super::configure::configure;
+use super::configure::{configure, registry};
 use super::failure::Failure;
 use super::library::Library;
 
@@ -43,7 +43,7 @@ pub use files::FilesArgs;
 use generate::GenerateArgs;
 use infer::InferArgs;
 use precompile::PrecompileArgs;
-use root::RootCommand;
+use root::{PlannedRun, RootCommand};
 use score::ScoreArgs;
 use serve::ServeArgs;
 pub use train::TrainArgs;
@@ -147,7 +147,9 @@ fn check<C: RootCommand>(command: &C, color: bool, num_processes: usize) -> Resu
     let mesh = configured.spec.mesh(first, LocalDevice::Cpu).map_err(Failure::usage)?;
     if command.is_dry_run() {
         eprint!("{}", configured.warnings);
-        print!("{}", configured.spec.dry_run(&configured.tasks, &mesh)?);
+        let values = &tree(&configured.config, &registry(), C::Spec::schema());
+        let planned = PlannedRun { tasks: &configured.tasks, mesh: &mesh, values };
+        print!("{}", configured.spec.dry_run(&planned)?);
         process::exit(0)
     }
     Ok(())

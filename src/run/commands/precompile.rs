@@ -5,14 +5,13 @@ use std::fmt::Write;
 
 use clap::Args;
 
-use crate::data::TaskProvider;
 use crate::partition::{LocalDevice, Mesh, Process};
 use crate::precompile::{Precompile, check, foresee, mesh, step_memory};
 use crate::run::failure::Failure;
 use crate::run::gin_flags::GinArgs;
 use crate::session::check::UnfitSpec;
 
-use super::root::{Root, RootCommand};
+use super::root::{PlannedRun, Root, RootCommand};
 use super::summary::{describe_batches, describe_devices, describe_estimate, describe_model};
 
 /// Flags of `gimlet precompile`.
@@ -49,7 +48,8 @@ impl Root for Precompile {
         mesh(self, process, device)
     }
 
-    fn dry_run(&self, tasks: &dyn TaskProvider, mesh: &Mesh) -> Result<String, Failure> {
+    fn dry_run(&self, planned: &PlannedRun<'_>) -> Result<String, Failure> {
+        let PlannedRun { tasks, mesh, .. } = *planned;
         foresee(self, tasks)?;
         let estimate = step_memory(self, mesh).map_err(Failure::usage)?;
         let mut out = String::new();
@@ -69,7 +69,7 @@ mod body {
     use crate::run::interrupt::Interrupt;
     use crate::session::context::Context;
 
-    use super::{Failure, Precompile, PrecompileArgs};
+    use super::{Failure, PlannedRun, Precompile, PrecompileArgs};
 
     impl Body for PrecompileArgs {
         fn run(
@@ -78,7 +78,8 @@ mod body {
             context: &Context<'_>,
             _: &Interrupt,
         ) -> Result<(), Failure> {
-            print!("{}", spec.dry_run(context.tasks, &context.mesh)?);
+            let Context { tasks, mesh, values, .. } = context;
+            print!("{}", spec.dry_run(&PlannedRun { tasks: *tasks, mesh, values })?);
             Ok(())
         }
     }

@@ -9,6 +9,7 @@ use crate::partition::{LocalDevice, Mesh, Process};
 use crate::run::failure::Failure;
 use crate::run::gin_flags::GinArgs;
 use crate::session::check::UnfitSpec;
+use crate::session::made_with::Values;
 
 /// A spec that a command runs.
 pub trait Root: Configurable {
@@ -24,11 +25,21 @@ pub trait Root: Configurable {
     /// They cannot divide the work.
     fn mesh(&self, process: Process, device: LocalDevice) -> Result<Mesh, UnfitSpec>;
 
-    /// Describes the run by the processes of a mesh, for `--dry_run`.
+    /// Describes the run, for `--dry_run`.
     ///
     /// # Errors
     /// The errors with which the run itself would end before its first step.
-    fn dry_run(&self, tasks: &dyn TaskProvider, mesh: &Mesh) -> Result<String, Failure>;
+    fn dry_run(&self, planned: &PlannedRun<'_>) -> Result<String, Failure>;
+}
+
+/// The environment of a run that is only described.
+pub struct PlannedRun<'a> {
+    /// Finds tasks by name.
+    pub tasks: &'a dyn TaskProvider,
+    /// The processes.
+    pub mesh: &'a Mesh,
+    /// The values that the root gets, by their paths.
+    pub values: &'a Values,
 }
 
 /// The flags of a command that runs a spec.

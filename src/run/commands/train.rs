@@ -5,15 +5,15 @@ use std::fmt::Write;
 
 use clap::Args;
 
-use crate::data::TaskProvider;
 use crate::launch::DistributedArgs;
 use crate::partition::{LocalDevice, Mesh, Process};
 use crate::run::failure::Failure;
 use crate::run::gin_flags::GinArgs;
 use crate::session::check::UnfitSpec;
+use crate::session::foresee::Moment;
 use crate::train::{Periods, Train, check, foresee};
 
-use super::root::{Root, RootCommand};
+use super::root::{PlannedRun, Root, RootCommand};
 use super::summary::{describe_batches, describe_mesh, describe_model};
 
 /// Flags of `gimlet train`.
@@ -59,8 +59,9 @@ impl Root for Train {
         Self::mesh(self, process, device)
     }
 
-    fn dry_run(&self, tasks: &dyn TaskProvider, mesh: &Mesh) -> Result<String, Failure> {
-        let step = foresee(self, tasks)?;
+    fn dry_run(&self, planned: &PlannedRun<'_>) -> Result<String, Failure> {
+        let PlannedRun { tasks, mesh, .. } = *planned;
+        let step = foresee(self, tasks, Moment::DryRun)?;
         let mut out = String::new();
         let _ = writeln!(out, "model_dir    {}", self.model_dir);
         describe_model(&self.model, &mut out);

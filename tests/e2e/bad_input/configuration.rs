@@ -55,24 +55,74 @@ fn a_search_path_that_is_no_folder_is_warned_of() {
     check(&pretrain().arg("--strict"), USER, &["names `gni`, which is not a folder"]);
 }
 
+/// Asserts that a run and its dry run end with the same error and status, and that the error has these words.
+fn missing(words: &str, run: Train) {
+    let (dry, run) = (run.clone().arg("--dry_run").run(), run.run());
+    let last = |ended: &Ended| ended.stderr[ended.stderr.find("error:").unwrap_or(0)..].to_string();
+    assert_eq!((dry.status, last(&dry)), (run.status, last(&run)));
+    assert_eq!(dry.status, Some(USER), "{}", dry.stderr);
+    assert!(dry.stdout.is_empty(), "{}", dry.stdout);
+    assert!(dry.stderr.contains(words), "`{words}` is not in:\n{}", dry.stderr);
+}
+
+/// A task with a step of a Python module that there is not.
+const WITHOUT_MODULE: &str = r#"
+include "pretrain_tiny.gin"
+
+mine/seqio.Task:
+  source = @lines/seqio.TextLineDataSource()
+  preprocessors = [@mine/gimlet.preprocessors.python(), @seqio.preprocessors.append_eos()]
+  output_features = {"inputs": @seqio.Feature(), "targets": @seqio.Feature()}
+mine/gimlet.preprocessors.python.module = "no_such_module"
+mine/gimlet.preprocessors.python.function = "step"
+MIXTURE_OR_TASK_NAME = "mine"
+"#;
+
+#[test]
+fn a_dry_run_finds_what_the_run_would_find_after_its_start() {
+    let folder = Folder::new();
+    let pretrain = || folder.pretrain(4);
+    let finetune = || folder.train("finetune_tiny.gin").bind("TRAIN_STEPS", 5);
+    pretrain().bind_text("MODEL_DIR", "pretrained").succeeds();
+    let cached = |train: Train| {
+        train.bind_text("MIXTURE_OR_TASK_NAME", "cached").bind("USE_CACHED_TASKS", "True")
+    };
+    missing("`cached` is to be read from its cache (`use_cached = True`)", cached(pretrain()));
+    let eval = folder.eval().bind_text("MIXTURE_OR_TASK_NAME", "cached");
+    let eval = eval.bind_text("CHECKPOINT_PATH", "pretrained/checkpoint_4");
+    let eval = eval.bind("utils.DatasetConfig.use_cached", "True");
+    missing("`cached` is to be read from its cache", eval);
+    missing("holds another model:", finetune().bind("network.T5Config.mlp_dim", 64));
+    missing("needs a positive length for 'targets'", pretrain().bind("TASK_FEATURE_LENGTHS", "{'inputs': 8}"));
+    folder.write("mine.gin", WITHOUT_MODULE);
+    missing("No module named 'no_such_module'", folder.train("mine.gin"));
+    let shapes = pretrain().bind_text("MODEL_DIR", "pretrained").bind("BATCH_SIZE", 4);
+    let lengths = "{'inputs': 32, 'targets': 32}";
+    missing("the saved data position does not fit", shapes.bind("TASK_FEATURE_LENGTHS", lengths));
+
+    let adamw = || {
+        let train = finetune().bind("OPTIMIZER", "@optimizers.adamw()");
+        let rates = train.bind("optimizers.adamw.learning_rate", 0.01);
+        rates.bind("optimizers.adamw.weight_decay", 0.0)
+    };
+    missing("holds the state of another optimizer:", adamw());
+    missing("utils.RestoreCheckpointConfig.strict = False and fallback_to_scratch = True", adamw());
+    let remedied = || {
+        let adamw = adamw().bind("utils.RestoreCheckpointConfig.strict", "False");
+        adamw.bind("utils.RestoreCheckpointConfig.fallback_to_scratch", "True")
+    };
+    remedied().arg("--dry_run").succeeds();
+    let ended = remedied().succeeds();
+    assert!(ended.stderr.contains("restored step 4 from pretrained"), "{}", ended.stderr);
+    let other = adamw().bind("OPTIMIZER", "@adafactor.Adafactor()").bind("TRAIN_STEPS", 9);
+    missing("set MODEL_DIR to another folder, and begin there from `model/checkpoint_5`", other);
+}
+
 #[test]
 fn a_dry_run_fails_as_the_run_would() {
     let folder = Folder::new();
-    let same = |run: Train| {
-        let (dry, run) = (run.clone().arg("--dry_run").run(), run.run());
-        let last =
-            |ended: &Ended| ended.stderr[ended.stderr.find("error:").unwrap_or(0)..].to_string();
-        assert_eq!((dry.status, last(&dry)), (run.status, last(&run)));
-        assert_eq!(dry.status, Some(USER), "{}", dry.stderr);
-        assert!(dry.stdout.is_empty(), "{}", dry.stdout);
-        dry.stderr
-    };
     let pretrain = || folder.pretrain(4);
     let finetune = || folder.train("finetune_tiny.gin");
-    let missing = |words: &str, run: Train| {
-        let said = same(run);
-        assert!(said.contains(words), "`{words}` is not in:\n{said}");
-    };
     missing(
         "no task or mixture is named `lnes`",
         pretrain().bind("MIXTURE_OR_TASK_NAME", "'lnes'"),
@@ -234,8 +284,15 @@ fn values_without_a_meaning() {
     words("LOSS_NORMALIZING_FACTOR", "0", &["loss_normalizing_factor is 0", "more than 0"]);
     let base = "utils.create_learning_rate_scheduler.base_learning_rate";
     words(base, "-1", &["base_learning_rate` is -1", "0 or more"]);
-    words("DROPOUT_RATE", "1.5", &["network.T5Config.dropout_rate is 1.5", "below 1"]);
-    words("LABEL_SMOOTHING", "2.0", &["label_smoothing is 2", "below 1"]);
+    // With their places.
+    let below = "0 or more and below 1 for";
+    words("DROPOUT_RATE", "1.5", &[below, "`T5Config.dropout_rate`, found 1.5", "--gin.DROPOUT"]);
+    words("LABEL_SMOOTHING", "2.0", &[below, "label_smoothing`, found 2.0"]);
+    words(
+        "Z_LOSS",
+        "-1",
+        &["0 or more for `EncoderDecoderModel.z_loss`, found -1", "--gin.Z_LOSS"],
+    );
     words("BATCH_SIZE", "0", &["train/utils.DatasetConfig.batch_size is 0", "BATCH_SIZE"]);
     words("train.eval_steps", "0", &["train.eval_steps is 0", "EVAL_STEPS"]);
     let partitions = "partitioning.PjitPartitioner.num_partitions";

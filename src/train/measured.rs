@@ -1,0 +1,17 @@
+//! Metrics that a run is told to watch, and that an evaluation did not measure.
+
+use crate::gin::nearest_first;
+use crate::telemetry::{quoted_names, warn_once};
+
+/// Names of a message.
+const LISTED: usize = 8;
+
+/// Warns of a metric that `watcher` asks for and that is not among those `measured`.
+pub fn warn_unmeasured(watcher: &str, wanted: &str, measured: &[String]) {
+    let nearest = nearest_first(wanted, measured.iter().map(String::as_str));
+    let names = match nearest.is_empty() {
+        true => "nothing was".to_string(),
+        false => format!("these were, the nearest first: {}", quoted_names(&nearest, LISTED)),
+    };
+    warn_once(&format!("{watcher} asks for `{wanted}`, which was not measured; {names}"));
+}
