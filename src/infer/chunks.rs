@@ -22,7 +22,7 @@ impl Progress {
 impl TaskFiles {
     /// Returns the file of a chunk.
     pub fn chunk(&self, number: usize) -> Path {
-        self.tmp_dir.join(&format!("{}-chunk{number:05}", self.name))
+        self.tmp_dir.join(&format!("{}-chunk{number:05}", self.output.file_name()))
     }
 
     /// Writes the results of a chunk, and the empty file that says so. Both are whole or absent.

@@ -14,8 +14,6 @@ pub struct TaskFiles {
     /// The file that exists when the results are complete, with the values with which they were made; it is empty in
     /// T5X.
     pub completed: Path,
-    /// The name of the results below the folder.
-    pub name: String,
 }
 
 impl TaskFiles {
@@ -27,7 +25,6 @@ impl TaskFiles {
         Self {
             output: folder.join(&name),
             completed: folder.join(&format!("{name}.COMPLETED")),
-            name,
             tmp_dir,
         }
     }

@@ -13,7 +13,7 @@ use crate::metrics::ModelOutput;
 use crate::run::failure::Failure;
 use crate::run::output::{quoted, write};
 
-use super::args::{TaskFileArgs, check_lengths, failure, parse_length, tasks_of};
+use super::args::{TaskFileArgs, check_lengths, failure, parse_length};
 use super::predictions::{Outputs, SHOWN, postprocessed};
 
 /// Flags of `gimlet task metrics`.

@@ -93,7 +93,10 @@ fn a_dry_run_finds_what_the_run_would_find_after_its_start() {
     let eval = eval.bind("utils.DatasetConfig.use_cached", "True");
     missing("`cached` is to be read from its cache", eval);
     missing("holds another model:", finetune().bind("network.T5Config.mlp_dim", 64));
-    missing("needs a positive length for 'targets'", pretrain().bind("TASK_FEATURE_LENGTHS", "{'inputs': 8}"));
+    missing(
+        "needs a positive length for 'targets'",
+        pretrain().bind("TASK_FEATURE_LENGTHS", "{'inputs': 8}"),
+    );
     folder.write("mine.gin", WITHOUT_MODULE);
     missing("No module named 'no_such_module'", folder.train("mine.gin"));
     let shapes = pretrain().bind_text("MODEL_DIR", "pretrained").bind("BATCH_SIZE", 4);

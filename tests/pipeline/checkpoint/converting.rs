@@ -232,7 +232,10 @@ fn what_flax_wrote_is_read_and_becomes_what_it_was_made_from() {
     assert_eq!(status, 0, "{error}");
     check(&dir.join("t5x/checkpoint_0"), 29);
     // As transformers 5 writes a model whose head is not its embedding.
-    folder.join("config.json").write_atomic(br#"{"tie_word_embeddings": true, "scale_decoder_outputs": false}"#).unwrap();
+    folder
+        .join("config.json")
+        .write_atomic(br#"{"tie_word_embeddings": true, "scale_decoder_outputs": false}"#)
+        .unwrap();
     check(&folder, 29);
     // Like the result of Flax's `save_pretrained` of a large model, but in one shard.
     let shard = "flax_model-00001-of-00001.msgpack";

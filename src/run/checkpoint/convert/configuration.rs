@@ -63,7 +63,7 @@ pub(super) fn evaluated(gin: &GinArgs, checkpoint: &Path) -> Result<InteractiveM
     let mut gin = gin.clone();
     if gin.files.gin_file.is_empty() && gin.files.gin_bindings.is_empty() {
         // The tasks of a run, which may lie elsewhere, do not belong to its model.
-        gin.skip_unknown.get_or_insert_default();
+        gin.files.skip_unknown.get_or_insert_default();
     }
     let files = gin.files.gin_file.iter().map(|file| Path::parse(file));
     let named = files.collect::<Result<Vec<Path>, _>>().map_err(storage_failure)?;
