@@ -70,12 +70,15 @@ const WITHOUT_MODULE: &str = r#"
 include "pretrain_tiny.gin"
 
 mine/seqio.Task:
-  source = @lines/seqio.TextLineDataSource()
+  source = @seqio.TextLineDataSource()
   preprocessors = [@mine/gimlet.preprocessors.python(), @seqio.preprocessors.append_eos()]
   output_features = {"inputs": @seqio.Feature(), "targets": @seqio.Feature()}
+mine/seqio.TextLineDataSource.split_to_filepattern = {"train": "lines-0.txt"}
+mine/seqio.Feature.vocabulary = %VOCABULARY
 mine/gimlet.preprocessors.python.module = "no_such_module"
 mine/gimlet.preprocessors.python.function = "step"
 MIXTURE_OR_TASK_NAME = "mine"
+train.train_eval_dataset_cfg = None
 "#;
 
 #[test]
