@@ -40,8 +40,8 @@ use super::slowest::Slowest;
 use super::spec::Train;
 use super::start::{
     Start, check_same_data, check_same_start, check_shared, foresee_shortage, inference_evaluation,
-    occupy, occupy_new, refuse_shortage, restore_or_init, share, tell_learning_rate,
-    tell_microbatches, training_evaluation,
+    occupy, occupy_new, refuse_shortage, restore_or_init, share, tell_surprises,
+    training_evaluation,
 };
 use super::step::{StepReport, Stepper};
 use super::window::Window;
@@ -81,8 +81,7 @@ pub fn train(
     check_same(processes, context.config_text)?;
     let model_dir = Path::parse(&spec.model_dir)?;
     refuse_shortage(spec)?;
-    tell_learning_rate(spec);
-    tell_microbatches(spec);
+    tell_surprises(spec);
     let is_first = processes.is_first();
     let occupied = if is_first { occupy(&model_dir, takeover)? } else { None };
     // The other processes wait for its answer.

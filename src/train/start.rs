@@ -106,8 +106,14 @@ pub fn restore_or_init(
     Ok(Start { state, record: record.unwrap_or(fresh), data, resumed })
 }
 
+/// Reports where a run's numbers may surprise.
+pub fn tell_surprises(spec: &Train) {
+    tell_learning_rate(spec);
+    tell_microbatches(spec);
+}
+
 /// Reports the optimizer's own learning rate, if it is another than the Trainer's, which is then only logged.
-pub fn tell_learning_rate(spec: &Train) {
+fn tell_learning_rate(spec: &Train) {
     let trainer = spec.trainer_cls.0.trainer();
     let schedule: &Schedule = &trainer.learning_rate_fn;
     let Some(OwnRate { param, rate }) = spec.model.optimizer_def().own_learning_rate() else {
@@ -122,7 +128,7 @@ pub fn tell_learning_rate(spec: &Train) {
 }
 
 /// Reports that T5X's loss of a batch in microbatches is another one, where it is.
-pub fn tell_microbatches(spec: &Train) {
+fn tell_microbatches(spec: &Train) {
     let trainer = spec.trainer_cls.0.trainer();
     let parts = trainer.num_microbatches();
     let differs = parts > 1 && spec.model.loss_spec().depends_on_parts();

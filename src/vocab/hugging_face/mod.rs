@@ -155,7 +155,12 @@ impl HuggingFace {
 
     /// Encodes text between added tokens.
     fn encode_part(&self, text: &str, is_first: bool, ids: &mut Vec<i32>) {
-        let normalized = normalize(&self.rules.normalizers, text);
+        // A text whose first characters are removed no longer begins it: the first mark is not prepended.
+        let (mut normalized, mut is_first) = (Cow::Borrowed(text), is_first);
+        for step in &self.rules.normalizers {
+            is_first &= !step.removes_start(&normalized);
+            normalized = step.apply(normalized);
+        }
         let mut starts = true;
         self.finders[1].split(&normalized, |part| {
             match part {

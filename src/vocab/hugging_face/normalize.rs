@@ -54,10 +54,20 @@ impl Pattern {
             Self::Text(from) => Cow::Owned(text.replace(&from[..], by)),
             Self::Regex(regex) => match regex.is_match(&*text) {
                 Ok(true) => {
-                    Cow::Owned(regex.replace_all(&*text, fancy_regex::NoExpand(by)).into_owned())
+                    Cow::Owned(regex.replace_all(&text, fancy_regex::NoExpand(by)).into_owned())
                 }
                 _ => text,
             },
+        }
+    }
+
+    /// Whether a text begins with a match.
+    fn begins(&self, text: &str) -> bool {
+        match self {
+            Self::Text(from) => text.starts_with(&from[..]),
+            Self::Regex(regex) => {
+                matches!(regex.find(text), Ok(Some(found)) if found.start() == 0 && found.end() > 0)
+            }
         }
     }
 }
@@ -106,6 +116,15 @@ impl NormalizerStep {
                 ));
             }
         })
+    }
+
+    /// Whether the step removes the first characters of a text.
+    pub(super) fn removes_start(&self, text: &str) -> bool {
+        match self {
+            Self::Strip { left, .. } => *left && text.starts_with(char::is_whitespace),
+            Self::Replace { pattern, content } => content.is_empty() && pattern.begins(text),
+            _ => false,
+        }
     }
 
     /// Applies the step.

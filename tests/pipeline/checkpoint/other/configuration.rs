@@ -1,4 +1,4 @@
-//! What `gimlet checkpoint convert` writes into `config.json` is what the model is.
+//! The `config.json` that `gimlet checkpoint convert` writes describes the model.
 
 use gimlet::checkpoint::{Writer, open};
 use gimlet::storage::Path;
@@ -81,7 +81,7 @@ fn activations_of_a_run_are_written_as_transformers_call_them() {
         if family == "t5" {
             continue;
         }
-        // Where the second projection has the function, the two change places.
+        // The two projections change places if the second one has the function.
         let (ours, theirs) = (open(&from).unwrap(), open(&case.join("out")).unwrap());
         for (at, kernel) in KERNELS.iter().enumerate() {
             let other = if activations == "('linear', 'gelu')" { KERNELS[1 - at] } else { kernel };

@@ -47,7 +47,7 @@ fn several_processes_write_the_files_of_one() {
     let (texts, folder) = (folder_of_text(&[5000, 0, 4000]), tempfile::tempdir().unwrap());
     let task = byte_task(source_of(&texts), Vec::new());
     let alone = written_alone(&task);
-    assert_eq!(alone.len(), 8, "five shards, two descriptions, a mark");
+    assert_eq!(alone.len(), 9, "five shards, two descriptions, the values, a mark");
     assert_eq!(write_together(&task, &folder, 3), alone);
 }
 

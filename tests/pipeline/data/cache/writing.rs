@@ -33,7 +33,8 @@ fn the_layout_is_seqios() {
     let shards = ["train.tfrecord-00000-of-00002", "train.tfrecord-00001-of-00002"];
     assert_eq!(
         names,
-        [["COMPLETED", "info.train.json", "stats.train.json"].as_slice(), &shards].concat()
+        [[".recipe.json", "COMPLETED", "info.train.json", "stats.train.json"].as_slice(), &shards]
+            .concat()
     );
     assert_eq!(found["COMPLETED"], b"tfrecord");
     let stats: serde_json::Value = serde_json::from_slice(&found["stats.train.json"]).unwrap();
@@ -162,7 +163,7 @@ fn one_process_at_a_time_sends_a_cache_to_a_store() {
         first.join().unwrap().unwrap();
     });
     assert!(cache.is_complete().unwrap());
-    assert_eq!(cache.path().list().unwrap().len(), 5);
+    assert_eq!(cache.path().list().unwrap().len(), 6);
 }
 
 #[test]
