@@ -38,7 +38,7 @@ pub enum CheckpointCommand {
     /// Read checkpoints and name every damaged file; ends with status 1 if there is one.
     Verify(verify::VerifyArgs),
     /// Write a checkpoint, or each of a folder, in another format or type.
-    Convert(convert::ConvertArgs),
+    Convert(Box<convert::ConvertArgs>),
 }
 
 impl CheckpointToolArgs {

@@ -159,7 +159,7 @@ fn loss_weights_of_packed_examples_may_be_real_numbers() {
         let ids = ids.map(|name| (format!("decoder_{name}").into(), Value::Ints(vec![1; length])));
         let weights = ("decoder_loss_weights".into(), Value::Floats(vec![0.5; length]));
         let example: Example = ids.into_iter().chain([weights]).collect();
-        let batch = converter.batch(&[example.clone()], 2).unwrap();
+        let batch = converter.batch(std::slice::from_ref(&example), 2).unwrap();
         let expected = [vec![0.5; length], vec![0.0; length]].concat();
         let weights = &batch.feature("decoder_loss_weights").unwrap().values;
         assert_eq!(*weights, gimlet::data::BatchValues::Floats(expected));
