@@ -96,5 +96,7 @@ impl EvalRecord {
 /// The folder has no valid name.
 pub fn file(spec: &Evaluate) -> Result<Path, StorageError> {
     let name = &spec.dataset_cfg.mixture_or_task_name;
-    Ok(Path::parse(&spec.output_dir)?.join(&format!("eval.{name}.json")))
+    // Mesh TensorFlow evaluates predictions and losses into one folder.
+    let kind = if spec.inference_evaluator_cls.is_some() { "" } else { ".losses" };
+    Ok(Path::parse(&spec.output_dir)?.join(&format!("eval.{name}{kind}.json")))
 }
