@@ -51,18 +51,23 @@ fn options(spec: &Save, from: &dyn Stored) -> Result<HuggingFaceOptions, Session
     Ok(options)
 }
 
-/// Returns the decoding that transformers have under another name. Their beam search normalizes scores by another
-/// function of the length, which has no counterpart.
+/// Returns the decoding under transformers' names. Their beam search normalizes scores by another function of the length
+/// than T5X's, which has no counterpart.
 fn generation(spec: &Save) -> Map<String, Value> {
     // The end token's id is in the configuration already.
     let prediction = spec.model.prediction(1);
     let mut out = Map::new();
     if let Some(length) = spec.task_feature_lengths.get("targets") {
+        let length = longest(&prediction.decode_fn).map_or(*length, |limit| limit.min(*length));
         // Their lengths count the padding with which decoding starts.
         out.insert("max_length".to_string(), json!(length + 1));
     }
     let num_returned = if spec.model.returns_all_decodes() { prediction.num_decodes } else { 1 };
     let decoding = match &prediction.decode_fn {
+        DecodeFn::Generate(own) => {
+            out.extend(own.fields());
+            return out;
+        }
         DecodeFn::BeamSearch(_) => vec![("num_beams", json!(prediction.num_decodes))],
         DecodeFn::TemperatureSample(sample) if sample.topk == 1 || sample.temperature <= 1e-4 => {
             vec![("do_sample", json!(false))]
@@ -80,6 +85,15 @@ fn generation(spec: &Save) -> Map<String, Value> {
     out.extend(decoding.into_iter().map(|(name, value)| (name.to_string(), value)));
     out.insert("num_return_sequences".to_string(), json!(num_returned));
     out
+}
+
+/// The greatest number of tokens to which a function of T5X is bound.
+fn longest(decode_fn: &DecodeFn) -> Option<usize> {
+    match decode_fn {
+        DecodeFn::BeamSearch(search) => search.max_decode_len,
+        DecodeFn::TemperatureSample(sample) => sample.check(usize::MAX).ok().flatten(),
+        DecodeFn::Generate(_) => None,
+    }
 }
 
 /// Returns the request that T5X writes for TensorFlow's server, as JSON.

@@ -3,12 +3,12 @@
 use clap::Args;
 use serde::Deserialize;
 
-use crate::models::decoding::{BeamSearch, DecodeFn, Prediction, TemperatureSample};
+use crate::models::decoding::{BeamSearch, DecodeFn, Generate, Prediction, TemperatureSample};
 
 /// The greatest number of sequences of one text.
 const MAX_DECODES: usize = 64;
 
-/// The greatest number of tokens of an answer: memory for them is taken before the first one.
+/// The greatest number of tokens of an answer of a server, unless the model's own is greater.
 const MAX_TOKENS: usize = 2048;
 
 /// Options of decoding. Those that are not given are the model's.
@@ -63,17 +63,24 @@ impl DecodingOptions {
         self.check()?;
         let max_tokens = self.max_tokens.unwrap_or(max_tokens);
         let decode_fn = within(self.decode_fn(&model.decode_fn), max_tokens);
-        let num_answers = self.num_decodes.unwrap_or(1);
-        let num_decodes = match &decode_fn {
-            DecodeFn::BeamSearch(_) => self.beam.unwrap_or(model.num_decodes).max(num_answers),
-            DecodeFn::TemperatureSample(_) => num_answers,
+        let (num_answers, num_decodes) = match &decode_fn {
+            DecodeFn::Generate(own) => (own.num_return_sequences, decode_fn.num_decodes(1)),
+            _ => {
+                let num_answers = self.num_decodes.unwrap_or(1);
+                let beams = self.beam.unwrap_or(model.num_decodes);
+                let is_search = decode_fn.searches();
+                (num_answers, if is_search { beams.max(num_answers) } else { num_answers })
+            }
         };
-        if let DecodeFn::TemperatureSample(sample) = &decode_fn {
-            sample.check(max_tokens).map_err(|error| error.to_string())?;
+        match &decode_fn {
+            DecodeFn::TemperatureSample(sample) => sample.check(max_tokens).map(drop),
+            DecodeFn::Generate(own) => own.check(),
+            DecodeFn::BeamSearch(_) => Ok(()),
         }
+        .map_err(|error| error.to_string())?;
         let prediction = Prediction { decode_fn, num_decodes, ..model.clone() };
         // A search and the most probable tokens are the same with any seed.
-        let seed = self.seed.filter(|_| draws(&prediction.decode_fn));
+        let seed = self.seed.filter(|_| prediction.decode_fn.draws());
         Ok(Decoding { prediction, num_answers, max_tokens, seed })
     }
 
@@ -82,13 +89,17 @@ impl DecodingOptions {
         self.temperature.is_some() || self.topk.is_some() || self.topp.is_some()
     }
 
+    /// Whether options of a search are given.
+    fn searches(&self) -> bool {
+        self.beam.is_some() || self.alpha.is_some()
+    }
+
     /// Finds what is wrong with the options alone.
     ///
     /// # Errors
     /// Options that contradict each other, or values outside of their range.
     pub fn check(&self) -> Result<(), String> {
-        let searches = self.beam.is_some() || self.alpha.is_some();
-        if searches && self.samples() {
+        if self.searches() && self.samples() {
             return Err("`beam` and `alpha` are of a search, `temperature`, `topk` and `topp` of samples: give \
                         those of one of both"
                 .to_string());
@@ -98,16 +109,34 @@ impl DecodingOptions {
         }
         between("num_decodes", self.num_decodes, 1, MAX_DECODES)?;
         between("beam", self.beam, 1, MAX_DECODES)?;
-        between("max_tokens", self.max_tokens, 1, MAX_TOKENS)?;
+        if self.max_tokens == Some(0) {
+            return Err("`max_tokens` is 0, expected at least 1".to_string());
+        }
         between("temperature", self.temperature, 0.0, 1e3)?;
         between("topp", self.topp, 0.0, 1.0)?;
         between("alpha", self.alpha, 0.0, 1e3)
     }
 
+    /// Checks the length of answers that a request asks of a server, whose own greatest is `max_tokens`.
+    ///
+    /// # Errors
+    /// It is greater than that and than 2,048.
+    pub fn check_room(&self, max_tokens: usize) -> Result<(), String> {
+        let most = max_tokens.max(MAX_TOKENS);
+        match self.max_tokens {
+            Some(asked) if asked > most => Err(format!(
+                "`max_tokens` is {asked}, expected 1 to {most}: memory for all tokens is taken before the first; for more, \
+                 start the server with a TASK_FEATURE_LENGTHS whose \"targets\" are {asked}"
+            )),
+            _ => Ok(()),
+        }
+    }
+
     fn decode_fn(&self, model: &DecodeFn) -> DecodeFn {
         match model {
+            DecodeFn::Generate(own) => DecodeFn::Generate(self.generate(own)),
             _ if self.samples() => DecodeFn::TemperatureSample(self.sample(model)),
-            DecodeFn::TemperatureSample(own) if self.beam.is_none() && self.alpha.is_none() => {
+            DecodeFn::TemperatureSample(own) if !self.searches() => {
                 DecodeFn::TemperatureSample(own.clone())
             }
             DecodeFn::BeamSearch(own) => DecodeFn::BeamSearch(self.search(own.clone())),
@@ -115,6 +144,28 @@ impl DecodingOptions {
                 DecodeFn::BeamSearch(self.search(BeamSearch::default()))
             }
         }
+    }
+
+    /// Changes only what is given: the changes to logits remain those of the model.
+    fn generate(&self, own: &Generate) -> Generate {
+        let mut own = own.clone();
+        if self.samples() {
+            own.num_beams = 1;
+            own.do_sample = self.temperature.is_none_or(|temperature| temperature > 0.0);
+            own.temperature = self.temperature.filter(|_| own.do_sample).unwrap_or(own.temperature);
+            own.top_k = self.topk.unwrap_or(0);
+            own.top_p = self.topp.filter(|topp| *topp > 0.0).unwrap_or(1.0);
+        }
+        if self.searches() {
+            own.do_sample = false;
+            own.num_beams = self.beam.unwrap_or(own.num_beams);
+            own.length_penalty = self.alpha.unwrap_or(own.length_penalty);
+        }
+        own.num_return_sequences = self.num_decodes.unwrap_or(own.num_return_sequences);
+        if own.num_beams > 1 {
+            own.num_beams = own.num_beams.max(own.num_return_sequences);
+        }
+        own
     }
 
     fn search(&self, own: BeamSearch) -> BeamSearch {
@@ -125,7 +176,7 @@ impl DecodingOptions {
     fn sample(&self, model: &DecodeFn) -> TemperatureSample {
         let own = match model {
             DecodeFn::TemperatureSample(own) => own.clone(),
-            DecodeFn::BeamSearch(_) => TemperatureSample::default(),
+            _ => TemperatureSample::default(),
         };
         TemperatureSample {
             temperature: self.temperature.unwrap_or(match own.temperature {
@@ -142,14 +193,8 @@ impl DecodingOptions {
 impl Decoding {
     /// Whether the tokens of an answer are final as they come, so that it can be shown while it grows.
     pub fn streams(&self) -> bool {
-        matches!(self.prediction.decode_fn, DecodeFn::TemperatureSample(_)) && self.num_answers == 1
+        !self.prediction.decode_fn.searches() && self.num_answers == 1
     }
-}
-
-/// Whether a decoding draws random numbers.
-fn draws(decode_fn: &DecodeFn) -> bool {
-    matches!(decode_fn, DecodeFn::TemperatureSample(sample)
-        if sample.topk != 1 && sample.temperature > 0.0)
 }
 
 /// Lowers the limits of a decoding function to so many tokens.
@@ -163,6 +208,7 @@ fn within(decode_fn: DecodeFn, max_tokens: usize) -> DecodeFn {
             let max_decode_steps = Some(own.min(max_tokens));
             DecodeFn::TemperatureSample(TemperatureSample { max_decode_steps, ..sample })
         }
+        DecodeFn::Generate(own) => DecodeFn::Generate(own),
     }
 }
 
@@ -230,13 +276,59 @@ mod tests {
     }
 
     #[test]
+    fn a_server_has_a_greatest_length_of_answers() {
+        let asked = options(r#"{"max_tokens": 3000}"#);
+        let said = asked.check_room(16).expect_err("it is refused");
+        assert!(said.contains("`max_tokens` is 3000, expected 1 to 2048: memory"), "{said}");
+        assert_eq!(asked.check_room(4000), Ok(()));
+    }
+
+    fn generated(json: &str, own: Generate) -> Decoding {
+        over(json, DecodeFn::Generate(own)).expect("nothing contradicts")
+    }
+
+    #[test]
+    fn flags_win_over_the_file_of_transformers_and_its_filters_remain() {
+        let own = Generate { num_beams: 4, no_repeat_ngram_size: 2, ..Generate::default() };
+        let found = |json| {
+            let decoding = generated(json, own.clone());
+            let DecodeFn::Generate(found) = decoding.prediction.decode_fn else {
+                panic!("it decodes as transformers does")
+            };
+            assert_eq!(found.no_repeat_ngram_size, 2);
+            (
+                found.num_beams,
+                found.do_sample,
+                decoding.prediction.num_decodes,
+                decoding.num_answers,
+            )
+        };
+        assert_eq!(found("{}"), (4, false, 4, 1));
+        assert_eq!(found(r#"{"beam": 2, "num_decodes": 3}"#), (3, false, 3, 3));
+        assert_eq!(found(r#"{"temperature": 0.5, "num_decodes": 2}"#), (1, true, 2, 2));
+        assert_eq!(found(r#"{"temperature": 0}"#), (1, false, 1, 1));
+        let sampled =
+            generated(r#"{"beam": 3, "alpha": 2}"#, Generate { do_sample: true, ..own.clone() });
+        assert!(matches!(
+            &sampled.prediction.decode_fn,
+            DecodeFn::Generate(Generate {
+                do_sample: false,
+                num_beams: 3,
+                length_penalty: 2.0,
+                ..
+            })
+        ));
+        assert!(!sampled.streams() && generated(r#"{"beam": 1}"#, own.clone()).streams());
+    }
+
+    #[test]
     fn contradictions_and_ranges_are_told() {
         for (json, part) in [
             (r#"{"beam": 2, "topk": 1}"#, "give those of one of both"),
             (r#"{"topp": 0.5, "topk": 1}"#, "expected one of them"),
             (r#"{"num_decodes": 0}"#, "`num_decodes` is 0, expected 1 to 64"),
             (r#"{"topp": 1.5}"#, "`topp` is 1.5, expected 0 to 1"),
-            (r#"{"max_tokens": 100000}"#, "`max_tokens` is 100000, expected 1 to 2048"),
+            (r#"{"max_tokens": 0}"#, "`max_tokens` is 0, expected at least 1"),
         ] {
             let said = over(json, DecodeFn::default()).expect_err("it is refused");
             assert!(said.contains(part), "{said}");

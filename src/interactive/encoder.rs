@@ -80,6 +80,15 @@ impl Encoder {
         options.over(&self.prediction, self.targets_length)
     }
 
+    /// Fills in the options of a request to a server, whose answers have a greatest length.
+    ///
+    /// # Errors
+    /// See [`DecodingOptions::over`] and [`DecodingOptions::check_room`].
+    pub fn requested(&self, options: &DecodingOptions) -> Result<Decoding, String> {
+        options.check_room(self.targets_length)?;
+        self.decoding(options)
+    }
+
     /// Converts a text to ids. Inputs beyond the greatest length are cut.
     pub fn encode(&self, text: &Text) -> Asked {
         let mut ids = self.inputs.encode(&text.inputs);

@@ -4,11 +4,13 @@
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
+use super::generation_config::generation_gin;
 use super::tokenizer::tokenizer_lines;
 use crate::checkpoint::{HuggingFaceConfig, activations_tuple, open};
 use crate::storage::Path;
+use crate::telemetry;
 use crate::vocab::count_pieces;
 
 /// The name of the file with the dimensions.
@@ -66,12 +68,6 @@ struct Numerics {
     eos_id: Option<i64>,
 }
 
-/// The fields of `generation_config.json` that limit answers.
-#[derive(Debug, Default, Deserialize)]
-struct GenerationConfig {
-    max_new_tokens: Option<usize>,
-}
-
 /// Returns the gin text that stands for a `config.json`.
 ///
 /// # Errors
@@ -84,13 +80,18 @@ pub fn gin_of(file: &Path, text: &str) -> Result<String, String> {
         Some("longt5") => config.longt5(is_tied)?,
         _ => config.t5(is_tied)?,
     };
-    let generation: GenerationConfig = beside(&folder, "generation_config.json")?;
     let numerics = &config.numerics;
+    let fields: Map<String, Value> =
+        serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let generation = generation_gin(file, &fields, numerics.bos_id)?;
+    if let Some(notice) = &generation.notice {
+        telemetry::warn_once(notice);
+    }
     Ok(format!(
         "# {file} as gin.\n\
          from __gin__ import dynamic_registration\n\n\
          import seqio\n\
-         from t5x import decoding\n\
+         from gimlet import decoding\n\
          from t5x import models\n\
          from t5x.examples.t5 import network\n\n\
          include \"t5x/examples/t5/encoder_decoder.gin\"\n\
@@ -100,15 +101,14 @@ pub fn gin_of(file: &Path, text: &str) -> Result<String, String> {
          {vocabulary}\
          DROPOUT_RATE = {dropout}\n\
          TASK_FEATURE_LENGTHS = {{\"inputs\": {inputs}, \"targets\": {targets}}}\n\n\
-         # As transformers decodes by default.\n\
-         models.EncoderDecoderModel.decode_fn = @decoding.temperature_sample\n\
-         decoding.temperature_sample.temperature = 0.0\n",
+         {decoding}",
         bos_id = numerics.bos_id,
         eos_id = numerics.eos_id.map_or("None".to_string(), |id| id.to_string()),
         vocabulary = vocabulary(&folder, config.vocab_size)?,
         dropout = config.dropout_rate.unwrap_or(0.1),
         inputs = config.n_positions.unwrap_or(INPUTS),
         targets = generation.max_new_tokens.unwrap_or(TARGETS),
+        decoding = generation.text,
     ))
 }
 

@@ -6,6 +6,7 @@
 mod decoding;
 mod files;
 mod found;
+mod generation_config;
 mod hugging_face;
 mod lines;
 mod spec;
@@ -25,6 +26,7 @@ mod stream;
 pub use decoding::{Decoding, DecodingOptions};
 pub use files::{AnswerFiles, FileWork, PredictFile, ScoreFiles};
 pub use found::Found;
+pub use generation_config::{GENERATION_FILE, GENERATION_KEYS};
 pub use hugging_face::{CONFIG_FILE, gin_of};
 pub use lines::{BadLine, Text, lines_of};
 pub use spec::InteractiveModel;

@@ -201,8 +201,8 @@ impl BaseModel for EncoderDecoderModel {
         let own = &self.predict_batch_with_aux;
         let default = self.default_decoder_params.as_ref().map_or(1, |params| params.num_decodes);
         Prediction {
+            num_decodes: self.decode_fn.0.num_decodes(own.num_decodes.unwrap_or(default)),
             decode_fn: self.decode_fn.0.clone(),
-            num_decodes: own.num_decodes.unwrap_or(default),
             bos_id: i64::from(self.bos_id),
             eos_id: self.eos_id.map_or(eos_id, i64::from),
             prompt_with_targets: own.prompt_with_targets,

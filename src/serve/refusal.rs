@@ -1,12 +1,17 @@
 //! Requests that are not answered, with HTTP's status and a JSON body that says why.
 
 use axum::Json;
+use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
 /// The seconds after which a client should ask again.
 const RETRY_SECS: &str = "1";
+
+/// The methods and paths of the server.
+const PATHS: [&str; 5] =
+    ["POST /v1/generate", "POST /v1/score", "GET /healthz", "GET /metrics", "GET /"];
 
 /// The reason why a request is not answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +26,17 @@ pub enum Refusal {
         limit: usize,
     },
     /// The body is not declared as JSON.
-    NotJson,
+    NotJson {
+        /// The header `Content-Type`.
+        found: Option<String>,
+    },
+    /// There is no such path, or it takes another method.
+    NoPath {
+        /// The method and the path.
+        found: String,
+        /// Whether the path exists.
+        exists: bool,
+    },
     /// Too many texts wait already.
     Busy,
     /// The server is ending.
@@ -36,12 +51,22 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// Refuses a request whose path, or the method for it, does not exist.
+    pub fn no_path(request: &Request) -> Self {
+        let (method, path) = (request.method(), request.uri().path());
+        let exists =
+            PATHS.iter().any(|known| known.split_once(' ').is_some_and(|(_, known)| known == path));
+        Self::NoPath { found: format!("{method} {path}"), exists }
+    }
+
     fn status(&self) -> StatusCode {
         match self {
             Self::Malformed(_) => StatusCode::BAD_REQUEST,
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
             Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::NotJson => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::NotJson { .. } => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::NoPath { exists: true, .. } => StatusCode::METHOD_NOT_ALLOWED,
+            Self::NoPath { .. } => StatusCode::NOT_FOUND,
             Self::Busy => StatusCode::TOO_MANY_REQUESTS,
             Self::Ending => StatusCode::SERVICE_UNAVAILABLE,
             Self::Late { .. } => StatusCode::GATEWAY_TIMEOUT,
@@ -57,7 +82,14 @@ impl Refusal {
                 "the token is missing or is another one, expected the header `Authorization: Bearer TOKEN`".to_string()
             }
             Self::TooLarge { limit } => format!("the request is larger than {limit} bytes (--max_body_bytes)"),
-            Self::NotJson => "the body is not JSON, expected the header `Content-Type: application/json`".to_string(),
+            Self::NotJson { found } => {
+                let found = match found {
+                    None => "there is no header `Content-Type`".to_string(),
+                    Some(found) => format!("the header `Content-Type` is `{found}`"),
+                };
+                format!("{found}, expected `Content-Type: application/json`, and a body that is JSON")
+            }
+            Self::NoPath { found, .. } => format!("there is no `{found}`, expected {}", PATHS.join(", ")),
             Self::Busy => "too many texts wait (--queue): ask again later".to_string(),
             Self::Ending => "the server is ending".to_string(),
             Self::Late { seconds } => format!("no answer within {seconds} s (--timeout_secs)"),

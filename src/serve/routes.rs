@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{StatusCode, header};
+use axum::http::header;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{Html, IntoResponse, Response};
@@ -60,9 +60,8 @@ pub fn router(shared: Arc<Shared>) -> Router {
         // A page that asks for the token, and the answer to a load balancer, need none.
         .route("/", get(|| async { Html(PAGE) }))
         .route("/healthz", get(|| async { "ok\n" }))
-        .fallback(|| async {
-            (StatusCode::NOT_FOUND, Json(json!({"error": "there is no such path"})))
-        })
+        .fallback(|request: Request| async move { Refusal::no_path(&request) })
+        .method_not_allowed_fallback(|request: Request| async move { Refusal::no_path(&request) })
         .with_state(shared)
 }
 
@@ -99,7 +98,7 @@ async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
 async fn generate(State(shared): State<Arc<Shared>>, request: Request) -> Answered {
     let limit = Limit::new(shared.timeout);
     let ask = Generate::parse(&body(&shared, request, &limit).await?)?;
-    let decoding = shared.encoder.decoding(&ask.options).map_err(Refusal::Malformed)?;
+    let decoding = shared.encoder.requested(&ask.options).map_err(Refusal::Malformed)?;
     let asked = encode(&shared, ask.texts).await?;
     let news = push(&shared, &asked, &Work::Generate(decoding), ask.stream)?;
     if ask.stream {
@@ -155,11 +154,12 @@ impl Limit {
 
 /// Reads a body of JSON within the limits. A page of another site cannot send this type unasked.
 async fn body(shared: &Shared, request: Request<Body>, limit: &Limit) -> Result<Vec<u8>, Refusal> {
-    let kind = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    if !kind
-        .is_some_and(|kind| kind.trim_start().to_ascii_lowercase().starts_with("application/json"))
-    {
-        return Err(Refusal::NotJson);
+    let kind =
+        request.headers().get(header::CONTENT_TYPE).map(|value| value.to_str().unwrap_or("?"));
+    let is_json =
+        |kind: &str| kind.trim_start().to_ascii_lowercase().starts_with("application/json");
+    if !kind.is_some_and(is_json) {
+        return Err(Refusal::NotJson { found: kind.map(str::to_string) });
     }
     let most = shared.max_body_bytes;
     limit.apply(read(request.into_body(), most)).await?

@@ -141,6 +141,76 @@ fn folders_of_transformers_give_its_own_answers_and_scores() {
     }
 }
 
+/// Writes a folder of transformers with other files beside its weights, and returns the flag that names it.
+fn folder_with(folder: &Folder, name: &str, case: &Value) -> String {
+    let from = sources("hugging_face").join(case["folder"].as_str().expect("a name"));
+    let to = folder.path(name);
+    fs::create_dir(&to).expect("the folder can be written");
+    for file in ["model.safetensors", "tokenizer_config.json"] {
+        fs::copy(from.join(file), to.join(file)).expect("the folder can be written");
+    }
+    let config = fs::read(from.join("config.json")).expect("it is committed");
+    let mut config: Value = serde_json::from_slice(&config).expect("JSON");
+    let more = case["config"].as_object().expect("an object").clone();
+    config.as_object_mut().expect("an object").extend(more);
+    folder.write(&format!("{name}/config.json"), config.to_string());
+    if !case["generation_config"].is_null() {
+        folder.write(
+            &format!("{name}/generation_config.json"),
+            case["generation_config"].to_string(),
+        );
+    }
+    format!("--checkpoint={name}")
+}
+
+#[test]
+fn a_generation_config_gives_the_answers_of_transformers() {
+    let folder = Folder::new();
+    let cases = fs::read(sources("hugging_face").join("generation.json")).expect("it is committed");
+    let cases: Vec<Value> = serde_json::from_slice(&cases).expect("JSON");
+    let texts: Vec<&str> = cases[0]["texts"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|text| text.as_str().expect("a text"))
+        .collect();
+    folder.write("texts.txt", texts.join("\n"));
+    for (case, name) in cases.iter().zip(["a", "b", "c", "d", "e"]) {
+        let checkpoint = folder_with(&folder, name, case);
+        let mut words = vec!["generate", &checkpoint, "--file=texts.txt", "--json"];
+        let beams = case["flags"]["num_beams"].as_u64().map(|beams| format!("--beam={beams}"));
+        words.extend(beams.as_deref());
+        let texts_of = |line: &Value| {
+            let predictions = line["predictions"].as_array().expect("a list").clone();
+            predictions.iter().map(|prediction| prediction["text"].clone()).collect::<Vec<_>>()
+        };
+        let found: Vec<_> =
+            json_lines(&gimlet(&folder, &words).run()).iter().map(texts_of).collect();
+        let expected: Vec<Vec<Value>> =
+            serde_json::from_value(case["answers"].clone()).expect("texts");
+        assert_eq!(found, expected, "{case}");
+    }
+}
+
+#[test]
+fn a_generation_config_that_cannot_be_honoured_is_refused_by_name() {
+    let folder = Folder::new();
+    let case = serde_json::json!({
+        "folder": "t5", "config": {}, "generation_config": {"num_beam_groups": 2, "unheard_of": 1}
+    });
+    let checkpoint = folder_with(&folder, "hub", &case);
+    let said = gimlet(&folder, &["generate", &checkpoint, "a"]).run();
+    assert_ne!(said.status, Some(0));
+    assert!(
+        said.stderr.contains("hub/generation_config.json: `num_beam_groups` is 2, expected 1"),
+        "{}",
+        said.stderr
+    );
+    folder.write("hub/generation_config.json", r#"{"unheard_of": 1, "max_new_tokens": 1}"#);
+    let said = gimlet(&folder, &["generate", &checkpoint, "a"]).succeeds();
+    assert_eq!(said.stderr.matches("`unheard_of` is not known").count(), 1, "{}", said.stderr);
+}
+
 #[test]
 fn mistakes_are_named_before_the_parameters_are_read() {
     let folder = Folder::new();

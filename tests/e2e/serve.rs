@@ -224,10 +224,21 @@ fn refuse_bad_input(server: &Server, good: &str) {
     refused("{\"inputs\": \"a\", \"max_tokens\": 1000000000}", 400, "max_tokens");
     refused(&json!({"inputs": "x".repeat(10 << 20)}).to_string(), 413, "100000 bytes");
     refused(&"[".repeat(50_000), 400, "not JSON");
-    let (status, _, _) = server.request("POST /v1/generate", "", good.as_bytes());
-    assert_eq!(status, 415);
-    assert_eq!(server.get("/v1/generate").0, 405);
-    assert_eq!(server.get("/elsewhere").0, 404);
+    let (status, _, body) = server.request("POST /v1/generate", "", good.as_bytes());
+    assert!(status == 415 && body.contains("there is no header `Content-Type`"), "{body}");
+    let (status, _, body) =
+        server.request("POST /v1/score", "Content-Type: text/plain\r\n", good.as_bytes());
+    assert!(
+        status == 415
+            && body.contains("is `text/plain`, expected `Content-Type: application/json`"),
+        "{body}"
+    );
+    for (path, expected) in [("/v1/generate", 405), ("/elsewhere", 404)] {
+        let (status, body) = server.get(path);
+        assert_eq!(status, expected, "{body}");
+        let said = format!("there is no `GET {path}`, expected POST /v1/generate, POST /v1/score");
+        assert!(body.contains(&said), "{body}");
+    }
 }
 
 #[test]

@@ -165,7 +165,8 @@ fn sample(spec: TemperatureSample) -> (Vec<i64>, f64) {
     tch::manual_seed(0);
     let mut model = Fixed(Tensor::from_slice(&[0.4f32, 0.3, 0.2, 0.1]).log());
     let inputs = Tensor::zeros([1, 1], (Kind::Int64, Device::Cpu));
-    let prompt = Prompt { inputs, eos_id: 9, num_decodes: 400, start: 0 };
+    let prompt =
+        Prompt { inputs, bos_id: 0, eos_id: 9, num_decodes: 400, start: 0, encoder_inputs: None };
     let decode_fn = DecodeFn::TemperatureSample(spec);
     let decodes = decode_fn.decode(&prompt, &mut model).expect("nothing contradicts");
     let counts = decodes.sequences.view(-1).bincount::<&Tensor>(None, 4);

@@ -8,6 +8,7 @@ mod cuda;
 mod decode;
 mod fixture;
 mod fp8;
+mod generate;
 mod kernels;
 mod loss;
 mod members;

@@ -235,8 +235,8 @@ impl BaseModel for DecoderOnlyModel {
 
     fn prediction(&self, eos_id: i64) -> Prediction {
         Prediction {
+            num_decodes: self.decode_fn.0.num_decodes(self.predict_batch_with_aux.num_decodes),
             decode_fn: self.decode_fn.0.clone(),
-            num_decodes: self.predict_batch_with_aux.num_decodes,
             bos_id: 0,
             eos_id,
             prompt_with_targets: false,

@@ -36,9 +36,11 @@ impl Prefixes {
     fn prompt(&self, num_decodes: usize, eos_id: i64) -> Prompt {
         Prompt {
             inputs: self.tokens.shallow_clone(),
+            bos_id: 0,
             eos_id,
             num_decodes: num_decodes as i64,
             start: self.lengths.min().int64_value(&[]),
+            encoder_inputs: None,
         }
     }
 

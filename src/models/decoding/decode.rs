@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use tch::{Device, Tensor};
+use tch::{Device, Kind, Tensor};
 
 use super::spec::{DecodeError, DecodeFn};
 use crate::nn::largest_columns;
@@ -42,6 +42,8 @@ pub struct Prompt {
     /// int64 `[batch, length]`: 0, then tokens of the prompt, then 0 for tokens to find. Its
     /// length is that of the result.
     pub inputs: Tensor,
+    /// The token that the decoder reads in place of the first 0.
+    pub bos_id: i64,
     /// The token that ends a sequence.
     pub eos_id: i64,
     /// Sequences per input.
@@ -49,6 +51,8 @@ pub struct Prompt {
     /// The position whose token is read first. All tokens up to it belong to the prompt, and the
     /// model has read those before it.
     pub start: i64,
+    /// The inputs of an encoder, which are not copied or are preferred: int64 `[batch, inputs_length]`, 0 is padding.
+    pub encoder_inputs: Option<Tensor>,
 }
 
 /// The decoded sequences, worst to best.
@@ -81,6 +85,7 @@ impl DecodeFn {
         tch::no_grad(|| match self {
             DecodeFn::BeamSearch(spec) => spec.decode(prompt, model, observer),
             DecodeFn::TemperatureSample(spec) => spec.decode(prompt, model, observer),
+            DecodeFn::Generate(spec) => spec.decode(prompt, model, observer),
         })
     }
 }
@@ -99,6 +104,15 @@ pub(super) fn steps_between_looks(device: Device) -> i64 {
     if device.is_cuda() { 8 } else { 1 }
 }
 
+/// Whether ids are one of a few.
+pub(super) fn is_one_of(ids: &Tensor, few: &[i64]) -> Tensor {
+    let none = || ids.zeros_like().to_kind(Kind::Bool);
+    few.iter()
+        .map(|id| ids.eq(*id))
+        .reduce(|one, other| one.logical_or(&other))
+        .unwrap_or_else(none)
+}
+
 pub(super) fn truth(condition: &Tensor) -> bool {
     condition.int64_value(&[]) != 0
 }
@@ -110,7 +124,7 @@ pub(super) struct Chain(pub Tensor);
 #[cfg(test)]
 impl Chain {
     pub fn new(vocab_size: i64) -> Self {
-        let numbers = Tensor::arange(vocab_size * vocab_size, (tch::Kind::Float, Device::Cpu));
+        let numbers = Tensor::arange(vocab_size * vocab_size, (Kind::Float, Device::Cpu));
         Self((numbers * 1.7).sin().view([vocab_size, vocab_size]) * 2.0)
     }
 }

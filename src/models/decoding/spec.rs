@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 
+use super::generate::Generate;
 use crate::gin::Configurable;
 use crate::vocab::Vocabulary;
 
@@ -105,13 +106,45 @@ pub enum DecodeFn {
     BeamSearch(BeamSearch),
     /// Sampling.
     TemperatureSample(TemperatureSample),
+    /// Any of transformers' decodings.
+    Generate(Generate),
 }
 
 impl DecodeFn {
+    /// The number of sequences of each input that are decoded at once, if the model's `num_decodes` is bound to this.
+    pub fn num_decodes(&self, bound: usize) -> usize {
+        match self {
+            Self::Generate(spec) => bound.max(spec.num_beams).max(spec.num_return_sequences),
+            _ => bound,
+        }
+    }
+
+    /// Whether hypotheses are compared and change until the end.
+    pub fn searches(&self) -> bool {
+        match self {
+            Self::BeamSearch(_) => true,
+            Self::TemperatureSample(_) => false,
+            Self::Generate(spec) => spec.num_beams > 1,
+        }
+    }
+
+    /// Whether random numbers are drawn.
+    pub fn draws(&self) -> bool {
+        match self {
+            Self::BeamSearch(_) => false,
+            Self::TemperatureSample(sample) => sample.topk != 1 && sample.temperature > 0.0,
+            Self::Generate(spec) => spec.do_sample,
+        }
+    }
+
     /// Whether each step sorts the whole vocabulary or draws from it, instead of only finding the
     /// largest logit.
     pub fn reads_whole_distributions(&self) -> bool {
-        matches!(self, Self::TemperatureSample(sample) if sample.topk != 1)
+        match self {
+            Self::BeamSearch(_) => false,
+            Self::TemperatureSample(sample) => sample.topk != 1,
+            Self::Generate(spec) => spec.do_sample,
+        }
     }
 }
 
@@ -137,6 +170,14 @@ pub struct Prediction {
 }
 
 impl Prediction {
+    /// The tokens that end a sequence.
+    pub fn ends(&self) -> Vec<i64> {
+        match &self.decode_fn {
+            DecodeFn::Generate(spec) => spec.ends(self.eos_id),
+            _ => vec![self.eos_id],
+        }
+    }
+
     /// Returns the text of a sequence. An end token of the model's own that stands for no text, such as the unknown piece or a
     /// sentinel, is no part of it.
     pub fn text_of(&self, ids: &[i32], vocabulary: &dyn Vocabulary) -> String {
@@ -144,7 +185,8 @@ impl Prediction {
             Some(id) != vocabulary.unk_id()
                 && usize::try_from(id).is_ok_and(|id| id < vocabulary.base_vocab_size())
         };
-        let end = ids.iter().position(|id| i64::from(*id) == self.eos_id);
+        let ends = self.ends();
+        let end = ids.iter().position(|id| ends.contains(&i64::from(*id)));
         let end = end.filter(|end| !stands_for_text(ids[*end]));
         vocabulary.decode(&ids[..end.unwrap_or(ids.len())])
     }
@@ -177,6 +219,22 @@ pub enum DecodeError {
         /// Positions of the decoder's inputs.
         length: usize,
     },
+    /// A value that transformers' `generate` does not take either.
+    #[error("`decoding.generate.{param}` is {found}, expected {expected}")]
+    UnfitGenerate {
+        /// The parameter.
+        param: &'static str,
+        /// As bound.
+        found: String,
+        /// The values that it may have.
+        expected: &'static str,
+    },
+    /// Inputs are compared with the answer, but the model has no encoder.
+    #[error(
+        "`decoding.generate.encoder_repetition_penalty` and `encoder_no_repeat_ngram_size` are for models with an \
+         encoder; expected 1.0 and 0"
+    )]
+    NoEncoder,
 }
 
 impl TemperatureSample {

@@ -2,7 +2,7 @@
 
 use tch::{Kind, Tensor};
 
-use super::decode::{Decodes, NextLogits, Observer, Prompt, steps_between_looks, truth};
+use super::decode::{Decodes, NextLogits, Observer, Prompt, is_one_of, steps_between_looks, truth};
 use super::spec::{DecodeError, NEG_INF, TemperatureSample};
 use crate::nn::largest_columns;
 
@@ -23,6 +23,19 @@ struct Samples {
     log_probs: Tensor,
 }
 
+/// Decoding a token of every row at a time.
+#[derive(Clone, Copy)]
+pub(super) struct Sampling<'a> {
+    /// The tokens that end a sequence.
+    pub ends: &'a [i64],
+    /// Greatest number of tokens after the prompt; by default as many as fit.
+    pub max_steps: Option<usize>,
+}
+
+/// Returns the token after sequences, int64 `[rows, length]`, whose last ones are given as `[rows, 1]`, and its
+/// log-probability, both `[rows]`.
+pub(super) type Next<'a> = &'a mut dyn FnMut(&Tensor, &Tensor) -> (Tensor, Tensor);
+
 impl TemperatureSample {
     /// Decodes with `model`.
     pub(super) fn decode(
@@ -31,32 +44,9 @@ impl TemperatureSample {
         model: &mut dyn NextLogits,
         observer: &mut dyn Observer,
     ) -> Result<Decodes, DecodeError> {
-        let period = steps_between_looks(prompt.inputs.device());
-        self.decode_looking(period, prompt, model, observer)
-    }
-
-    /// Decodes, and checks after every `period` steps whether all rows have ended.
-    fn decode_looking(
-        &self,
-        period: i64,
-        prompt: &Prompt,
-        model: &mut dyn NextLogits,
-        observer: &mut dyn Observer,
-    ) -> Result<Decodes, DecodeError> {
-        let (batch, length) = prompt.inputs.size2().expect("a prompt is [batch, length]");
-        let max_steps = self.check(length as usize)?;
-        let mut samples = Samples::new(prompt, max_steps);
-        for index in prompt.start..length {
-            let next = self.next(model, &samples.tokens);
-            samples.extend(index, next, prompt.eos_id);
-            if observer.observe(Some(&samples.tokens)).is_break() {
-                break;
-            }
-            if (index + 1 - prompt.start) % period == 0 && truth(&samples.ended.all()) {
-                break;
-            }
-        }
-        Ok(samples.into_decodes(batch, length))
+        let max_steps = self.check(prompt.inputs.size()[1] as usize)?;
+        let sampling = Sampling { ends: &[prompt.eos_id], max_steps };
+        Ok(sampling.decode(prompt, observer, &mut |_, tokens| self.next(model, tokens)))
     }
 
     /// The token after `tokens` of each row and its log-probability, both `[rows]`.
@@ -98,6 +88,41 @@ impl TemperatureSample {
     }
 }
 
+impl Sampling<'_> {
+    /// Decodes with the tokens that `next` gives.
+    pub(super) fn decode(
+        self,
+        prompt: &Prompt,
+        observer: &mut dyn Observer,
+        next: Next<'_>,
+    ) -> Decodes {
+        self.decode_looking(steps_between_looks(prompt.inputs.device()), prompt, observer, next)
+    }
+
+    /// Decodes, and checks after every `period` steps whether all rows have ended.
+    fn decode_looking(
+        self,
+        period: i64,
+        prompt: &Prompt,
+        observer: &mut dyn Observer,
+        next: Next<'_>,
+    ) -> Decodes {
+        let (batch, length) = prompt.inputs.size2().expect("a prompt is [batch, length]");
+        let mut samples = Samples::new(prompt, self.max_steps);
+        for index in prompt.start..length {
+            let found = next(&samples.sequences.narrow(1, 0, index + 1), &samples.tokens);
+            samples.extend(index, found, self.ends);
+            if observer.observe(Some(&samples.tokens)).is_break() {
+                break;
+            }
+            if (index + 1 - prompt.start) % period == 0 && truth(&samples.ended.all()) {
+                break;
+            }
+        }
+        samples.into_decodes(batch, length)
+    }
+}
+
 impl Samples {
     fn new(prompt: &Prompt, max_steps: Option<usize>) -> Self {
         let inputs = prompt.inputs.repeat_interleave_self_int(prompt.num_decodes, 0, None);
@@ -124,7 +149,7 @@ impl Samples {
 
     /// Writes the sampled tokens after position `index`, except if the prompt has one there or the
     /// row has ended. Changes nothing once all rows have ended.
-    fn extend(&mut self, index: i64, (tokens, log_probs): (Tensor, Tensor), eos_id: i64) {
+    fn extend(&mut self, index: i64, (tokens, log_probs): (Tensor, Tensor), ends: &[i64]) {
         let mut next = self.sequences.narrow(1, index + 1, 1);
         let free = next.eq(0); // [rows, 1]
         let going_on = self.ended.logical_not();
@@ -135,7 +160,7 @@ impl Samples {
         let kept = next.where_self(&self.ended.all(), &self.tokens);
         next.copy_(&kept);
         // End tokens in the prompt do not end the row.
-        let found_end = free.logical_and(&chosen.eq(eos_id));
+        let found_end = free.logical_and(&is_one_of(&chosen, ends));
         let full = self.limit.le(index + 1);
         self.ended = self.ended.logical_or(&found_end).logical_or(&full);
     }
@@ -154,12 +179,13 @@ impl Samples {
 
 /// One draw per row from the softmax of `logits`: the largest after adding Gumbel noise, which is minus
 /// the logarithm of an exponential draw. `[rows]`
-fn draw(logits: &Tensor) -> Tensor {
+pub(super) fn draw(logits: &Tensor) -> Tensor {
     let noise = logits.empty_like().exponential_(1.0).log_();
     largest_columns(&(logits - noise))
 }
 
-fn log_prob_of(logits: &Tensor, tokens: &Tensor) -> Tensor {
+/// The log-probability of a token of each row: `[rows]`
+pub(super) fn log_prob_of(logits: &Tensor, tokens: &Tensor) -> Tensor {
     let chosen = logits.gather(-1, &tokens.unsqueeze(-1), false).squeeze_dim(-1);
     chosen - logits.logsumexp([-1], false)
 }
@@ -183,11 +209,18 @@ mod tests {
         }
         // Both rows end before the prompt's last token.
         let inputs = [[0i64, 0, 0, 0, 6, 0, 0, 0], [0; 8]];
-        let prompt =
-            Prompt { inputs: Tensor::from_slice2(&inputs), eos_id: 1, num_decodes: 1, start: 0 };
+        let prompt = Prompt {
+            inputs: Tensor::from_slice2(&inputs),
+            bos_id: 0,
+            eos_id: 1,
+            num_decodes: 1,
+            start: 0,
+            encoder_inputs: None,
+        };
+        let sampling = Sampling { ends: &[1], max_steps: None };
         let mut decode = |period| {
-            let decodes = greedy.decode_looking(period, &prompt, &mut chain, &mut ());
-            decodes.expect("nothing contradicts")
+            let next: Next<'_> = &mut |_, tokens| greedy.next(&mut chain, tokens);
+            sampling.decode_looking(period, &prompt, &mut (), next)
         };
         let (at_once, late) = (decode(1), decode(5));
         let expected = [[4i64, 5, 1, 6, 0, 0, 0, 0], [4, 5, 1, 0, 0, 0, 0, 0]];

@@ -69,9 +69,11 @@ impl Predict for Predictor<'_> {
             };
             let prompt = Prompt {
                 inputs: prompt,
+                bos_id: prediction.bos_id,
                 eos_id: prediction.eos_id,
                 num_decodes: prediction.num_decodes as i64,
                 start: 0,
+                encoder_inputs: Some(inputs.shallow_clone()),
             };
             let encoded = self.encode(inputs);
             let mut cache = self.decoding.new_cache(&prompt);

@@ -28,7 +28,7 @@ pub struct DecodeFigures {
     pub machine: Machine,
     /// Rows, length of the inputs, and tokens that each row is decoded to.
     pub shape: StepShape,
-    /// Name of the decoding method: `beam_search` or `temperature_sample`.
+    /// Name of the decoding method: `beam_search`, `temperature_sample` or `generate`.
     pub decode_fn: &'static str,
     /// Beams, or samples, per row.
     pub num_decodes: usize,
@@ -81,6 +81,7 @@ pub fn bench_decode(spec: &Train, mesh: &Mesh, plan: Plan) -> Result<DecodeFigur
         decode_fn: match prediction.decode_fn {
             DecodeFn::BeamSearch(_) => "beam_search",
             DecodeFn::TemperatureSample(_) => "temperature_sample",
+            DecodeFn::Generate(_) => "generate",
         },
         num_decodes: prediction.num_decodes,
         num_tokens: targets_length - prompt_length(&batch),
@@ -121,6 +122,7 @@ fn num_tokens(prediction: &Prediction, length: usize) -> Result<usize, SessionEr
         DecodeFn::TemperatureSample(sample) => {
             sample.check(length).map(|limit| limit.unwrap_or(length))
         }
+        DecodeFn::Generate(generate) => generate.check().map(|()| length),
     };
     checked.map_err(|error| SessionError::Unfit(error.to_string()))
 }

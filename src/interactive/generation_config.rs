@@ -1,0 +1,412 @@
+//! `generation_config.json` of a folder of transformers as gin: a decoding with the same parameters. A folder without
+//! that file has them in its `config.json`, as version 4 wrote them.
+
+use std::fmt::Write;
+
+use serde_json::{Map, Value};
+
+use crate::checkpoint::KeyFate::{Honoured, NoEffect, Refused};
+use crate::checkpoint::{KeyTable, check_keys};
+use crate::storage::Path;
+
+/// The name of the file.
+pub const GENERATION_FILE: &str = "generation_config.json";
+
+/// Every key that `GenerationConfig` of transformers 4 and 5 writes.
+pub const GENERATION_KEYS: KeyTable = &[
+    ("max_length", Honoured),
+    ("max_new_tokens", Honoured),
+    ("min_length", Honoured),
+    ("min_new_tokens", Honoured),
+    ("do_sample", Honoured),
+    ("num_beams", Honoured),
+    ("num_return_sequences", Honoured),
+    ("eos_token_id", Honoured),
+    ("decoder_start_token_id", Honoured),
+    ("length_penalty", Honoured),
+    ("early_stopping", Honoured),
+    ("temperature", Honoured),
+    ("top_k", Honoured),
+    ("top_p", Honoured),
+    ("min_p", Honoured),
+    ("top_h", Honoured),
+    ("typical_p", Honoured),
+    ("epsilon_cutoff", Honoured),
+    ("eta_cutoff", Honoured),
+    ("repetition_penalty", Honoured),
+    ("encoder_repetition_penalty", Honoured),
+    ("no_repeat_ngram_size", Honoured),
+    ("encoder_no_repeat_ngram_size", Honoured),
+    ("sequence_bias", Honoured),
+    ("bad_words_ids", Honoured),
+    ("forced_bos_token_id", Honoured),
+    ("forced_eos_token_id", Honoured),
+    ("remove_invalid_values", Honoured),
+    ("exponential_decay_length_penalty", Honoured),
+    ("suppress_tokens", Honoured),
+    ("begin_suppress_tokens", Honoured),
+    ("renormalize_logits", Honoured),
+    ("penalty_alpha", Refused { harmless: &["0"], reason: "there is no contrastive search" }),
+    ("num_beam_groups", Refused { harmless: &["1"], reason: "there is no search in groups" }),
+    ("diversity_penalty", Refused { harmless: &["0"], reason: "there is no search in groups" }),
+    ("constraints", Refused { harmless: &[], reason: "there is no search with constraints" }),
+    ("force_words_ids", Refused { harmless: &[], reason: "there is no search with constraints" }),
+    (
+        "forced_decoder_ids",
+        Refused { harmless: &["[]"], reason: "only the first and the last token can be forced" },
+    ),
+    ("dola_layers", Refused { harmless: &[], reason: "layers are not contrasted" }),
+    (
+        "guidance_scale",
+        Refused { harmless: &["1"], reason: "there is no guidance by other inputs" },
+    ),
+    ("watermarking_config", Refused { harmless: &[], reason: "answers get no watermark" }),
+    (
+        "token_healing",
+        Refused { harmless: &["false"], reason: "the ends of prompts are not replaced" },
+    ),
+    ("stop_strings", Refused { harmless: &[], reason: "only tokens end an answer" }),
+    (
+        "max_time",
+        Refused { harmless: &[], reason: "answers do not depend on the time that they take" },
+    ),
+    (
+        "cache_implementation",
+        Refused {
+            harmless: &[
+                r#""dynamic""#,
+                r#""static""#,
+                r#""offloaded""#,
+                r#""offloaded_static""#,
+                r#""hybrid""#,
+                r#""sliding_window""#,
+                r#""dynamic_full""#,
+            ],
+            reason: "keys and values are not quantized",
+        },
+    ),
+    // Speculation gives the same answers in another time; padding follows the end.
+    ("assistant_confidence_threshold", NoEffect),
+    ("assistant_early_exit", NoEffect),
+    ("assistant_ensemble_weight", NoEffect),
+    ("assistant_lookbehind", NoEffect),
+    ("bos_token_id", NoEffect),
+    ("cache_config", NoEffect),
+    ("compile_config", NoEffect),
+    ("continuous_batching_config", NoEffect),
+    ("disable_compile", NoEffect),
+    ("is_assistant", NoEffect),
+    ("low_memory", NoEffect),
+    ("max_cache_len", NoEffect),
+    ("max_matching_ngram_size", NoEffect),
+    ("num_assistant_tokens", NoEffect),
+    ("num_assistant_tokens_schedule", NoEffect),
+    ("output_attentions", NoEffect),
+    ("output_hidden_states", NoEffect),
+    ("output_logits", NoEffect),
+    ("output_scores", NoEffect),
+    ("pad_token_id", NoEffect),
+    ("prefill_chunk_size", NoEffect),
+    ("prompt_lookup_num_tokens", NoEffect),
+    ("return_dict_in_generate", NoEffect),
+    ("return_legacy_cache", NoEffect),
+    ("speculation_type", NoEffect),
+    ("target_lookbehind", NoEffect),
+    ("transformers_version", NoEffect),
+    ("use_cache", NoEffect),
+    ("use_mtp", NoEffect),
+    ("_commit_hash", NoEffect),
+    ("_from_model_config", NoEffect),
+];
+
+/// The honoured keys that are parameters of `decoding.generate`, with the form of their values.
+const PARAMETERS: &[(&str, Form)] = &[
+    ("num_beams", Form::Count),
+    ("do_sample", Form::Truth),
+    ("num_return_sequences", Form::Count),
+    ("eos_token_id", Form::Ids),
+    ("length_penalty", Form::Number),
+    ("early_stopping", Form::Stopping),
+    ("temperature", Form::Number),
+    ("top_k", Form::Count),
+    ("top_p", Form::Number),
+    ("min_p", Form::Number),
+    ("top_h", Form::Number),
+    ("typical_p", Form::Number),
+    ("epsilon_cutoff", Form::Number),
+    ("eta_cutoff", Form::Number),
+    ("repetition_penalty", Form::Number),
+    ("encoder_repetition_penalty", Form::Number),
+    ("no_repeat_ngram_size", Form::Count),
+    ("encoder_no_repeat_ngram_size", Form::Count),
+    ("sequence_bias", Form::Biases),
+    ("bad_words_ids", Form::IdLists),
+    ("forced_bos_token_id", Form::Id),
+    ("forced_eos_token_id", Form::Ids),
+    ("remove_invalid_values", Form::Truth),
+    ("exponential_decay_length_penalty", Form::Decay),
+    ("suppress_tokens", Form::Ids),
+    ("begin_suppress_tokens", Form::Ids),
+    ("renormalize_logits", Form::Truth),
+];
+
+/// The form of a value in JSON.
+#[derive(Clone, Copy, Debug)]
+enum Form {
+    Truth,
+    Count,
+    Number,
+    Id,
+    Ids,
+    IdLists,
+    Biases,
+    Decay,
+    Stopping,
+}
+
+/// A decoding as gin.
+#[derive(Debug, PartialEq)]
+pub struct GenerationGin {
+    /// Statements that bind the decoding of `models.EncoderDecoderModel`.
+    pub text: String,
+    /// Greatest number of tokens of an answer, if the file says it.
+    pub max_new_tokens: Option<usize>,
+    /// The keys that are not known.
+    pub notice: Option<String>,
+}
+
+/// Reads the parameters of generation beside a `config.json`, whose decoder begins with `bos_id`.
+///
+/// # Errors
+/// The file cannot be read, a value is not of its form, or a parameter that changes answers is not implemented.
+pub fn generation_gin(
+    config_file: &Path,
+    config: &Map<String, Value>,
+    bos_id: i32,
+) -> Result<GenerationGin, String> {
+    let file = config_file.folder().join(GENERATION_FILE);
+    let (file, fields) = match file.read() {
+        Ok(text) => {
+            let fields =
+                serde_json::from_slice(&text).map_err(|error| format!("{file}: {error}"))?;
+            (file, fields)
+        }
+        Err(error) if error.is_not_found() => {
+            let is_known = |key: &str| GENERATION_KEYS.iter().any(|(name, _)| *name == key);
+            let fields = config.iter().filter(|(key, _)| is_known(key));
+            (config_file.clone(), fields.map(|(key, value)| (key.clone(), value.clone())).collect())
+        }
+        Err(error) => return Err(error.to_string()),
+    };
+    let notice = check_keys(&file, &fields, &[GENERATION_KEYS])?;
+    let Generation { text, max_new_tokens } =
+        Generation::of(&fields, config, bos_id).map_err(|reason| format!("{file}: {reason}"))?;
+    Ok(GenerationGin { text, max_new_tokens, notice })
+}
+
+struct Generation {
+    text: String,
+    max_new_tokens: Option<usize>,
+}
+
+impl Generation {
+    fn of(
+        fields: &Map<String, Value>,
+        config: &Map<String, Value>,
+        bos_id: i32,
+    ) -> Result<Self, String> {
+        let mut text = "models.EncoderDecoderModel.decode_fn = @decoding.generate\n".to_string();
+        let mut bind = |name: &str, value: &dyn std::fmt::Display| {
+            writeln!(text, "decoding.generate.{name} = {value}").expect("a text grows");
+        };
+        let set = |key: &str| fields.get(key).filter(|value| !value.is_null());
+        let ids = config.get("vocab_size").and_then(Value::as_u64).unwrap_or(u64::MAX);
+        for (key, form) in PARAMETERS {
+            if let Some(value) = set(key) {
+                let value = form
+                    .gin(value, ids)
+                    .map_err(|expected| format!("`{key}` is {value}, expected {expected}"))?;
+                bind(key, &value);
+            }
+        }
+        // Their lengths count the token that starts decoding.
+        let length = |tokens: &str, length: &str| {
+            let count = |key: &str| {
+                let count = |value: &Value| {
+                    value
+                        .as_u64()
+                        .ok_or_else(|| format!("`{key}` is {value}, expected a number of tokens"))
+                };
+                set(key).map(count).transpose()
+            };
+            let from_length = count(length)?.map(|length| length.saturating_sub(1));
+            Ok::<_, String>(count(tokens)?.or(from_length))
+        };
+        if let Some(count) = length("min_new_tokens", "min_length")?.filter(|count| *count > 0) {
+            bind("min_new_tokens", &count);
+        }
+        let max_new_tokens = length("max_new_tokens", "max_length")?.map(|count| count as usize);
+        if max_new_tokens == Some(0) {
+            return Err(
+                "`max_length` leaves no token for an answer, expected at least 2".to_string()
+            );
+        }
+        if set("num_return_sequences").and_then(Value::as_u64).is_some_and(|count| count > 1) {
+            text.push_str(
+                "models.EncoderDecoderModel.predict_batch_with_aux.return_all_decodes = True\n",
+            );
+        }
+        check_start(set("decoder_start_token_id"), bos_id)?;
+        Ok(Self { text, max_new_tokens })
+    }
+}
+
+/// Checks that answers begin as the targets of training and of scores do.
+fn check_start(start: Option<&Value>, bos_id: i32) -> Result<(), String> {
+    match start {
+        Some(start) if start.as_i64() != Some(i64::from(bos_id)) => Err(format!(
+            "`decoder_start_token_id` is {start}, expected {bos_id}, that of config.json, with which scores begin too"
+        )),
+        _ => Ok(()),
+    }
+}
+
+impl Form {
+    /// Returns the value as gin, for a model with so many ids; what is expected if it is not of this form.
+    fn gin(self, value: &Value, ids: u64) -> Result<String, String> {
+        let is_id = |value: &Value| value.as_u64().is_some_and(|id| id < ids);
+        let are_ids = |value: &Value| value.as_array().is_some_and(|list| list.iter().all(is_id));
+        let is_number = Value::is_number;
+        let pair = |value: &Value, first: &dyn Fn(&Value) -> bool| match value
+            .as_array()
+            .map(Vec::as_slice)
+        {
+            Some([one, other]) => first(one) && is_number(other),
+            _ => false,
+        };
+        let is_word =
+            |value: &Value| are_ids(value) && value.as_array().is_some_and(|list| !list.is_empty());
+        let lists = |value: &Value, item: &dyn Fn(&Value) -> bool| {
+            value.as_array().is_some_and(|list| list.iter().all(item))
+        };
+        let (is_fit, expected) = match self {
+            Self::Truth => (value.is_boolean(), "true or false".to_string()),
+            Self::Count => (value.is_u64(), "a number of 0 or more".to_string()),
+            Self::Number => (is_number(value), "a number".to_string()),
+            Self::Id => (is_id(value), format!("an id below {ids}")),
+            Self::Ids => {
+                (is_id(value) || are_ids(value), format!("an id below {ids} or a list of such ids"))
+            }
+            Self::IdLists => {
+                (lists(value, &is_word), format!("a list of lists of ids below {ids}"))
+            }
+            Self::Biases => (
+                lists(value, &|bias| pair(bias, &is_word)),
+                format!("a list of pairs of a list of ids below {ids} and a number"),
+            ),
+            Self::Decay => {
+                (pair(value, &Value::is_u64), "a number of tokens and a factor".to_string())
+            }
+            Self::Stopping => {
+                (value.is_boolean() || value == "never", r#"true, false or "never""#.to_string())
+            }
+        };
+        match (is_fit, self, value) {
+            (false, ..) => Err(expected),
+            (_, _, Value::Bool(true)) => Ok("True".to_string()),
+            (_, _, Value::Bool(false)) => Ok("False".to_string()),
+            (_, Self::Ids, Value::Number(id)) => Ok(format!("[{id}]")),
+            _ => Ok(value.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn generation(text: &str) -> Result<GenerationGin, String> {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let config = Path::try_from(dir.path()).expect("the path is text").join("config.json");
+        config
+            .folder()
+            .join(GENERATION_FILE)
+            .write_atomic(text.as_bytes())
+            .expect("it can be written");
+        let fields = serde_json::json!({"vocab_size": 384, "num_beams": 7});
+        let said = generation_gin(&config, fields.as_object().expect("it is an object"), 0);
+        said.map_err(|error| error.replace(&format!("{}/", config.folder()), ""))
+    }
+
+    fn statements(text: &str) -> String {
+        generation(text).expect("it is accepted").text.replace("decoding.generate.", "")
+    }
+
+    #[test]
+    fn each_honoured_key_is_read_in_one_place() {
+        let elsewhere = [
+            "max_length",
+            "max_new_tokens",
+            "min_length",
+            "min_new_tokens",
+            "decoder_start_token_id",
+        ];
+        for (key, fate) in GENERATION_KEYS {
+            let is_read = elsewhere.contains(key) || PARAMETERS.iter().any(|(name, _)| name == key);
+            assert_eq!(*fate == Honoured, is_read, "{key}");
+        }
+        assert_eq!(
+            GENERATION_KEYS.iter().filter(|(_, fate)| *fate == Honoured).count(),
+            PARAMETERS.len() + 5
+        );
+    }
+
+    #[test]
+    fn values_become_gin() {
+        let first = "models.EncoderDecoderModel.decode_fn = @decoding.generate\n";
+        let text = r#"{"num_beams": 4, "early_stopping": true, "eos_token_id": 2, "sequence_bias": [[[5, 6], -1.5]],
+            "min_length": 5, "max_length": 20, "top_k": null}"#;
+        let expected = "num_beams = 4\neos_token_id = [2]\nearly_stopping = True\n\
+                        sequence_bias = [[[5,6],-1.5]]\nmin_new_tokens = 4\n";
+        assert_eq!(statements(text), format!("{first}{expected}"));
+        assert_eq!(generation(text).expect("it is accepted").max_new_tokens, Some(19));
+        let both =
+            r#"{"max_length": 20, "max_new_tokens": 7, "min_length": 9, "min_new_tokens": 0}"#;
+        assert_eq!(generation(both).expect("it is accepted").max_new_tokens, Some(7));
+        assert_eq!(statements(both), first);
+    }
+
+    #[test]
+    fn values_that_cannot_be_honoured_are_refused_by_name() {
+        for (text, part) in [
+            (
+                r#"{"num_beam_groups": 2}"#,
+                "generation_config.json: `num_beam_groups` is 2, expected 1: there is no search",
+            ),
+            (
+                r#"{"stop_strings": ["x"]}"#,
+                "`stop_strings` is [\"x\"], expected null: only tokens end",
+            ),
+            (
+                r#"{"bad_words_ids": [[400]]}"#,
+                "`bad_words_ids` is [[400]], expected a list of lists of ids below 384",
+            ),
+            (
+                r#"{"decoder_start_token_id": 5}"#,
+                "`decoder_start_token_id` is 5, expected 0, that of config.json",
+            ),
+            (r#"{"max_length": 1}"#, "leaves no token"),
+            (r#"{"top_p": "0.9"}"#, "`top_p` is \"0.9\", expected a number"),
+        ] {
+            let said = generation(text).expect_err("it is refused");
+            assert!(said.contains(part), "{said}");
+        }
+        assert!(
+            generation(r#"{"x": 1}"#)
+                .expect("it is accepted")
+                .notice
+                .expect("a notice")
+                .contains("`x`")
+        );
+    }
+}
