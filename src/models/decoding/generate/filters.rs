@@ -90,7 +90,7 @@ impl Filters {
         );
         let size = spec.encoder_no_repeat_ngram_size as i64;
         let copied = inputs.filter(|inputs| size > 0 && inputs.size()[1] >= size);
-        filters.extend(copied.map(|inputs| Filter::NoCopy(inputs.unfold(1, size, 1))));
+        filters.extend(copied.map(|inputs| Filter::no_copy(&inputs, size)));
         filters.extend(bad_words.filter_map(|word| Filter::bias(word, f64::NEG_INFINITY, device)));
         let min_new_tokens = spec.min_new_tokens as i64;
         filters.extend(forbid(ends, Steps::Before(min_new_tokens)).filter(|_| min_new_tokens > 0));
@@ -132,6 +132,12 @@ impl Filter {
         let (last, before) = word.split_last()?;
         let ids = |ids: &[i64]| Tensor::from_slice(ids).to_device(device);
         Some(Self::Bias { before: ids(before), last: ids(&[*last]), bias })
+    }
+
+    fn no_copy(inputs: &Tensor, size: i64) -> Self {
+        let windows = inputs.unfold(1, size, 1);
+        // Windows with padding complete nothing: no id is so large.
+        Self::NoCopy(windows.where_scalarother(&windows.ne(0).all_dim(-1, true), i64::MAX))
     }
 
     fn apply(&self, sequences: &Tensor, logits: Tensor) -> Tensor {
