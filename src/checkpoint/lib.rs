@@ -72,7 +72,9 @@ pub use export::{
 };
 pub use find::{Skipped, every, latest, restore_newest, resumable_steps};
 pub use fit::check_fit;
-pub use foreign::{HuggingFaceConfig, index_of};
+pub use foreign::{
+    GENERATION_FILE, GENERATION_KEYS, HuggingFaceConfig, index_of, unknown_generation_keys,
+};
 pub use format::{Format, Without};
 pub use hugging_face_keys::{KeyFate, KeyTable, check_keys};
 pub use layers::arranged;

@@ -5,119 +5,8 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value};
 
-use crate::checkpoint::KeyFate::{Honoured, NoEffect, Refused};
-use crate::checkpoint::{KeyTable, check_keys};
+use crate::checkpoint::{GENERATION_FILE, GENERATION_KEYS, check_keys};
 use crate::storage::Path;
-
-/// The name of the file.
-pub const GENERATION_FILE: &str = "generation_config.json";
-
-/// Every key that `GenerationConfig` of transformers 4 and 5 writes.
-pub const GENERATION_KEYS: KeyTable = &[
-    ("max_length", Honoured),
-    ("max_new_tokens", Honoured),
-    ("min_length", Honoured),
-    ("min_new_tokens", Honoured),
-    ("do_sample", Honoured),
-    ("num_beams", Honoured),
-    ("num_return_sequences", Honoured),
-    ("eos_token_id", Honoured),
-    ("decoder_start_token_id", Honoured),
-    ("length_penalty", Honoured),
-    ("early_stopping", Honoured),
-    ("temperature", Honoured),
-    ("top_k", Honoured),
-    ("top_p", Honoured),
-    ("min_p", Honoured),
-    ("top_h", Honoured),
-    ("typical_p", Honoured),
-    ("epsilon_cutoff", Honoured),
-    ("eta_cutoff", Honoured),
-    ("repetition_penalty", Honoured),
-    ("encoder_repetition_penalty", Honoured),
-    ("no_repeat_ngram_size", Honoured),
-    ("encoder_no_repeat_ngram_size", Honoured),
-    ("sequence_bias", Honoured),
-    ("bad_words_ids", Honoured),
-    ("forced_bos_token_id", Honoured),
-    ("forced_eos_token_id", Honoured),
-    ("remove_invalid_values", Honoured),
-    ("exponential_decay_length_penalty", Honoured),
-    ("suppress_tokens", Honoured),
-    ("begin_suppress_tokens", Honoured),
-    ("renormalize_logits", Honoured),
-    ("penalty_alpha", Refused { harmless: &["0"], reason: "there is no contrastive search" }),
-    ("num_beam_groups", Refused { harmless: &["1"], reason: "there is no search in groups" }),
-    ("diversity_penalty", Refused { harmless: &["0"], reason: "there is no search in groups" }),
-    ("constraints", Refused { harmless: &[], reason: "there is no search with constraints" }),
-    ("force_words_ids", Refused { harmless: &[], reason: "there is no search with constraints" }),
-    (
-        "forced_decoder_ids",
-        Refused { harmless: &["[]"], reason: "only the first and the last token can be forced" },
-    ),
-    ("dola_layers", Refused { harmless: &[], reason: "layers are not contrasted" }),
-    (
-        "guidance_scale",
-        Refused { harmless: &["1"], reason: "there is no guidance by other inputs" },
-    ),
-    ("watermarking_config", Refused { harmless: &[], reason: "answers get no watermark" }),
-    (
-        "token_healing",
-        Refused { harmless: &["false"], reason: "the ends of prompts are not replaced" },
-    ),
-    ("stop_strings", Refused { harmless: &[], reason: "only tokens end an answer" }),
-    (
-        "max_time",
-        Refused { harmless: &[], reason: "answers do not depend on the time that they take" },
-    ),
-    (
-        "cache_implementation",
-        Refused {
-            harmless: &[
-                r#""dynamic""#,
-                r#""static""#,
-                r#""offloaded""#,
-                r#""offloaded_static""#,
-                r#""hybrid""#,
-                r#""sliding_window""#,
-                r#""dynamic_full""#,
-            ],
-            reason: "keys and values are not quantized",
-        },
-    ),
-    // Speculation gives the same answers in another time; padding follows the end.
-    ("assistant_confidence_threshold", NoEffect),
-    ("assistant_early_exit", NoEffect),
-    ("assistant_ensemble_weight", NoEffect),
-    ("assistant_lookbehind", NoEffect),
-    ("bos_token_id", NoEffect),
-    ("cache_config", NoEffect),
-    ("compile_config", NoEffect),
-    ("continuous_batching_config", NoEffect),
-    ("disable_compile", NoEffect),
-    ("is_assistant", NoEffect),
-    ("low_memory", NoEffect),
-    ("max_cache_len", NoEffect),
-    ("max_matching_ngram_size", NoEffect),
-    ("num_assistant_tokens", NoEffect),
-    ("num_assistant_tokens_schedule", NoEffect),
-    ("output_attentions", NoEffect),
-    ("output_hidden_states", NoEffect),
-    ("output_logits", NoEffect),
-    ("output_scores", NoEffect),
-    ("pad_token_id", NoEffect),
-    ("prefill_chunk_size", NoEffect),
-    ("prompt_lookup_num_tokens", NoEffect),
-    ("return_dict_in_generate", NoEffect),
-    ("return_legacy_cache", NoEffect),
-    ("speculation_type", NoEffect),
-    ("target_lookbehind", NoEffect),
-    ("transformers_version", NoEffect),
-    ("use_cache", NoEffect),
-    ("use_mtp", NoEffect),
-    ("_commit_hash", NoEffect),
-    ("_from_model_config", NoEffect),
-];
 
 /// The honoured keys that are parameters of `decoding.generate`, with the form of their values.
 const PARAMETERS: &[(&str, Form)] = &[
@@ -171,8 +60,6 @@ pub struct GenerationGin {
     pub text: String,
     /// Greatest number of tokens of an answer, if the file says it.
     pub max_new_tokens: Option<usize>,
-    /// The keys that are not known.
-    pub notice: Option<String>,
 }
 
 /// Reads the parameters of generation beside a `config.json`, whose decoder begins with `bos_id`.
@@ -198,18 +85,12 @@ pub fn generation_gin(
         }
         Err(error) => return Err(error.to_string()),
     };
-    let notice = check_keys(&file, &fields, &[GENERATION_KEYS])?;
-    let Generation { text, max_new_tokens } =
-        Generation::of(&fields, config, bos_id).map_err(|reason| format!("{file}: {reason}"))?;
-    Ok(GenerationGin { text, max_new_tokens, notice })
+    // Keys that are not known are told when the weights are read.
+    check_keys(&file, &fields, &[GENERATION_KEYS])?;
+    GenerationGin::of(&fields, config, bos_id).map_err(|reason| format!("{file}: {reason}"))
 }
 
-struct Generation {
-    text: String,
-    max_new_tokens: Option<usize>,
-}
-
-impl Generation {
+impl GenerationGin {
     fn of(
         fields: &Map<String, Value>,
         config: &Map<String, Value>,
@@ -324,6 +205,7 @@ impl Form {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checkpoint::KeyFate::Honoured;
 
     fn generation(text: &str) -> Result<GenerationGin, String> {
         let dir = tempfile::tempdir().expect("a temporary folder");
@@ -401,12 +283,5 @@ mod tests {
             let said = generation(text).expect_err("it is refused");
             assert!(said.contains(part), "{said}");
         }
-        assert!(
-            generation(r#"{"x": 1}"#)
-                .expect("it is accepted")
-                .notice
-                .expect("a notice")
-                .contains("`x`")
-        );
     }
 }

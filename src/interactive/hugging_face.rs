@@ -3,14 +3,12 @@
 //! the model of any command.
 
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::generation_config::generation_gin;
 use super::tokenizer::tokenizer_lines;
 use crate::checkpoint::{HuggingFaceConfig, activations_tuple, open};
 use crate::storage::Path;
-use crate::telemetry;
 use crate::vocab::count_pieces;
 
 /// The name of the file with the dimensions.
@@ -84,9 +82,6 @@ pub fn gin_of(file: &Path, text: &str) -> Result<String, String> {
     let fields: Map<String, Value> =
         serde_json::from_str(text).map_err(|error| error.to_string())?;
     let generation = generation_gin(file, &fields, numerics.bos_id)?;
-    if let Some(notice) = &generation.notice {
-        telemetry::warn_once(notice);
-    }
     Ok(format!(
         "# {file} as gin.\n\
          from __gin__ import dynamic_registration\n\n\
@@ -278,16 +273,6 @@ fn vocabulary(folder: &Path, vocab_size: usize) -> Result<String, String> {
         "VOCABULARY = @seqio.SentencePieceVocabulary()\n\
          seqio.SentencePieceVocabulary:\n  sentencepiece_model_file = {file}\n  extra_ids = {extra_ids}\n"
     ))
-}
-
-/// Reads a JSON file of the folder; its defaults if the file does not exist.
-fn beside<T: DeserializeOwned + Default>(folder: &Path, name: &str) -> Result<T, String> {
-    let file = folder.join(name);
-    match file.read() {
-        Ok(text) => serde_json::from_slice(&text).map_err(|error| format!("{file}: {error}")),
-        Err(error) if error.is_not_found() => Ok(T::default()),
-        Err(error) => Err(error.to_string()),
-    }
 }
 
 #[cfg(test)]

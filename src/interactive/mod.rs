@@ -26,7 +26,6 @@ mod stream;
 pub use decoding::{Decoding, DecodingOptions};
 pub use files::{AnswerFiles, FileWork, PredictFile, ScoreFiles};
 pub use found::Found;
-pub use generation_config::{GENERATION_FILE, GENERATION_KEYS};
 pub use hugging_face::{CONFIG_FILE, gin_of};
 pub use lines::{BadLine, Text, lines_of};
 pub use spec::InteractiveModel;

@@ -1,7 +1,9 @@
 //! The facts that the `config.json` of a folder of Hugging Face's states about its network and that no array shows,
 //! compared with the model that reads the weights: a run that ignores them would get other numbers without a word.
 
-use crate::checkpoint::{CheckpointError, Format, HuggingFaceConfig, Stored, activations_tuple};
+use crate::checkpoint::{
+    CheckpointError, Format, HuggingFaceConfig, Stored, activations_tuple, unknown_generation_keys,
+};
 use crate::gin::FromGin;
 use crate::models::Model;
 use crate::nn::Activation;
@@ -45,7 +47,8 @@ impl ModelFacts {
         let refused =
             |reason| CheckpointError::OtherFacts { path: stored.path().to_string(), reason };
         let notice = config.check_keys(&file).map_err(refused)?;
-        notice.iter().for_each(|notice| telemetry::warn_once(notice));
+        let notices = notice.into_iter().chain(unknown_generation_keys(&file.folder()));
+        notices.for_each(|notice| telemetry::warn_once(&notice));
         let activations = config.mlp_activations().map_err(refused)?;
         let (parameter, epsilon) = &self.layer_norm_epsilon;
         let facts = [

@@ -8,7 +8,7 @@ use crate::error::CheckpointError;
 use gimlet_storage::Path;
 
 pub(super) const CONFIG: &str = "config.json";
-pub(super) const GENERATION: &str = "generation_config.json";
+pub(super) const GENERATION: &str = crate::foreign::GENERATION_FILE;
 
 /// The files from which transformers build a tokenizer.
 const TOKENIZER: [&str; 6] = [

@@ -3,6 +3,7 @@
 
 use serde_json::{Map, Value};
 
+use super::generation_keys::GENERATION_KEYS;
 use crate::hugging_face_keys::KeyFate::{self, Honoured};
 use crate::hugging_face_keys::{KeyTable, check_keys};
 use gimlet_storage::Path;
@@ -112,34 +113,6 @@ const WITHOUT_EFFECT: &[&str] = &[
     "use_return_dict",
 ];
 
-/// Parameters of decoding, which version 4 writes here too. The reader of `generation_config.json` takes them from here
-/// where a folder has no such file.
-const OF_DECODING: &[&str] = &[
-    "bad_words_ids",
-    "begin_suppress_tokens",
-    "diversity_penalty",
-    "do_sample",
-    "early_stopping",
-    "encoder_no_repeat_ngram_size",
-    "exponential_decay_length_penalty",
-    "forced_bos_token_id",
-    "forced_eos_token_id",
-    "length_penalty",
-    "max_length",
-    "min_length",
-    "no_repeat_ngram_size",
-    "num_beam_groups",
-    "num_beams",
-    "num_return_sequences",
-    "remove_invalid_values",
-    "repetition_penalty",
-    "suppress_tokens",
-    "temperature",
-    "top_k",
-    "top_p",
-    "typical_p",
-];
-
 /// Checks every key of a `config.json`, and returns a warning about those that are not known.
 ///
 /// # Errors
@@ -148,7 +121,11 @@ pub fn check_config_keys(
     file: &Path,
     object: &Map<String, Value>,
 ) -> Result<Option<String>, String> {
-    let is_left = |key: &str| !WITHOUT_EFFECT.contains(&key) && !OF_DECODING.contains(&key);
+    let is_in = |table: KeyTable, key: &str| table.iter().any(|(name, _)| *name == key);
+    // Version 4 writes parameters of decoding here too. The reader of `generation_config.json` takes them from here where a
+    // folder has no such file.
+    let has_no_effect = |key: &str| WITHOUT_EFFECT.contains(&key) || is_in(GENERATION_KEYS, key);
+    let is_left = |key: &str| is_in(NETWORK, key) || !has_no_effect(key);
     let left = object.iter().filter(|(key, _)| is_left(key));
     let mut left: Map<String, Value> = left.map(|(k, v)| (k.clone(), v.clone())).collect();
     for (alias, name) in ALIASES {
@@ -176,7 +153,7 @@ mod tests {
     #[test]
     fn no_key_has_two_fates() {
         let mut names: Vec<&str> = NETWORK.iter().map(|(name, _)| *name).collect();
-        names.extend(WITHOUT_EFFECT.iter().chain(OF_DECODING));
+        names.extend(WITHOUT_EFFECT);
         names.extend(ALIASES.map(|(alias, _)| alias));
         let count = names.len();
         names.sort_unstable();

@@ -5,6 +5,7 @@
 mod config;
 mod config_keys;
 mod flax;
+mod generation_keys;
 mod hugging_face;
 mod safetensors;
 mod scan;
@@ -29,6 +30,7 @@ use super::transpose::transpose;
 use gimlet_storage::Path;
 
 pub use self::config::HuggingFaceConfig;
+pub use generation_keys::{GENERATION_FILE, GENERATION_KEYS, unknown_generation_keys};
 pub(super) use self::safetensors::safetensors_type;
 pub(super) use hugging_face::{marks as hugging_face_marks, open_file, open_hugging_face};
 pub(super) use sums::mask;
