@@ -30,8 +30,8 @@ use super::transpose::transpose;
 use gimlet_storage::Path;
 
 pub use self::config::HuggingFaceConfig;
-pub use generation_keys::{GENERATION_FILE, GENERATION_KEYS, unknown_generation_keys};
 pub(super) use self::safetensors::safetensors_type;
+pub use generation_keys::{GENERATION_FILE, GENERATION_KEYS, unknown_generation_keys};
 pub(super) use hugging_face::{marks as hugging_face_marks, open_file, open_hugging_face};
 pub(super) use sums::mask;
 pub use tensorflow::index_of;

@@ -100,6 +100,8 @@ impl Default for TemperatureSample {
 }
 
 /// Any decoding function.
+// A program has few of them.
+#[allow(clippy::large_enum_variant)]
 #[derive(Clone, Debug, PartialEq, Configurable)]
 pub enum DecodeFn {
     /// Beam search.
