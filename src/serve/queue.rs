@@ -11,6 +11,8 @@ use crate::interactive::{Answer, Asked, Decoding};
 use super::refusal::Refusal;
 
 /// The work on a text; equal ones may share a batch.
+// Most requests decode.
+#[allow(clippy::large_enum_variant)]
 #[derive(Clone, Debug, PartialEq)]
 pub enum Work {
     /// To decode answers.

@@ -4,6 +4,9 @@ use tch::{Kind, Tensor};
 
 use super::spec::Generate;
 
+/// Whether a cut applies, and its computation on logits `[rows, vocab]`.
+type Cut<'a> = (bool, &'a dyn Fn(&Tensor) -> Tensor);
+
 /// The number of most probable tokens of which `top_h` keeps some.
 const TOP_H_TOKENS: i64 = 100;
 
@@ -11,7 +14,7 @@ impl Generate {
     /// Returns tempered logits, float32 `[rows, vocab]`, in which tokens that may not be drawn are impossible.
     pub(super) fn cut(&self, logits: &Tensor) -> Tensor {
         let mut logits = logits / self.temperature;
-        let cuts: [(bool, &dyn Fn(&Tensor) -> Tensor); 7] = [
+        let cuts: [Cut<'_>; 7] = [
             (self.top_h.is_some(), &|logits| but_best(logits, &self.beyond_entropy(logits))),
             (self.top_k > 0, &|logits| logits.lt_tensor(&largest(logits, self.top_k))),
             (self.top_p < 1.0, &|logits| but_best(logits, &beyond_mass(logits, self.top_p))),
