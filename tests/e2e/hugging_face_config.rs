@@ -5,7 +5,7 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use gimlet::gin::{Evaluator, Request, load};
+use gimlet::gin::{Evaluator, Registry, Request, load};
 use gimlet::interactive::{DecodingOptions, Engine, EngineParts, InteractiveModel, Text};
 use gimlet::partition::{LocalDevice, Process};
 use gimlet::run::{Library, registry};
@@ -20,11 +20,14 @@ const NUM_TOKENS: usize = 8;
 
 #[test]
 fn every_config_gives_transformers_scores_and_answers() {
+    // Threads that wait for each other take most of the time where other tests run beside.
+    tch::set_num_threads(1);
+    let registry = registry();
     for version in ["4", "5"] {
         for case in cases(version) {
             let folder = Folder::new();
             write_model(&folder.path(""), &case);
-            let (score, answer) = results(&folder.path(""));
+            let (score, answer) = results(&folder.path(""), &registry);
             let expected = case["score"].as_f64().expect("a number");
             let name = &case["name"];
             assert!((score - expected).abs() < 1e-4, "{name}: {score}, transformers {expected}");
@@ -92,8 +95,8 @@ fn write_model(folder: &Path, case: &Value) {
 }
 
 /// The score of the target, and the answer.
-fn results(folder: &Path) -> (f64, String) {
-    let spec = model(folder);
+fn results(folder: &Path, registry: &Registry) -> (f64, String) {
+    let spec = model(folder, registry);
     let parts = EngineParts::restore(&spec, &spec.mesh(Process::ALONE, LocalDevice::Cpu));
     let parts = parts.expect("the checkpoint is the model's");
     let engine = Engine::new(&spec, &parts, 1).expect("there is memory");
@@ -106,8 +109,7 @@ fn results(folder: &Path) -> (f64, String) {
     (scores[0], answers.expect("libtorch works")[0][0].text.clone())
 }
 
-fn model(folder: &Path) -> InteractiveModel {
-    let registry = registry();
+fn model(folder: &Path, registry: &Registry) -> InteractiveModel {
     let files = [
         "t5x/configs/runs/interactive_model.gin".to_string(),
         folder.join("config.json").display().to_string(),
@@ -116,8 +118,8 @@ fn model(folder: &Path) -> InteractiveModel {
     let bindings = vec![("flag".to_string(), checkpoint)];
     let request = Request { files: files.to_vec(), bindings, ..Request::default() };
     let loaded =
-        load(&request, &Library, &registry).unwrap_or_else(|list| panic!("{}", list.render(false)));
-    let mut evaluator = Evaluator::new(&loaded.config, &registry);
+        load(&request, &Library, registry).unwrap_or_else(|list| panic!("{}", list.render(false)));
+    let mut evaluator = Evaluator::new(&loaded.config, registry);
     let spec = evaluator.evaluate_in::<InteractiveModel>("");
     let spec = spec.unwrap_or_else(|_| panic!("{:?}", evaluator.into_diagnostics()));
     spec.check().expect("the model is possible");
