@@ -102,8 +102,11 @@ impl GenerationGin {
         };
         let set = |key: &str| fields.get(key).filter(|value| !value.is_null());
         let ids = config.get("vocab_size").and_then(Value::as_u64).unwrap_or(u64::MAX);
+        // The model itself has one end; several are those of its decoding.
+        let is_several = |ids: &&Value| ids.as_array().is_some_and(|ids| ids.len() > 1);
+        let ends = config.get("eos_token_id").filter(is_several);
         for (key, form) in PARAMETERS {
-            if let Some(value) = set(key) {
+            if let Some(value) = set(key).or(ends.filter(|_| *key == "eos_token_id")) {
                 let value = form
                     .gin(value, ids)
                     .map_err(|expected| format!("`{key}` is {value}, expected {expected}"))?;
@@ -256,6 +259,18 @@ mod tests {
             r#"{"max_length": 20, "max_new_tokens": 7, "min_length": 9, "min_new_tokens": 0}"#;
         assert_eq!(generation(both).expect("it is accepted").max_new_tokens, Some(7));
         assert_eq!(statements(both), first);
+    }
+
+    #[test]
+    fn several_ends_of_a_config_end_answers() {
+        let config = serde_json::json!({"eos_token_id": [1, 7]});
+        let of = |fields: Value| {
+            let fields = fields.as_object().expect("it is an object");
+            let config = config.as_object().expect("it is an object");
+            GenerationGin::of(fields, config, 0).expect("it is accepted").text
+        };
+        assert!(of(serde_json::json!({})).contains("generate.eos_token_id = [1,7]\n"));
+        assert!(of(serde_json::json!({"eos_token_id": 5})).contains("eos_token_id = [5]\n"));
     }
 
     #[test]

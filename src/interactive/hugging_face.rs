@@ -63,6 +63,7 @@ struct Numerics {
     activations: String,
     layer_norm_epsilon: f64,
     bos_id: i32,
+    /// The one id that ends answers; several are parameters of decoding.
     eos_id: Option<i64>,
 }
 
@@ -129,7 +130,10 @@ impl Config {
             activations: activations_tuple(&described.mlp_activations()?),
             layer_norm_epsilon: described.layer_norm_epsilon(),
             bos_id: described.bos_id(),
-            eos_id: described.eos_id()?,
+            eos_id: match described.eos_ids()?[..] {
+                [id] => Some(id),
+                _ => None,
+            },
         };
         Ok(Self { numerics, ..config })
     }

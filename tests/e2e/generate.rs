@@ -175,7 +175,7 @@ fn a_generation_config_gives_the_answers_of_transformers() {
         .map(|text| text.as_str().expect("a text"))
         .collect();
     folder.write("texts.txt", texts.join("\n"));
-    for (case, name) in cases.iter().zip(["a", "b", "c", "d", "e"]) {
+    for (case, name) in cases.iter().zip(["a", "b", "c", "d", "e", "f"]) {
         let checkpoint = folder_with(&folder, name, case);
         let mut words = vec!["generate", &checkpoint, "--file=texts.txt", "--json"];
         let beams = case["flags"]["num_beams"].as_u64().map(|beams| format!("--beam={beams}"));

@@ -91,22 +91,17 @@ impl HuggingFaceConfig {
         self.decoder_start_token_id.or(self.bos_token_id).unwrap_or(0)
     }
 
-    /// The id that ends a decoded sequence, if the file says one.
+    /// The ids that end a decoded sequence, if the file says some.
     ///
     /// # Errors
-    /// It says something else than one id: what was found, and what was expected.
-    pub fn eos_id(&self) -> Result<Option<i64>, String> {
-        let found = match &self.eos_token_id {
-            None => return Ok(None),
-            Some(Value::Array(ids)) if ids.len() == 1 => &ids[0],
-            Some(id) => id,
-        };
-        let expected = || {
-            format!(
-                "its eos_token_id is {found}, expected one id: a decoded sequence ends at one token"
-            )
-        };
-        found.as_i64().map(Some).ok_or_else(expected)
+    /// It says something else: what was found, and what was expected.
+    pub fn eos_ids(&self) -> Result<Vec<i64>, String> {
+        let Some(found) = &self.eos_token_id else { return Ok(Vec::new()) };
+        let ids = found.as_array().map_or(std::slice::from_ref(found), Vec::as_slice);
+        ids.iter()
+            .map(Value::as_i64)
+            .collect::<Option<_>>()
+            .ok_or_else(|| format!("`eos_token_id` is {found}, expected an id or a list of ids"))
     }
 
     fn is_one_of(&self, families: &[&str]) -> bool {

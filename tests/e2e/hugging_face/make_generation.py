@@ -27,6 +27,8 @@ CASES = [
         "num_beams": 2, "length_penalty": 0.0, "max_length": 9, "task_specific_params": {"x": {"num_beams": 7}}}, {}),
     # The file beside it wins.
     ("t5", IDS | {"max_length": 9}, {"num_beams": 4}, {}),
+    # Several tokens end an answer.
+    ("t5", None, {"eos_token_id": [1, 112], "max_length": 9}, {}),
 ]
 
 
