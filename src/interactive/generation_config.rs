@@ -6,6 +6,7 @@ use std::fmt::Write;
 use serde_json::{Map, Value};
 
 use crate::checkpoint::{GENERATION_FILE, GENERATION_KEYS, check_keys};
+use crate::models::decoding::{DecodeError, Generate};
 use crate::storage::Path;
 
 /// The honoured keys that are parameters of `decoding.generate`, with the form of their values.
@@ -113,6 +114,7 @@ impl GenerationGin {
                 bind(key, &value);
             }
         }
+        check_together(fields)?;
         // Their lengths count the token that starts decoding.
         let length = |tokens: &str, length: &str| {
             let count = |key: &str| {
@@ -142,6 +144,33 @@ impl GenerationGin {
         }
         check_start(set("decoder_start_token_id"), bos_id)?;
         Ok(Self { text, max_new_tokens })
+    }
+}
+
+/// Checks the values that `decoding.generate` checks when it decodes, before the weights are read.
+fn check_together(fields: &Map<String, Value>) -> Result<(), String> {
+    let number = |key: &str| fields.get(key).and_then(Value::as_f64);
+    let count = |key: &str| fields.get(key)?.as_u64().map(|count| count as usize);
+    let default = Generate::default();
+    let spec = Generate {
+        num_beams: count("num_beams").unwrap_or(default.num_beams),
+        do_sample: fields.get("do_sample") == Some(&Value::Bool(true)),
+        num_return_sequences: count("num_return_sequences").unwrap_or(default.num_return_sequences),
+        temperature: number("temperature").unwrap_or(default.temperature),
+        top_p: number("top_p").unwrap_or(default.top_p),
+        min_p: number("min_p"),
+        top_h: number("top_h"),
+        typical_p: number("typical_p").unwrap_or(default.typical_p),
+        repetition_penalty: number("repetition_penalty").unwrap_or(default.repetition_penalty),
+        encoder_repetition_penalty: number("encoder_repetition_penalty")
+            .unwrap_or(default.encoder_repetition_penalty),
+        ..default
+    };
+    match spec.check() {
+        Err(DecodeError::UnfitGenerate { param, found, expected }) => {
+            Err(format!("`{param}` is {found}, expected {expected}"))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -292,6 +321,12 @@ mod tests {
                 r#"{"decoder_start_token_id": 5}"#,
                 "`decoder_start_token_id` is 5, expected 0, that of config.json",
             ),
+            (
+                r#"{"num_beams": 4, "do_sample": true}"#,
+                "generation_config.json: `num_beams` is 4 with `do_sample`, expected 1",
+            ),
+            (r#"{"do_sample": true, "top_p": 2}"#, "`top_p` is 2, expected 0 to 1"),
+            (r#"{"num_return_sequences": 2}"#, "`num_return_sequences` is 2, expected at most"),
             (r#"{"max_length": 1}"#, "leaves no token"),
             (r#"{"top_p": "0.9"}"#, "`top_p` is \"0.9\", expected a number"),
         ] {

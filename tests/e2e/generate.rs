@@ -206,6 +206,10 @@ fn a_generation_config_that_cannot_be_honoured_is_refused_by_name() {
         "{}",
         said.stderr
     );
+    folder.write("hub/generation_config.json", r#"{"num_beams": 2, "do_sample": true}"#);
+    let said = gimlet(&folder, &["generate", &checkpoint, "--dry_run", "a"]).run();
+    let refused = "hub/generation_config.json: `num_beams` is 2 with `do_sample`, expected 1";
+    assert!(said.stderr.contains(refused), "{}", said.stderr);
     folder.write("hub/generation_config.json", r#"{"unheard_of": 1, "max_new_tokens": 1}"#);
     let said = gimlet(&folder, &["generate", &checkpoint, "a"]).succeeds();
     assert_eq!(said.stderr.matches("`unheard_of` is not known").count(), 1, "{}", said.stderr);

@@ -215,8 +215,9 @@ impl Generate {
             }
         }
         if self.num_beams > 1 && self.do_sample {
-            let found = format!("{} with do_sample", self.num_beams);
-            return unfit("num_beams", found, "1, since beams are not drawn here");
+            let found = format!("{} with `do_sample`", self.num_beams);
+            let expected = "1 with it, or more without: beams are not drawn here";
+            return unfit("num_beams", found, expected);
         }
         let most = if self.do_sample { usize::MAX } else { self.num_beams.max(1) };
         if self.num_return_sequences > most {
@@ -262,7 +263,7 @@ mod tests {
         );
         check(
             Generate { num_beams: 2, ..sampled.clone() },
-            "num_beams` is 2 with do_sample, expected 1",
+            "num_beams` is 2 with `do_sample`, expected 1",
         );
         check(
             Generate { num_return_sequences: 2, ..Generate::default() },
