@@ -73,7 +73,7 @@ pub use export::{
 pub use find::{Skipped, every, latest, restore_newest, resumable_steps};
 pub use fit::check_fit;
 pub use foreign::{
-    GENERATION_FILE, GENERATION_KEYS, HuggingFaceConfig, index_of, unknown_generation_keys,
+    GENERATION_FILE, GENERATION_KEYS, HuggingFaceConfig, generation_fields, index_of,
 };
 pub use format::{Format, Without};
 pub use hugging_face_keys::{KeyFate, KeyTable, check_keys};

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value};
 
-use crate::checkpoint::{GENERATION_FILE, GENERATION_KEYS, check_keys};
+use crate::checkpoint::{GENERATION_KEYS, check_keys, generation_fields};
 use crate::models::decoding::{DecodeError, Generate};
 use crate::storage::Path;
 
@@ -72,21 +72,8 @@ pub fn generation_gin(
     config: &Map<String, Value>,
     bos_id: i32,
 ) -> Result<GenerationGin, String> {
-    let file = config_file.folder().join(GENERATION_FILE);
-    let (file, fields) = match file.read() {
-        Ok(text) => {
-            let fields =
-                serde_json::from_slice(&text).map_err(|error| format!("{file}: {error}"))?;
-            (file, fields)
-        }
-        Err(error) if error.is_not_found() => {
-            let is_known = |key: &str| GENERATION_KEYS.iter().any(|(name, _)| *name == key);
-            let fields = config.iter().filter(|(key, _)| is_known(key));
-            (config_file.clone(), fields.map(|(key, value)| (key.clone(), value.clone())).collect())
-        }
-        Err(error) => return Err(error.to_string()),
-    };
-    // Keys that are not known are told when the weights are read.
+    let (file, fields) = generation_fields(config_file, config)?;
+    // Keys that are not known are told when the weights are opened.
     check_keys(&file, &fields, &[GENERATION_KEYS])?;
     GenerationGin::of(&fields, config, bos_id).map_err(|reason| format!("{file}: {reason}"))
 }
@@ -237,6 +224,7 @@ impl Form {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checkpoint::GENERATION_FILE;
     use crate::checkpoint::KeyFate::Honoured;
 
     fn generation(text: &str) -> Result<GenerationGin, String> {

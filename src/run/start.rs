@@ -14,6 +14,7 @@ use std::process::Command;
 use anyhow::anyhow;
 
 use super::failure::Failure;
+use crate::telemetry;
 
 /// The places where `gimlet-torch` itself looks for libtorch, in its order; `$ORIGIN` is its own
 /// folder.
@@ -50,6 +51,8 @@ pub(super) fn torch_command() -> Result<Command, Failure> {
     }
     let folder = program.parent().expect("a program lies in a folder");
     let mut command = Command::new(&program);
+    let (said, texts) = telemetry::said_variable();
+    command.env(said, texts);
     if let Some(libtorch) = choose(own_places(folder), other_places(folder))? {
         command.env(LIBRARY_PATH, library_path(&libtorch));
     }

@@ -1,11 +1,10 @@
 //! The facts that the `config.json` of a folder of Hugging Face's states about its network and that no array shows,
 //! compared with the model that reads the weights: a run that ignores them would get other numbers without a word.
 
-use crate::checkpoint::{
-    CheckpointError, Format, HuggingFaceConfig, Stored, activations_tuple, unknown_generation_keys,
-};
+use crate::checkpoint::{CheckpointError, Format, HuggingFaceConfig, Stored, activations_tuple};
 use crate::gin::FromGin;
 use crate::models::Model;
+use crate::models::decoding::DecodeFn;
 use crate::nn::Activation;
 use crate::storage::Path;
 use crate::telemetry;
@@ -15,6 +14,8 @@ pub struct ModelFacts {
     activations: Fact,
     layer_norm_epsilon: (String, f64),
     bos_id: i32,
+    /// The tokens that end an answer, unless the model decodes by the parameters of transformers.
+    other_ends: Option<Vec<i64>>,
 }
 
 /// A parameter and its value as gin prints it.
@@ -27,15 +28,18 @@ impl ModelFacts {
         let dims = &network.decoder.dims;
         let activations: Vec<String> = dims.mlp_activations.iter().map(name).collect();
         let activations: Vec<&str> = activations.iter().map(String::as_str).collect();
+        let prediction = model.prediction(1);
+        let is_generate = matches!(prediction.decode_fn, DecodeFn::Generate(_));
         Self {
+            other_ends: (!is_generate).then(|| prediction.ends()),
             activations: (names.parameter("mlp_activations"), tuple(&activations)),
             layer_norm_epsilon: (names.parameter("layer_norm_epsilon"), dims.layer_norm_epsilon),
             bos_id: model.bos_id(),
         }
     }
 
-    /// Compares them with those of the `config.json` that belongs to a checkpoint, if there is one, and warns of keys
-    /// there that are not known.
+    /// Compares them with those of the `config.json` that belongs to a checkpoint, if there is one, and warns of parameters
+    /// of decoding beside it that the model does not use.
     ///
     /// # Errors
     /// A fact differs, or the file describes a network that no model has: both values, and a remedy.
@@ -46,9 +50,9 @@ impl ModelFacts {
         let Some((file, config)) = HuggingFaceConfig::beside(stored.path())? else { return Ok(()) };
         let refused =
             |reason| CheckpointError::OtherFacts { path: stored.path().to_string(), reason };
-        let notice = config.check_keys(&file).map_err(refused)?;
-        let notices = notice.into_iter().chain(unknown_generation_keys(&file.folder()));
-        notices.for_each(|notice| telemetry::warn_once(&notice));
+        config.check_keys(&file).map_err(refused)?;
+        let unused = self.other_ends.iter().filter_map(|ends| config.unused_decoding(&file, ends));
+        unused.for_each(|notice| telemetry::warn_once(&notice));
         let activations = config.mlp_activations().map_err(refused)?;
         let (parameter, epsilon) = &self.layer_norm_epsilon;
         let facts = [

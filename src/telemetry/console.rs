@@ -1,9 +1,10 @@
 //! Lines for the user on standard error, printed above the progress line if there is one.
 
 use std::collections::BTreeSet;
+use std::env;
 use std::fmt::Display;
 use std::io::Write;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use indicatif::ProgressBar;
 
@@ -27,12 +28,28 @@ pub enum Verbosity {
     Verbose,
 }
 
-static CONSOLE: Mutex<Console> =
-    Mutex::new(Console { bar: None, said: BTreeSet::new(), verbosity: Verbosity::Normal });
+/// The variable with the texts that the program which started this one has printed by the `_once` functions.
+const SAID: &str = "GIMLET_SAID";
+
+/// The character between these texts, ASCII's record separator.
+const SEPARATOR: char = '\u{1e}';
+
+static CONSOLE: LazyLock<Mutex<Console>> = LazyLock::new(|| {
+    let said = env::var(SAID).unwrap_or_default();
+    let said = said.split(SEPARATOR).map(str::to_string).collect();
+    Mutex::new(Console { bar: None, said, verbosity: Verbosity::Normal })
+});
 
 fn console() -> MutexGuard<'static, Console> {
     // A thread that panicked while printing left no relevant state incomplete.
     CONSOLE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns the variable, and its value, with which a program that continues the work of this one does not repeat texts of the
+/// `_once` functions.
+pub fn said_variable() -> (&'static str, String) {
+    let said: Vec<String> = console().said.iter().cloned().collect();
+    (SAID, said.join(&SEPARATOR.to_string()))
 }
 
 /// Sets the amount of output of this process from now on.

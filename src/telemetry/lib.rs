@@ -22,8 +22,8 @@ mod terminal;
 mod wait;
 
 pub use console::{
-    Verbosity, counted, detail, detail_once, notice, notice_once, quoted_names, set_verbosity,
-    warn, warn_once,
+    Verbosity, counted, detail, detail_once, notice, notice_once, quoted_names, said_variable,
+    set_verbosity, warn, warn_once,
 };
 pub use count::Count;
 pub use events::{EventWriter, config_markdown};

@@ -210,9 +210,27 @@ fn a_generation_config_that_cannot_be_honoured_is_refused_by_name() {
     let said = gimlet(&folder, &["generate", &checkpoint, "--dry_run", "a"]).run();
     let refused = "hub/generation_config.json: `num_beams` is 2 with `do_sample`, expected 1";
     assert!(said.stderr.contains(refused), "{}", said.stderr);
-    folder.write("hub/generation_config.json", r#"{"unheard_of": 1, "max_new_tokens": 1}"#);
-    let said = gimlet(&folder, &["generate", &checkpoint, "a"]).succeeds();
-    assert_eq!(said.stderr.matches("`unheard_of` is not known").count(), 1, "{}", said.stderr);
+}
+
+#[test]
+fn a_generation_config_is_never_skipped_without_a_word() {
+    let folder = Folder::new();
+    let generation = serde_json::json!({"unheard_of": 1, "max_new_tokens": 1, "num_beams": 2});
+    let case = serde_json::json!({"folder": "t5", "config": {}, "generation_config": generation});
+    let checkpoint = folder_with(&folder, "hub", &case);
+    let unknown = "hub/generation_config.json: the key `unheard_of` is not known";
+    let decode_fn = "--gin.models.EncoderDecoderModel.decode_fn=@decoding.beam_search";
+    let generate = gimlet(&folder, &["generate", &checkpoint, decode_fn, "a"]);
+    let convert =
+        Train::new(&folder.path("")).tool(&["checkpoint", "convert"]).arg("hub").arg("converted");
+    for command in [&generate, &convert] {
+        let said = command.succeeds().stderr;
+        assert_eq!(said.matches(unknown).count(), 1, "{said}");
+    }
+    let unused = "hub/generation_config.json is not used: the model decodes as its gin says, without \
+                  `num_beams` of this file; --gin_file=hub/config.json decodes with them";
+    let said = generate.succeeds().stderr;
+    assert_eq!(said.matches(unused).count(), 1, "{said}");
 }
 
 #[test]

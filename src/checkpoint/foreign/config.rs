@@ -4,9 +4,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::config_keys::check_config_keys;
+use super::generation_keys::{GENERATION_KEYS, changing_keys, generation_fields};
 use super::{Foreign, RawTensors};
 use crate::error::CheckpointError;
 use crate::format::Format;
+use crate::hugging_face_keys::check_keys;
 use crate::names::hugging_face::activations::mlp_activations;
 use crate::names::hugging_face::{Traits, entries};
 use gimlet_storage::Path;
@@ -61,6 +63,31 @@ impl HuggingFaceConfig {
     /// A value would change results and cannot be used: the file, the key, the value, and the reason.
     pub fn check_keys(&self, file: &Path) -> Result<Option<String>, String> {
         check_config_keys(file, &self.keys)
+    }
+
+    /// Warns of the keys of the file, and of those of the `generation_config.json` beside it, that are not known. Values that
+    /// are refused are told by the commands that run the model.
+    fn warn_of_unknown_keys(&self, file: &Path) {
+        let of_generation = || {
+            let (place, fields) = generation_fields(file, &self.keys).ok()?;
+            check_keys(&place, &fields, &[GENERATION_KEYS]).ok()?
+        };
+        let notices = [self.check_keys(file).ok().flatten(), of_generation()];
+        notices.iter().flatten().for_each(|notice| gimlet_telemetry::warn_once(notice));
+    }
+
+    /// Returns a warning about the parameters of decoding beside the weights, for a model that decodes in another way until
+    /// one of `ends`.
+    pub fn unused_decoding(&self, file: &Path, ends: &[i64]) -> Option<String> {
+        let (place, fields) = generation_fields(file, &self.keys).ok()?;
+        let keys = changing_keys(&fields, ends);
+        (!keys.is_empty()).then(|| {
+            format!(
+                "{place} is not used: the model decodes as its gin says, without {} of this file; \
+                 --gin_file={file} decodes with them",
+                gimlet_telemetry::quoted_names(&keys, 8)
+            )
+        })
     }
 
     /// The activations of feed-forward blocks, by T5X's names.
@@ -155,8 +182,12 @@ pub(super) fn with_config(
     format: Format,
     raw: Box<dyn RawTensors>,
 ) -> Result<Foreign, CheckpointError> {
-    let traits = match read_config(&dir.join(CONFIG))? {
-        Some(config) => config.traits(path)?,
+    let file = dir.join(CONFIG);
+    let traits = match read_config(&file)? {
+        Some(config) => {
+            config.warn_of_unknown_keys(&file);
+            config.traits(path)?
+        }
         None => Traits::default(),
     };
     if raw.tensors().is_empty() {

@@ -31,7 +31,7 @@ use gimlet_storage::Path;
 
 pub use self::config::HuggingFaceConfig;
 pub(super) use self::safetensors::safetensors_type;
-pub use generation_keys::{GENERATION_FILE, GENERATION_KEYS, unknown_generation_keys};
+pub use generation_keys::{GENERATION_FILE, GENERATION_KEYS, generation_fields};
 pub(super) use hugging_face::{marks as hugging_face_marks, open_file, open_hugging_face};
 pub(super) use sums::mask;
 pub use tensorflow::index_of;
