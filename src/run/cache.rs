@@ -25,6 +25,7 @@ use super::configure::configure_tasks;
 use super::failure::Failure;
 use super::gin_flags::{GinArgs, parse_module};
 use super::library::Library;
+use super::output::{write, write_error};
 use super::tasks::GinTasks;
 use super::world::world;
 
@@ -97,7 +98,7 @@ pub struct CacheArgs {
 pub(super) fn cache_command(args: &CacheArgs, color: bool) -> Result<(), Failure> {
     refuse_array_records(args)?;
     let (tasks, warnings) = configure_tasks(&args.gin, &args.module_import, &Library, color)?;
-    eprint!("{warnings}");
+    write_error(&warnings);
     let root = Path::parse(&args.output_cache_dir).map_err(Failure::usage)?;
     let process = process()?;
     if process.is_some_and(|process| process.rank > 0) {
@@ -130,8 +131,8 @@ pub(super) fn cache_command(args: &CacheArgs, color: bool) -> Result<(), Failure
         }
         match (args.dry_run, options.process) {
             (true, Some(process)) if process.rank > 0 => {}
-            (true, _) => describe(&task, &cache, &options).map_err(failure)?,
-            (false, _) => write(args, &task, &cache, &options).map_err(failure)?,
+            (true, _) => describe(&task, &cache, &options)?,
+            (false, _) => make(args, &task, &cache, &options).map_err(failure)?,
         }
     }
     Ok(())
@@ -273,7 +274,7 @@ fn is_there(args: &CacheArgs, task: &Task, cache: &CacheFolder) -> Result<bool, 
     Ok(false)
 }
 
-fn write(
+fn make(
     args: &CacheArgs,
     task: &Task,
     cache: &CacheFolder,
@@ -303,24 +304,25 @@ fn write(
 }
 
 /// Prints on standard output what would be written.
-fn describe(task: &Task, cache: &CacheFolder, options: &CacheOptions) -> Result<(), DataError> {
-    println!("{} -> {}", task.task_name(), cache.path());
-    for plan in split_plans(task, options)? {
+fn describe(task: &Task, cache: &CacheFolder, options: &CacheOptions) -> Result<(), Failure> {
+    write(&format!("{} -> {}\n", task.task_name(), cache.path()))?;
+    for plan in split_plans(task, options).map_err(failure)? {
         let bytes: u64 = plan.files.iter().map(|(_, size)| size).sum();
         let size = bytes as f64 / f64::from(1 << 20);
         let (files, shards) = (plan.files.len(), plan.num_shards);
         let (files, shards) = (counted(files, "file"), counted(shards, "shard"));
-        println!("  {:<12} {files}, {size:.1} MiB -> {shards}", plan.split);
-        let Some(estimate) = estimate(task, &plan, options, SAMPLE)? else { continue };
+        write(&format!("  {:<12} {files}, {size:.1} MiB -> {shards}\n", plan.split))?;
+        let estimate = estimate(task, &plan, options, SAMPLE).map_err(failure)?;
+        let Some(estimate) = estimate else { continue };
         let Estimate { num_sampled, num_examples, bytes, time } = estimate;
-        println!(
-            "  {:<12} about {} examples, {:.1} MiB, {}, judging by {}",
+        write(&format!(
+            "  {:<12} about {} examples, {:.1} MiB, {}, judging by {}\n",
             "",
             thousands(num_examples as f64),
             bytes as f64 / f64::from(1 << 20),
             duration(time.as_secs_f64()),
             thousands(num_sampled as f64),
-        );
+        ))?;
     }
     Ok(())
 }

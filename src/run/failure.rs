@@ -11,6 +11,8 @@ use crate::gin::Diagnostics;
 use crate::launch::{ERROR_FILE, WorkerFailure};
 use crate::session::error::SessionError;
 
+use super::output::write_error;
+
 /// The reason why a command failed.
 #[derive(Debug)]
 pub enum Failure {
@@ -45,7 +47,7 @@ impl Failure {
         let file = env::var_os(ERROR_FILE);
         let is_told = file.is_some_and(|file| fs::write(file, self.text(false)).is_ok());
         if !is_told {
-            eprint!("{}", self.text(color));
+            write_error(&self.text(color));
         }
         match self {
             Failure::Configuration(_) | Failure::Usage(_) => ExitCode::from(2),

@@ -16,6 +16,11 @@ pub(super) fn write(text: &str) -> Result<(), Failure> {
     }
 }
 
+/// Writes to standard error, of which a reader may have closed the other end: `gimlet train ... 2>&1 | head` trains on.
+pub(super) fn write_error(text: &str) {
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
 /// A number of things in words: `no errors`, `1 error`, `2 errors`.
 pub(super) fn counted(count: usize, what: &str) -> String {
     match count {

@@ -187,6 +187,21 @@ fn quiet_leaves_warnings_and_verbose_names_the_files_that_are_read() {
 }
 
 #[test]
+fn a_reader_that_is_gone_is_no_failure() {
+    let folder = Folder::new();
+    let status = |command: &str| {
+        folder.succeeds(&format!("{{ {command}; echo $? > status; }} | true; cat status"))
+    };
+    let cache = format!("gimlet cache {RUN} --tasks=cached --output_cache_dir=c --dry_run");
+    assert!(folder.succeeds(&cache).starts_with("cached -> c/cached\n"));
+    assert_eq!(status(&cache), "0\n");
+    assert_eq!(status(&format!("gimlet train {RUN} --dry_run")), "0\n");
+    // Mistakes keep their status although nobody reads them.
+    assert_eq!(status("gimlet gin check nothing.gin 2>&1"), "1\n");
+    assert_eq!(status("gimlet train --gin_file=nothing.gin 2>&1"), "2\n");
+}
+
+#[test]
 fn the_version_tells_the_commit_and_libtorch_without_loading_it() {
     let folder = Folder::new();
     let version = folder.succeeds("gimlet --version");

@@ -50,6 +50,26 @@ fn no_bare_unwrap_outside_tests() {
     assert_none("return an error, or `expect` with the fact that was believed", breaches);
 }
 
+/// Macros that panic when a reader, such as `head`, has closed the stream.
+const PANICKING: [&str; 2] = ["print!(", "println!("];
+
+#[test]
+fn no_output_panics_when_its_reader_is_gone() {
+    let mut breaches = Vec::new();
+    for source in sources(&["src"]) {
+        let is_tool = ["/build.rs", "/peaks.rs", "/published.rs"]
+            .iter()
+            .any(|end| source.path.ends_with(end));
+        if is_tool || source.path.contains("/examples/") {
+            continue;
+        }
+        let code = source.code_without_tests();
+        let found = PANICKING.iter().flat_map(|name| code.match_indices(name));
+        breaches.extend(found.map(|(offset, _)| source.place(offset)));
+    }
+    assert_none("write with `run/output.rs`, or with `telemetry` if it is a notice", breaches);
+}
+
 #[test]
 fn every_todo_names_an_issue() {
     let word = ["TO", "DO"].concat();

@@ -17,6 +17,7 @@ use super::configure::{Configured, configure};
 use super::failure::Failure;
 use super::gin_flags::GinArgs;
 use super::library::Library;
+use super::output::write_error;
 
 /// Flags of `gimlet bench`.
 #[derive(Args, Debug)]
@@ -85,7 +86,7 @@ impl BenchArgs {
     /// Returns the configured run, after printing its warnings.
     fn configured(&self, color: bool) -> Result<Configured<Train>, Failure> {
         let configured = configure(&self.gin, &Library, color)?;
-        eprint!("{}", configured.warnings);
+        write_error(&configured.warnings);
         Ok(configured)
     }
 }

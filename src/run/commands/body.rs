@@ -14,6 +14,7 @@ use crate::run::failure::Failure;
 use crate::run::gin::{Project, ReadingArgs};
 use crate::run::interrupt::Interrupt;
 use crate::run::library::Library;
+use crate::run::output::write_error;
 use crate::run::version;
 use crate::run::world::world;
 use crate::session::context::Context;
@@ -48,7 +49,7 @@ pub fn run<C: Body>(command: &C, verbosity: Verbosity, color: bool) -> Result<()
     let interrupt = Interrupt::listen().map_err(Failure::world)?;
     let configured = configure::<C::Spec>(&*command.gin()?, &Library, color)?;
     set_verbosity(verbosity);
-    eprint!("{}", configured.warnings);
+    write_error(&configured.warnings);
     unless_asked(&interrupt)?;
     cpu::prepare();
     let flags = command.distributed();

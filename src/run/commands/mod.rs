@@ -35,6 +35,7 @@ use crate::partition::{LocalDevice, Process};
 use super::configure::{configure, registry};
 use super::failure::Failure;
 use super::library::Library;
+use super::output::{write, write_error};
 
 pub use asked::ModelArgs;
 pub use eval::EvalArgs;
@@ -146,10 +147,10 @@ fn check<C: RootCommand>(command: &C, color: bool, num_processes: usize) -> Resu
     let first = Process { rank: 0, count: num_processes };
     let mesh = configured.spec.mesh(first, LocalDevice::Cpu).map_err(Failure::usage)?;
     if command.is_dry_run() {
-        eprint!("{}", configured.warnings);
+        write_error(&configured.warnings);
         let values = &tree(&configured.config, &registry(), C::Spec::schema());
         let planned = PlannedRun { tasks: &configured.tasks, mesh: &mesh, values };
-        print!("{}", configured.spec.dry_run(&planned)?);
+        write(&configured.spec.dry_run(&planned)?)?;
         process::exit(0)
     }
     Ok(())

@@ -67,6 +67,7 @@ mod body {
     use crate::run::commands::body::Body;
     use crate::run::commands::root::Root;
     use crate::run::interrupt::Interrupt;
+    use crate::run::output::write;
     use crate::session::context::Context;
 
     use super::{Failure, PlannedRun, Precompile, PrecompileArgs};
@@ -79,8 +80,7 @@ mod body {
             _: &Interrupt,
         ) -> Result<(), Failure> {
             let Context { tasks, mesh, values, .. } = context;
-            print!("{}", spec.dry_run(&PlannedRun { tasks: *tasks, mesh, values })?);
-            Ok(())
+            write(&spec.dry_run(&PlannedRun { tasks: *tasks, mesh, values })?)
         }
     }
 }

@@ -84,8 +84,7 @@ pub fn diagnose(args: &[String], doctor: &DoctorArgs, color: bool) -> Result<(),
         Err(failure) => failure.to_string(),
         Ok(mut command) => match command.args(&args[1..]).output() {
             Ok(output) if output.status.success() => {
-                print!("{}", String::from_utf8_lossy(&output.stdout));
-                return Ok(());
+                return write(&String::from_utf8_lossy(&output.stdout));
             }
             Ok(output) => {
                 let said = String::from_utf8_lossy(&output.stderr);
@@ -106,7 +105,7 @@ fn examine(places: &[String]) -> Result<(), Failure> {
     let mut is_sound = true;
     for place in places {
         let examined = places::examine(place).map_err(Failure::usage)?;
-        print!("{}", examined.report);
+        write(&examined.report)?;
         is_sound &= examined.is_sound;
     }
     if is_sound { Ok(()) } else { Err(Failure::Said) }

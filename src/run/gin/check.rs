@@ -5,7 +5,7 @@ use clap::Args;
 use crate::gin::Severity;
 use crate::run::failure::Failure;
 use crate::run::named_tasks::{named_tasks, unknown_name};
-use crate::run::output::counted;
+use crate::run::output::{counted, write_error};
 use crate::run::tasks::GinTasks;
 
 use super::project::ProjectArgs;
@@ -37,7 +37,7 @@ pub fn run(args: &CheckArgs, schemas: &[String], color: bool) -> Result<(), Fail
     }
     let count = |severity| list.iter().filter(|d| d.severity == severity).count();
     let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
-    eprint!("{}", project.diagnostics(list).render_all(color));
+    write_error(&project.diagnostics(list).render_all(color));
     let roots: Vec<&str> = project.roots.iter().map(|root| root.name).collect();
     let what = match roots.is_empty() {
         false => format!("a configuration of {}", roots.join(" and ")),

@@ -10,6 +10,7 @@ use serde_json::{Map, Value as Json, json};
 use crate::gin::ast::{Argument, Import, Statement, StatementKind, Target};
 use crate::gin::{Diagnostics, Severity, SourceFile, SourceMap, Span, parse, to_json};
 use crate::run::failure::Failure;
+use crate::run::output::write_error;
 
 use super::{input, write};
 
@@ -66,7 +67,7 @@ fn print_records(name: &str, text: String, color: bool) -> Result<bool, Failure>
     write(&records.out)?;
     let correct = error.is_none();
     if !correct {
-        eprint!("{}", Diagnostics { sources, list: diagnostics }.render(color));
+        write_error(&Diagnostics { sources, list: diagnostics }.render(color));
     }
     Ok(correct)
 }

@@ -4,6 +4,7 @@ use clap::Args;
 
 use crate::gin::{Request, config_str, load, operative_config_str, reach, untyped};
 use crate::run::failure::Failure;
+use crate::run::output::write_error;
 
 use super::project::ProjectArgs;
 use super::{input, write};
@@ -28,7 +29,7 @@ pub fn run(args: &PrintArgs, schemas: &[String], color: bool) -> Result<(), Fail
     }
     let project = args.project.load(schemas)?.readable()?;
     let warnings = project.diagnostics(project.loaded.diagnostics.clone());
-    eprint!("{}", warnings.render(color));
+    write_error(&warnings.render(color));
     let (config, registry) = (&project.loaded.config, &project.registry);
     if !args.operative {
         return write(&config_str(config, registry));

@@ -23,7 +23,7 @@ use super::configure::configure;
 use super::failure::Failure;
 use super::gin_flags::GinArgs;
 use super::library::Library;
-use super::output::write;
+use super::output::{write, write_error};
 
 use cluster::Cluster;
 use report::report;
@@ -69,7 +69,7 @@ pub struct PlanArgs {
 pub(super) fn plan_command(args: &PlanArgs, color: bool) -> Result<(), Failure> {
     let mut machine = flags::machine(args).map_err(Failure::usage)?;
     let configured = configure::<Train>(&args.gin, &Library, color)?;
-    eprint!("{}", configured.warnings);
+    write_error(&configured.warnings);
     let train = &configured.spec;
     machine.pace = pace(args, train, &machine)?;
     let plan = search(train, &machine).map_err(Failure::usage)?;

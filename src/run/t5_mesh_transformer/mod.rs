@@ -24,6 +24,7 @@ use super::configure::{map_paths, mesh_tf_registry};
 use super::failure::Failure;
 use super::gin_flags::{GinArgs, GinFileArgs};
 use super::library::Library;
+use super::output::{write, write_error};
 use super::python_tasks::load_for_run;
 use super::tasks::GinTasks;
 use vocabularies::vocabularies;
@@ -74,9 +75,9 @@ impl T5MeshTransformerArgs {
                 translated.skipped.iter().map(|name| format!("`{name}`")).collect();
             telemetry::notice(&format!("unknown names are skipped: {}", names.join(", ")));
         }
-        eprint!("{}", translated.warnings);
+        write_error(&translated.warnings);
         if self.dry_run {
-            print!("{}", described(&translated.statements));
+            write(&described(&translated.statements))?;
         }
         Ok(translated)
     }

@@ -14,6 +14,7 @@ use super::super::declarations::Declared;
 use super::super::failure::Failure;
 use super::super::gin_flags::{GinArgs, parse_module};
 use super::super::library::Library;
+use super::super::output::write_error;
 use super::super::tasks::GinTasks;
 use super::elsewhere::remedy;
 
@@ -36,7 +37,7 @@ impl TaskFileArgs {
             false => self.module_import.clone(),
         };
         let (tasks, warnings) = configure_tasks(&self.gin, &modules, &Library, color)?;
-        eprint!("{warnings}");
+        write_error(&warnings);
         Ok(tasks.with_caches(self.caches()))
     }
 

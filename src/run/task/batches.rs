@@ -10,7 +10,7 @@ use crate::run::configure::{Configured, configure};
 use crate::run::failure::Failure;
 use crate::run::gin_flags::GinArgs;
 use crate::run::library::Library;
-use crate::run::output::{Color, ColorChoice, Paint, quoted, write};
+use crate::run::output::{Color, ColorChoice, Paint, quoted, write, write_error};
 use crate::telemetry::{counted, notice_once};
 use crate::train::{Train, training_options, training_shape};
 use crate::vocab::Vocabulary;
@@ -44,7 +44,7 @@ pub struct BatchesArgs {
 /// Prints the batches that the first steps of the run train on.
 pub(super) fn run(args: &BatchesArgs, color: bool) -> Result<(), Failure> {
     let configured: Configured<Train> = configure(&args.gin, &Library, color)?;
-    eprint!("{}", configured.warnings);
+    write_error(&configured.warnings);
     let train = &configured.spec;
     training_shape(train).map_err(Failure::usage)?;
     let (config, tasks) = (&train.train_dataset_cfg, &configured.tasks);

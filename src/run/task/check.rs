@@ -15,7 +15,7 @@ use crate::data::{
 use crate::gin::did_you_mean;
 use crate::run::declarations::Declared;
 use crate::run::failure::Failure;
-use crate::run::output::{counted, write};
+use crate::run::output::{counted, write, write_error};
 use crate::run::tasks::GinTasks;
 use crate::storage::StorageError;
 use crate::vocab::VocabularySpec;
@@ -47,7 +47,7 @@ pub(super) fn run(args: &CheckArgs, color: bool) -> Result<(), Failure> {
     let selected = selected(args, &tasks)?;
     let declarations = if args.names.is_empty() { tasks.mistakes() } else { Vec::new() };
     for mistake in &declarations {
-        eprintln!("error: {}", mistake.trim_end());
+        write_error(&format!("error: {}\n", mistake.trim_end()));
     }
     let asked = (!args.offline).then(Asked::default);
     let mut bad = 0;
@@ -55,7 +55,12 @@ pub(super) fn run(args: &CheckArgs, color: bool) -> Result<(), Failure> {
     for (one, mistakes) in selected.iter().zip(found) {
         for mistake in mistakes.iter().filter(|mistake| !declarations.contains(mistake)) {
             let mistake = mistake.trim_end();
-            eprintln!("error: {} `{}` ({}): {mistake}", one.kind(), one.name, one.place);
+            write_error(&format!(
+                "error: {} `{}` ({}): {mistake}\n",
+                one.kind(),
+                one.name,
+                one.place
+            ));
         }
         bad += usize::from(!mistakes.is_empty());
     }

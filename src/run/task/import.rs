@@ -10,7 +10,7 @@ use clap::Args;
 use crate::python::Interpreter;
 use crate::run::configure::registry;
 use crate::run::failure::Failure;
-use crate::run::output::write;
+use crate::run::output::{write, write_error};
 use crate::run::python_tasks::{ImportError, ModuleImport, ask};
 
 /// Flags of `gimlet task import`.
@@ -63,7 +63,7 @@ pub(super) fn run(args: &ImportArgs) -> Result<(), Failure> {
     );
     let text = imported.task_file(&[head]).map_err(failure)?;
     for note in &imported.notes {
-        eprintln!("{note}");
+        write_error(&format!("{note}\n"));
     }
     let Some(path) = output else { return write(&text) };
     save(&path, &text)

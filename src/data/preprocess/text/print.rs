@@ -1,5 +1,7 @@
 //! Prints the examples that pass.
 
+use std::io::{self, Write};
+
 use minijinja::formatting::FormatStyle;
 
 use super::{Context, Preprocess, Step};
@@ -22,7 +24,8 @@ impl Preprocess for PrintDataset {
     fn steps(&self, _: &Context<'_>) -> Result<Vec<Step>, DataError> {
         let summarize = usize::try_from(self.summarize).ok();
         Ok(vec![Step::map(move |example| {
-            eprint!("{}", lines_of(&example, summarize));
+            // A closed standard error is no reason to end, as `eprint!` would.
+            let _ = io::stderr().write_all(lines_of(&example, summarize).as_bytes());
             Ok(example)
         })])
     }

@@ -16,6 +16,7 @@ use crate::run::checkpoint::open::{open_at, parse_path, storage_failure};
 use crate::run::configure::map_paths;
 use crate::run::failure::Failure;
 use crate::run::gin_flags::GinArgs;
+use crate::run::output::write;
 use crate::session::wanted::Wanted;
 use crate::session::weights::Weights;
 use crate::storage::Path;
@@ -77,10 +78,7 @@ fn compare(args: &ConvertArgs, source: &Path, target: &Path) -> Result<(), Failu
     );
     // Not a number is no small difference.
     match difference <= tolerance {
-        true => {
-            println!("{said}");
-            Ok(())
-        }
+        true => write(&format!("{said}\n")),
         false => Err(Failure::world(anyhow!("{said}"))),
     }
 }

@@ -12,6 +12,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 
 use crate::gin::{LIBRARY, Source, TASK_LIBRARY};
 use crate::run::library::Library;
+use crate::run::output::write_error;
 
 /// The characters to escape in the path of a URI.
 const ESCAPED: &AsciiSet =
@@ -140,7 +141,7 @@ impl Files {
             fs::rename(&partial, path)
         });
         if let Err(error) = written {
-            eprintln!("cannot show {}: {error}", path.display());
+            write_error(&format!("cannot show {}: {error}\n", path.display()));
         }
     }
 }

@@ -17,6 +17,7 @@ use lsp_types::{
 use serde::de::DeserializeOwned;
 
 use crate::gin::Registry;
+use crate::run::output::write_error;
 
 use super::answers::{self, Answer};
 use super::capabilities::capabilities;
@@ -88,7 +89,7 @@ impl Server<'_> {
                     // The protocol has no reply to a bad notification.
                     let handled = catch_unwind(AssertUnwindSafe(|| self.notice(notification)));
                     if let Ok(Err(error)) = handled {
-                        eprintln!("{error:#}");
+                        write_error(&format!("{error:#}\n"));
                     }
                 }
                 Message::Response(_) => {}
