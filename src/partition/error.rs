@@ -7,7 +7,7 @@ pub enum ProcessError {
     #[error("{0}")]
     Other(String),
     /// A process is gone without a word, or does not answer.
-    #[error("{who}, and the others cannot go on without it ({detail})")]
+    #[error("{who}; the run ends here ({detail})")]
     Lost {
         /// The processes with their hosts, and their state.
         who: String,

@@ -19,6 +19,9 @@ const GLANCE: Duration = Duration::from_millis(50);
 /// The time of a wait after which the user is told of it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// The number of processes that a message lists.
+const LISTED: usize = 16;
+
 /// The time within which a port that is open answers.
 const ANSWER: Duration = Duration::from_secs(1);
 
@@ -121,11 +124,9 @@ impl Wait<'_> {
         Ok(Instant::now() < self.end)
     }
 
-    /// Tells the user once of a wait that is long.
-    fn tell(&self, what: impl FnOnce() -> String) {
-        if self.began.elapsed() >= PATIENCE && !self.is_told.replace(true) {
-            telemetry::notice(&what());
-        }
+    /// Whether the wait is long and the user has not been told of it; asked once more, the user has.
+    fn is_to_be_told(&self) -> bool {
+        self.began.elapsed() >= PATIENCE && !self.is_told.replace(true)
     }
 }
 
@@ -134,9 +135,12 @@ fn reach(endpoint: &Endpoint, wait: &Wait<'_>) -> Result<Store, Unmet> {
     let (host, port) = &endpoint.address;
     while !endpoint.serves() && !is_open(host, *port) {
         let Process { rank, count } = endpoint.process;
-        wait.tell(|| {
-            format!("process {rank} of {count} waits for {} at {host}:{port}, which has not answered yet", endpoint.store_owner())
-        });
+        if wait.is_to_be_told() {
+            let (owner, seconds) = (endpoint.store_owner(), endpoint.patience.as_secs_f64());
+            telemetry::notice(&format!(
+                "process {rank} of {count} waits up to {seconds} s for {owner} at {host}:{port}, which has not answered yet"
+            ));
+        }
         if !wait.goes_on()? {
             let seconds = endpoint.patience.as_secs_f64();
             let reason = format!("nobody has answered there for {seconds} s");
@@ -172,11 +176,11 @@ fn hosts(
     for other in 0..count {
         while !store.has(&key(other))? {
             // The other processes wait for the same.
-            if rank == 0 {
-                wait.tell(|| waiting(endpoint, other));
+            if rank == 0 && wait.is_to_be_told() {
+                telemetry::notice(&waiting(endpoint, &absent(store, count, key)?));
             }
             if !wait.goes_on()? {
-                return Err(missing(store, endpoint, key)?.into());
+                return Err(missing(endpoint, &absent(store, count, key)?).into());
             }
         }
         let found = store.get(&key(other), ANSWER)?;
@@ -186,32 +190,50 @@ fn hosts(
     Ok(hosts)
 }
 
-/// Says that the first process waits for others; those before `other` have come.
-fn waiting(endpoint: &Endpoint, other: usize) -> String {
+/// Returns the processes that have not come.
+fn absent(
+    store: &Store,
+    count: usize,
+    key: impl Fn(usize) -> String,
+) -> Result<Vec<usize>, C10dError> {
+    let mut absent = Vec::new();
+    for rank in 0..count {
+        if !store.has(&key(rank))? {
+            absent.push(rank);
+        }
+    }
+    Ok(absent)
+}
+
+/// Says that the first process waits for others.
+fn waiting(endpoint: &Endpoint, absent: &[usize]) -> String {
     let ((host, port), count) = (&endpoint.address, endpoint.process.count);
+    let (here, seconds) = (count - absent.len(), endpoint.patience.as_secs_f64());
+    let verb = if here == 1 { "is" } else { "are" };
+    let whom = if absent.len() == 1 { "process" } else { "processes" };
     format!(
-        "waiting for {count} processes to meet at {host}:{port}: process {other} has not come yet"
+        "{here} of {count} processes {verb} at {host}:{port}; waiting up to {seconds} s for {whom} {}",
+        numbers(absent)
     )
 }
 
-/// Names the processes that have not come.
-fn missing(
-    store: &Store,
-    endpoint: &Endpoint,
-    key: impl Fn(usize) -> String,
-) -> Result<ProcessError, C10dError> {
-    let count = endpoint.process.count;
-    let mut missing = Vec::new();
-    for rank in 0..count {
-        if !store.has(&key(rank))? {
-            missing.push(rank.to_string());
-        }
+/// Names the processes that have not come in time.
+fn missing(endpoint: &Endpoint, absent: &[usize]) -> ProcessError {
+    let (count, seconds) = (endpoint.process.count, endpoint.patience.as_secs_f64());
+    ProcessError::NotMet(format!(
+        "of {count} processes these did not come within {seconds} s: {}; start all of them, with \
+         the same address of process 0",
+        numbers(absent)
+    ))
+}
+
+/// Lists the first few of the processes' numbers.
+fn numbers(ranks: &[usize]) -> String {
+    let listed: Vec<String> = ranks.iter().take(LISTED).map(usize::to_string).collect();
+    match ranks.len() - listed.len() {
+        0 => listed.join(", "),
+        more => format!("{} and {more} more", listed.join(", ")),
     }
-    let (missing, seconds) = (missing.join(", "), endpoint.patience.as_secs_f64());
-    Ok(ProcessError::NotMet(format!(
-        "of {count} processes these did not come within {seconds} s: {missing}; start all of them, with \
-         the same address of process 0"
-    )))
 }
 
 fn not_reached(endpoint: &Endpoint, reason: &str) -> ProcessError {
@@ -272,6 +294,14 @@ mod tests {
             let (_, others) = second.join().unwrap().unwrap();
             assert_eq!((hosts.len(), &others), (2, &hosts));
         });
+    }
+
+    #[test]
+    fn a_long_wait_is_told_with_its_limit() {
+        let told = waiting(&endpoint(7, 0, 600_000), &[1]);
+        assert_eq!(told, "1 of 2 processes is at 127.0.0.1:7; waiting up to 600 s for process 1");
+        let many: Vec<usize> = (1..20).collect();
+        assert!(numbers(&many).ends_with("15, 16 and 3 more"), "{}", numbers(&many));
     }
 
     #[test]

@@ -338,12 +338,16 @@ impl Joined {
 
     /// Says how processes are lost: a connection that was not closed has waited for as long as the user has set.
     fn described(&self, names: &[String], detail: &str) -> String {
-        let (have, seconds) = match names.len() {
-            0 => return "the connection between processes broke".to_string(),
-            1 => ("has", self.timeout.as_secs_f64()),
-            _ => ("have", self.timeout.as_secs_f64()),
+        let have = match names.len() {
+            0 => {
+                return "the connection between processes broke, though all of them answer: one, maybe this one, was \
+                        stopped for a while, or the network was cut"
+                    .to_string();
+            }
+            1 => "has",
+            _ => "have",
         };
-        let names = names.join(", ");
+        let (names, seconds) = (names.join(", "), self.timeout.as_secs_f64());
         match is_timeout(detail) {
             true => format!(
                 "{names} did not answer for {seconds} s (GIMLET_PROCESS_TIMEOUT_SECS): stopped, hanging or cut off"
