@@ -24,6 +24,9 @@ use super::world::{visible_gpus, world};
 /// The seconds that processes have to end after another one has failed.
 const GRACE_SECS: u64 = 30;
 
+/// torchrun's default of --master_port.
+const MASTER_PORT: u16 = 29_500;
+
 /// Arguments of `gimlet launch`, named as those of torchrun.
 #[derive(Args, Debug)]
 #[command(override_usage = "gimlet launch [OPTIONS] COMMAND [FLAGS OF COMMAND]...")]
@@ -41,6 +44,29 @@ pub struct LaunchArgs {
     /// One of the machines, and a free port of it; needed with several machines.
     #[arg(long = "rdzv_endpoint", alias = "rdzv-endpoint", value_name = "HOST:PORT")]
     pub rdzv_endpoint: Option<String>,
+    /// The machine with --node_rank=0, in place of --rdzv_endpoint.
+    #[arg(
+        long = "master_addr",
+        alias = "master-addr",
+        value_name = "HOST",
+        conflicts_with = "rdzv_endpoint"
+    )]
+    pub master_addr: Option<String>,
+    /// A free port of --master_addr.
+    #[arg(
+        long = "master_port",
+        alias = "master-port",
+        value_name = "PORT",
+        default_value_t = MASTER_PORT,
+        requires = "master_addr"
+    )]
+    pub master_port: u16,
+    /// A flag of torchrun without effect: machines always meet in one way.
+    #[arg(long = "rdzv_backend", alias = "rdzv-backend", hide = true)]
+    pub rdzv_backend: Option<String>,
+    /// A flag of torchrun without effect: runs differ by their address.
+    #[arg(long = "rdzv_id", alias = "rdzv-id", hide = true)]
+    pub rdzv_id: Option<String>,
     /// Seconds to wait for machines, such as `join_timeout=600,last_call_timeout=30,keep_alive_timeout=15`.
     #[arg(
         long = "rdzv_conf",
@@ -58,6 +84,18 @@ pub struct LaunchArgs {
     /// The command, `train`, `eval`, `infer`, `t5_mesh_transformer`, `cache` or `bench train_step`, and its flags.
     #[arg(value_name = "COMMAND", last = true, required = true)]
     pub command: Vec<String>,
+}
+
+impl LaunchArgs {
+    /// Returns the address where the machines meet.
+    fn meeting_place(&self) -> Option<String> {
+        let of_master = || self.master_addr.as_ref().map(|host| (host, self.master_port));
+        let joined = |(host, port): (&String, u16)| match host.contains(':') {
+            true => format!("[{host}]:{port}"),
+            false => format!("{host}:{port}"),
+        };
+        self.rdzv_endpoint.clone().or_else(|| of_master().map(joined))
+    }
 }
 
 /// The meaning of the words of `gimlet launch`.
@@ -281,7 +319,7 @@ fn group(
         nproc_per_node,
         nnodes,
         node_rank: args.node_rank.unwrap_or(0),
-        endpoint: endpoint(args.rdzv_endpoint.as_deref(), nnodes)?,
+        endpoint: endpoint(args.meeting_place().as_deref(), nnodes)?,
         store: StoreOwner::RankZero,
         run_id: None,
         max_restarts: args.max_restarts,
@@ -332,6 +370,9 @@ mod tests {
         check("--nproc_per_node=1", 0, "1 1 None");
         check("--nproc-per-node 1 --nnodes 1:1 --rdzv-endpoint localhost:0", 4, "1 1 None");
         check("--rdzv_endpoint=a:5", 1, r#"1 1 Some(("a", 5))"#);
+        check("--rdzv_backend=c10d --rdzv_id=7 --rdzv_endpoint=a:5", 1, r#"1 1 Some(("a", 5))"#);
+        check("--nnodes=2 --master_addr=a", 1, r#"1 2 Some(("a", 29500))"#);
+        check("--master_addr=fd00::1 --master_port=5", 1, r#"1 1 Some(("fd00::1", 5))"#);
     }
 
     #[test]
