@@ -93,12 +93,30 @@ fn the_newest_of_a_folder_is_restored_and_the_optimizer_reset() {
 #[test]
 fn an_evaluation_may_come_first_and_steps_may_be_relative() {
     let folder = pretrained();
-    finetune(&folder)
+    let ended = finetune(&folder)
         .bind("TRAIN_STEPS_RELATIVE", 3)
         .bind("train.run_eval_before_training", "True")
+        .bind("train.actions", "{'INFER_EVAL': [@trainer.EarlyStoppingAction()]}")
+        .bind("trainer.EarlyStoppingAction.metric", "('echo', 'sequence_acuracy')")
+        .bind("trainer.EarlyStoppingAction.mode", "'max'")
+        .bind("trainer.EarlyStoppingAction.patience", 2)
+        .bind("utils.SaveCheckpointConfig.checkpointer_cls", "@checkpoints.SaveBestCheckpointer")
+        .bind_text(
+            "checkpoints.SaveBestCheckpointer.metric_name_to_monitor",
+            "training_eval/echo/acuracy",
+        )
         .succeeds();
     assert_eq!(evaluated_steps(&folder), [4, 7]);
     assert_eq!(steps(&folder.path("model")), [4, 7]);
+    // Watched metrics whose names are wrong are told once, with the names that were measured.
+    for words in [
+        "warning: trainer.EarlyStoppingAction asks for `echo/sequence_acuracy`, which was not measured; these were, the \
+         nearest first: `echo/sequence_accuracy`",
+        "warning: metric_name_to_monitor asks for `training_eval/echo/acuracy`, which was not measured; these were, the \
+         nearest first: `training_eval/echo/accuracy`",
+    ] {
+        assert_eq!(ended.stderr.matches(words).count(), 1, "{words} is not in {}", ended.stderr);
+    }
 }
 
 #[test]
