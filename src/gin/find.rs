@@ -42,7 +42,8 @@ impl<'a> Finder<'a> {
     /// Creates a finder for the working directory and then the given folders.
     pub fn new(source: &'a dyn Source, search_paths: &[String]) -> Self {
         let working_directory = std::iter::once(String::new());
-        let search_paths = working_directory.chain(search_paths.iter().cloned()).collect();
+        let others = search_paths.iter().filter(|path| !matches!(&***path, "." | "./"));
+        let search_paths = working_directory.chain(others.cloned()).collect();
         Self { source, search_paths }
     }
 

@@ -144,6 +144,14 @@ pub fn bound_roots(config: &Config, registry: &Registry) -> Vec<&'static Schema>
     bound.filter_map(|root| registry.get(root.name)).collect()
 }
 
+/// The library's file for each command whose configurations are usually made of two files.
+const RUN_FILES: [(&str, &str); 4] = [
+    ("t5x.train.train", "pretrain.gin, or finetune.gin in the same folder"),
+    ("t5x.eval.evaluate", "eval.gin"),
+    ("t5x.infer.infer", "infer.gin"),
+    ("t5x.export_lib.save", "export.gin"),
+];
+
 /// Returns the configurables that run: the roots, and each declared task and mixture, in its scope.
 /// The roots are the command's own and those of other commands that the files bind too: the
 /// configuration of a training may be evaluated, and bindings that only training reads are then no
@@ -197,7 +205,12 @@ fn load_files(
         request.fragment = true;
     }
     if request.files.is_empty() && request.bindings.is_empty() {
-        return Err(Failure::Usage(anyhow::anyhow!("no configuration: give --gin_file=FILE")));
+        let or_module = match wanted {
+            Wanted::Run => "",
+            Wanted::Tasks { .. } => ", or --module_import=MODULE with the tasks",
+        };
+        let message = anyhow::anyhow!("no configuration: give --gin_file=FILE{or_module}");
+        return Err(Failure::Usage(message));
     }
     let registry = registry();
     let mut loaded = load_for_run(&request, source, &registry)?;
@@ -248,9 +261,31 @@ fn warnings(loaded: &Loaded, color: bool) -> String {
 fn evaluate<T: Configurable>(loaded: &Loaded, registry: &Registry) -> Result<T, Failure> {
     let mut evaluator = Evaluator::new(&loaded.config, registry);
     let result = evaluator.evaluate_in::<T>("");
-    let list = evaluator.into_diagnostics();
+    let mut list = evaluator.into_diagnostics();
     match result {
         Ok(spec) if list.is_empty() => Ok(spec),
-        _ => Err(Diagnostics { sources: loaded.sources.clone(), list }.into()),
+        _ => {
+            list.splice(0..0, without_run_file(T::schema(), &loaded.config, registry));
+            Err(Diagnostics { sources: loaded.sources.clone(), list }.into())
+        }
     }
+}
+
+/// Says that no file configures what the command runs, which is a more likely mistake than each of the missing values.
+fn without_run_file(root: &Schema, config: &Config, registry: &Registry) -> Option<Diagnostic> {
+    if config.mentioned.contains(root.name) {
+        return None;
+    }
+    let (_, file) = RUN_FILES.iter().find(|(name, _)| *name == root.name)?;
+    let others: Vec<String> = bound_roots(config, registry)
+        .iter()
+        .map(|other| format!("`{}`", other.short_name()))
+        .collect();
+    let but = match others.is_empty() {
+        true => String::new(),
+        false => format!(", but {}", others.join(" and ")),
+    };
+    let message =
+        format!("no gin file configures `{}`, which this command runs{but}", root.short_name());
+    Some(Diagnostic::nowhere(message).help(format!("add --gin_file=t5x/configs/runs/{file}")))
 }

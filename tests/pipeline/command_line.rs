@@ -202,6 +202,25 @@ fn a_reader_that_is_gone_is_no_failure() {
 }
 
 #[test]
+fn files_of_another_command_are_told_first() {
+    let folder = Folder::new();
+    let eval = folder.fails(&format!("gimlet eval {RUN}"), 2);
+    let expected =
+        "error: no gin file configures `evaluate`, which this command runs, but `train`\n";
+    assert!(eval.starts_with(expected), "{eval}");
+    assert!(eval.contains("add --gin_file=t5x/configs/runs/eval.gin\n"), "{eval}");
+    let model = folder
+        .fails("gimlet train --gin_file=t5x/examples/t5/t5_1_1/tiny.gin --gin.DROPOUT_RATE=0.0", 2);
+    assert!(
+        model.starts_with("error: no gin file configures `train`, which this command runs\n"),
+        "{model}"
+    );
+    assert!(model.contains("add --gin_file=t5x/configs/runs/pretrain.gin, or"), "{model}");
+    let order = folder.fails("gimlet gin explain run.gin BATCH_SIZE", 2);
+    assert!(order.contains("`gimlet gin explain BATCH_SIZE run.gin`"), "{order}");
+}
+
+#[test]
 fn the_version_tells_the_commit_and_libtorch_without_loading_it() {
     let folder = Folder::new();
     let version = folder.succeeds("gimlet --version");

@@ -18,6 +18,13 @@ use super::CommandLine;
 use super::misplaced::mistake;
 use super::words::words;
 
+/// The flag for the model of commands that need no gin file.
+const CHECKPOINT: &str = "checkpoint";
+
+/// Other programs' names of it.
+const MODELS: [&str; 6] =
+    ["checkpoint_path", "ckpt", "model", "model_dir", "model_name_or_path", "model_path"];
+
 /// The reason why words are no command line.
 #[derive(Debug)]
 pub enum Unparsed {
@@ -33,13 +40,13 @@ pub enum Unparsed {
 /// # Errors
 /// Words that cannot be a command line of Gimlet.
 pub fn parse(args: Vec<String>) -> Result<CommandLine, Failure> {
-    match try_parse(args) {
+    match try_parse(args.clone()) {
         Ok(cli) => {
             set_verbosity(cli.output.verbosity());
             Ok(cli)
         }
         Err(Unparsed::Mistake(mistake)) => Err(Failure::Usage(mistake)),
-        Err(Unparsed::Clap(error)) => end_with(with_tip(*error)),
+        Err(Unparsed::Clap(error)) => end_with(with_tip(*error, &args)),
     }
 }
 
@@ -79,24 +86,43 @@ fn rendered(error: &clap::Error, color: bool) -> String {
     }
 }
 
-/// Adds a hint about the probable place of a word that is no flag, or about a flag's value that is no number.
-fn with_tip(mut error: clap::Error) -> clap::Error {
-    let tip = match error.get(ContextKind::InvalidArg) {
-        Some(ContextValue::String(argument)) => tip(&error, argument),
+/// Adds a hint about the probable place of a word that is no flag, about a flag's value that is no number, or about a
+/// command that belongs to another one.
+fn with_tip(mut error: clap::Error, words: &[String]) -> clap::Error {
+    let tip = match (error.get(ContextKind::InvalidArg), error.get(ContextKind::InvalidSubcommand))
+    {
+        (Some(ContextValue::String(argument)), _) => tip(&error, argument, words),
+        (None, Some(ContextValue::String(command))) => nested(command),
         _ => None,
     };
     if let Some(tip) = tip {
+        error.remove(ContextKind::SuggestedArg);
+        error.remove(ContextKind::SuggestedSubcommand);
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     }
     error
 }
 
 /// The hint for an error about this argument, which clap shows as `--beam <N>` or as it was typed.
-fn tip(error: &clap::Error, argument: &str) -> Option<String> {
+fn tip(error: &clap::Error, argument: &str, words: &[String]) -> Option<String> {
+    let takes_checkpoint = || takes(CHECKPOINT, words);
     match error.kind() {
+        ErrorKind::UnknownArgument if MODELS.contains(&name_in(argument)) && takes_checkpoint() => {
+            Some(format!("a model is given with `--{CHECKPOINT}=PATH`"))
+        }
+        ErrorKind::UnknownArgument if name_in(argument) == "module_import" => {
+            Some("a run imports its tasks: `--gin_bindings='import MODULE'`".to_string())
+        }
         ErrorKind::UnknownArgument if error.get(ContextKind::SuggestedArg).is_some() => None,
+        ErrorKind::UnknownArgument if is_launch(words) => {
+            let whole = "gimlet launch [OPTIONS] train --gin_file=FILE";
+            Some(format!("flags of the command follow it: `{whole}`"))
+        }
         ErrorKind::UnknownArgument if argument.starts_with('-') || argument.contains('=') => {
             Some(format!("values are bound with `--gin.{}=VALUE`", bindable(name_in(argument))))
+        }
+        ErrorKind::UnknownArgument if !argument.ends_with(".gin") && takes_checkpoint() => {
+            Some(format!("a model is given with `--{CHECKPOINT}={argument}`"))
         }
         ErrorKind::UnknownArgument => {
             Some(format!("a gin file is given with `--gin_file={argument}`"))
@@ -108,6 +134,31 @@ fn tip(error: &clap::Error, argument: &str) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// Whether the command of these words has a flag of that name.
+fn takes(flag: &str, words: &[String]) -> bool {
+    let command = CommandLine::command();
+    let named = words.iter().skip(1).find_map(|word| command.find_subcommand(word));
+    named.is_some_and(|named| named.get_arguments().any(|arg| arg.get_long() == Some(flag)))
+}
+
+/// Whether the words are those of `gimlet launch`.
+fn is_launch(words: &[String]) -> bool {
+    let command = CommandLine::command();
+    words
+        .iter()
+        .find(|word| command.find_subcommand(word).is_some())
+        .is_some_and(|word| word == "launch")
+}
+
+/// The hint for an unknown command that is one of another command: `convert` for `checkpoint convert`.
+fn nested(name: &str) -> Option<String> {
+    let command = CommandLine::command();
+    let outer = command.get_subcommands().filter(|outer| outer.find_subcommand(name).is_some());
+    let whole: Vec<String> =
+        outer.map(|outer| format!("`gimlet {} {name}`", outer.get_name())).collect();
+    (!whole.is_empty()).then(|| format!("the command is {}", whole.join(" or ")))
 }
 
 /// The kind of number that could not be read, with an example.
@@ -140,11 +191,37 @@ mod tests {
     use super::*;
 
     fn printed(words: &[&str]) -> String {
-        let words = ["gimlet"].iter().chain(words).map(ToString::to_string).collect();
-        match try_parse(words) {
-            Err(Unparsed::Clap(error)) => rendered(&with_tip(*error), false),
+        let words: Vec<String> = ["gimlet"].iter().chain(words).map(ToString::to_string).collect();
+        match try_parse(words.clone()) {
+            Err(Unparsed::Clap(error)) => rendered(&with_tip(*error, &words), false),
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn a_word_at_another_place_is_told_its_own() {
+        let check = |words: &[&str], tip: &str| {
+            let printed = printed(words);
+            assert!(printed.contains(&format!("tip: {tip}\n")), "{printed}");
+        };
+        check(&["convert", "a", "b"], "the command is `gimlet checkpoint convert`");
+        check(&["explain", "BATCH_SIZE"], "the command is `gimlet gin explain`");
+        check(&["trian"], "a similar subcommand exists: 'train'");
+        check(&["serve", "my_model"], "a model is given with `--checkpoint=my_model`");
+        check(&["generate", "--model_dir=a", "text"], "a model is given with `--checkpoint=PATH`");
+        check(
+            &["train", "--model_dir=a"],
+            "values are bound with `--gin.CONFIGURABLE.model_dir=VALUE`",
+        );
+        check(
+            &["train", "--module_import=a"],
+            "a run imports its tasks: `--gin_bindings='import MODULE'`",
+        );
+        check(
+            &["launch", "--nproc_per_node=2", "--gin_file=a.gin"],
+            "flags of the command follow it: `gimlet launch [OPTIONS] train --gin_file=FILE`",
+        );
+        check(&["serve", "my.gin"], "a gin file is given with `--gin_file=my.gin`");
     }
 
     #[test]

@@ -21,6 +21,12 @@ pub struct ExplainArgs {
 
 /// Prints the explanation.
 pub fn run(args: &ExplainArgs, schemas: &[String]) -> Result<(), Failure> {
+    if let ([name], true) = (&args.project.files[..], args.name.ends_with(".gin")) {
+        let file = &args.name;
+        return Err(Failure::usage(anyhow!(
+            "`{file}` is a file, and the name comes before files: `gimlet gin explain {name} {file}`"
+        )));
+    }
     let project = Project::load(&args.project.files, &args.project.reading, schemas)?.readable()?;
     let name = args.name.trim_start_matches(['@', '%']).trim_end_matches("()");
     let mut out = String::new();
