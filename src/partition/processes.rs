@@ -340,8 +340,8 @@ impl Joined {
     fn described(&self, names: &[String], detail: &str) -> String {
         let have = match names.len() {
             0 => {
-                return "the connection between processes broke, though all of them answer: one, maybe this one, was \
-                        stopped for a while, or the network was cut"
+                return "the connection between processes broke: one of them, maybe this one, was stopped for a while, or the \
+                        network was cut"
                     .to_string();
             }
             1 => "has",
