@@ -7,8 +7,10 @@
 // arXiv:2205.14135). Both are kept separately: a query without allowed keys has -1e10 for the
 // first, in which the second's logarithm vanishes.
 
-#include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
 
 #include <map>
 #include <mutex>

@@ -1,7 +1,8 @@
 // The part of a beam search's step that does not run the model (`src/nn/beam_step.rs`): the best tokens of each
 // hypothesis, and hypotheses that take the places of others.
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>

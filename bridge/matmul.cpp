@@ -7,9 +7,12 @@
 // libtorch's for `mm` and similar operations, in forward and backward passes alike, and pass
 // unsuitable products back to libtorch.
 
-#include <ATen/ATen.h>
-#include <ATen/CPUFunctions.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/native/CPUBlas.h>
+#include <ATen/ops/addmm_cpu_dispatch.h>
+#include <ATen/ops/bmm_cpu_dispatch.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mm_cpu_dispatch.h>
 #include <c10/util/Exception.h>
 #include <torch/library.h>
 

@@ -4,7 +4,7 @@
 // A float32 second factor may be multiplied as two halves of 8 bits each, so that with a first factor of bfloat16
 // numbers the product differs from that in float32 by about 2^-17 of each term.
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>

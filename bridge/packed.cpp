@@ -6,7 +6,8 @@
 // to 3 times as long for 8 rows on an Intel Xeon without AMX, beside other jobs.
 // Everything is computed in float32; bfloat16 results are rounded once.
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>

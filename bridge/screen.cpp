@@ -6,7 +6,8 @@
 // the length of the column's error. Panels in which no column can be the largest are not read; the rest, some percent
 // of them, are multiplied in float32. The result is that of the whole product.
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>

@@ -1,7 +1,8 @@
 // Attention of whole sequences to themselves, without gradients (`src/nn/sequence_attention.rs`): one head of one
 // sequence after the other, as in training.
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>

@@ -3,7 +3,8 @@
 // For one query it takes as long as reading keys and values. Scores stay in a core's cache in the meantime.
 // Everything is computed in float32.
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>

@@ -2,6 +2,8 @@
 
 use std::ffi::{CStr, c_char};
 
+// Links it.
+use gimlet_bridge as _;
 use tch::{Device, Tensor};
 
 use super::autograd::{RawTensor, check, raw, raw_tensors};
