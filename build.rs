@@ -17,7 +17,7 @@ fn main() {
     println!("cargo::rerun-if-env-changed=GIMLET_WHEEL");
     println!("cargo::rustc-env=GIMLET_COMMIT={}", commit());
     tell_front_program();
-    // What `bridge/build.rs` states, where the programs have libtorch.
+    // `bridge/build.rs` states it; a build without libtorch does not run that.
     let Ok(facts) = env::var("DEP_GIMLET_BRIDGE_FACTS") else { return };
     println!("cargo::rustc-env=GIMLET_LIBTORCH={facts}");
     link();

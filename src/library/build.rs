@@ -1,5 +1,4 @@
-//! Tells cargo of new files, which a macro cannot. A change in them compiles no C++ of `bridge/` again, since this
-//! script is not Gimlet's own. It also copies the gin files of `runs/`, so that programs contain them without data.
+//! Tells cargo of new files, which a macro cannot. It also copies the gin files of `runs/`, so that programs contain them without data.
 
 use std::env;
 use std::fs;
