@@ -64,13 +64,17 @@ fn a_training_step_is_timed_counted_and_broken_down() {
 #[test]
 fn the_memory_of_long_rows_is_foretold() {
     let folder = Folder::new();
-    let bench = folder.pretrain(4).bench("train_step").arg("--steps=1").arg("--warmup=0");
-    let long = bench.bind("TASK_FEATURE_LENGTHS", "{'inputs': 2048, 'targets': 32}");
-    let found = measured(&long.bind("BATCH_SIZE", 2));
-    let [peak, foretold, process] =
-        ["peak_memory_bytes", "foretold_memory_bytes", "foretold_process_bytes"]
-            .map(|name| number(&found[name]));
-    assert!(foretold > 1.5 * process, "{foretold} with {process} of the process");
+    let memory = |inputs: u64| {
+        let bench = folder.pretrain(4).bench("train_step").arg("--steps=1").arg("--warmup=0");
+        let lengths = format!("{{'inputs': {inputs}, 'targets': 32}}");
+        let found = measured(&bench.bind("TASK_FEATURE_LENGTHS", lengths).bind("BATCH_SIZE", 2));
+        ["peak_memory_bytes", "foretold_memory_bytes"].map(|name| number(&found[name]))
+    };
+    // The process has more or less of its programs' files in memory: 68 MB apart for a libtorch that was read from a disk and one that was
+    // just written.
+    let [[peak, foretold], [short_peak, short_foretold]] = [2048, 32].map(memory);
+    let [peak, foretold] = [peak - short_peak, foretold - short_foretold];
+    assert!(foretold > 100e6, "{foretold} foretold");
     assert!((foretold / peak - 1.0).abs() < 0.15, "{foretold} foretold, {peak} measured");
 }
 
