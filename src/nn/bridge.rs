@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_char};
 
-// Links it.
+// The crate has no items of Rust; its name here links its C++.
 use gimlet_bridge as _;
 use tch::{Device, Tensor};
 

@@ -136,20 +136,20 @@ fn tip(error: &clap::Error, argument: &str, words: &[String]) -> Option<String> 
     }
 }
 
+/// The command that the words name.
+fn named(words: &[String]) -> Option<clap::Command> {
+    let command = CommandLine::command();
+    words.iter().skip(1).find_map(|word| command.find_subcommand(word)).cloned()
+}
+
 /// Whether the command of these words has a flag of that name.
 fn takes(flag: &str, words: &[String]) -> bool {
-    let command = CommandLine::command();
-    let named = words.iter().skip(1).find_map(|word| command.find_subcommand(word));
-    named.is_some_and(|named| named.get_arguments().any(|arg| arg.get_long() == Some(flag)))
+    named(words).is_some_and(|named| named.get_arguments().any(|arg| arg.get_long() == Some(flag)))
 }
 
 /// Whether the words are those of `gimlet launch`.
 fn is_launch(words: &[String]) -> bool {
-    let command = CommandLine::command();
-    words
-        .iter()
-        .find(|word| command.find_subcommand(word).is_some())
-        .is_some_and(|word| word == "launch")
+    named(words).is_some_and(|named| named.get_name() == "launch")
 }
 
 /// The hint for an unknown command that is one of another command: `convert` for `checkpoint convert`.
