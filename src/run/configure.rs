@@ -11,12 +11,12 @@ use crate::gin::{
 use crate::storage::{Path, parse_path_map, set_path_map};
 
 use super::absent;
-use super::commands::{Root, roots, with_roots};
 use super::failure::Failure;
 use super::functions::{with_functions, with_task_functions};
 use super::gin_flags::GinArgs;
 use super::older;
 use super::python_tasks::load_for_run;
+use super::root::{Root, roots, with_roots};
 use super::tasks::GinTasks;
 
 /// Settings that flags give beside gin.

@@ -28,6 +28,7 @@ mod plan;
 mod program;
 mod python_tasks;
 mod report;
+mod root;
 mod shell;
 mod shims;
 mod start;
@@ -47,10 +48,11 @@ mod together;
 #[cfg(feature = "torch")]
 mod torch;
 
-pub use commands::{ModelCommand, Root};
+pub use commands::ModelCommand;
 pub use configure::{Configured, Settings, configure, documented_registry, registry};
 pub use failure::Failure;
 pub use library::Library;
 pub use program::Cli;
+pub use root::Root;
 pub use t5_mesh_transformer::{Record, Translated, translate_mesh_tf};
 pub use tasks::GinTasks;

@@ -130,10 +130,31 @@ impl Module {
             }
             code.replace_range(start..=end, "");
         }
-        let heads = code.lines().filter(|line| !line.starts_with([' ', '}']));
+        let heads = outer_lines(&code).into_iter();
         let items = heads.map(|line| (item_name(line).to_string(), line.starts_with("pub")));
         Module { file: source.path.clone(), items: items.collect(), code, imports }
     }
+}
+
+/// The lines outside of blocks, and those that stand so in a rule of a macro or in a call of one, since they become items
+/// too. rustfmt has indented them: by two steps in a rule, by one in a call.
+fn outer_lines(code: &str) -> Vec<&str> {
+    let mut inside = None;
+    let mut found = Vec::new();
+    for line in code.lines().filter(|line| !line.trim().is_empty()) {
+        let text = line.trim_start();
+        match (line.len() - text.len(), inside) {
+            (0, _) => {
+                let is_macro = line.ends_with('{') && line.contains('!');
+                inside = is_macro.then_some(if line.starts_with("macro_rules!") { 8 } else { 4 });
+                found.push(text);
+            }
+            (depth, Some(expected)) if depth == expected => found.push(text),
+            _ => {}
+        }
+    }
+    found.retain(|line| !line.starts_with('}'));
+    found
 }
 
 /// The bytes from `use` up to the `;` of the first declaration.
@@ -216,7 +237,7 @@ fn join(key: &str, name: &str) -> String {
 }
 
 #[test]
-fn names_are_followed_through_re_exports() {
+fn names_are_followed_through_re_exports_and_macros() {
     let file = |path: &str, text: &str| {
         let (path, text) = (path.to_string(), text.to_string());
         Source { path, code: text.clone(), text }
@@ -226,11 +247,22 @@ fn names_are_followed_through_re_exports() {
         file("src/a.rs", "use crate::{Deep, renamed};\nuse super::b;\nfn f() { b::over() }"),
         file("src/b/mod.rs", "mod inner;\npub use inner::*;\npub fn over() {}"),
         file("src/b/inner.rs", "use super::super::a::f;\npub struct Deep;"),
+        file(
+            "src/c.rs",
+            "macro_rules! rule {\n    () => {\n        fn first() {}\n\n        pub fn ruled() {}\n    };\n}\nrule! {}",
+        ),
+        file(
+            "src/d.rs",
+            "crate::slot! {\n    pub enum Slot: Trait {\n        Deep,\n    }\n}\nuse crate::c::ruled;",
+        ),
+        file("src/e.rs", "use crate::d::Slot;\nfn f() {\n    let inner = 1;\n}"),
     ];
     let found = ties("src", &sources);
     let names = |from: &str, to: &str| found[from].get(to).map(|names| names.len());
     assert_eq!(names("src/a.rs", "src/b/inner.rs"), Some(1));
     assert_eq!(names("src/a.rs", "src/b/mod.rs"), Some(1));
     assert_eq!(names("src/b/inner.rs", "src/a.rs"), Some(1));
+    assert_eq!(names("src/d.rs", "src/c.rs"), Some(1));
+    assert_eq!(names("src/e.rs", "src/d.rs"), Some(1));
     assert!(found["src/lib.rs"].is_empty() && found["src/b/mod.rs"].is_empty());
 }

@@ -12,11 +12,11 @@ use crate::partition::{LocalDevice, Mesh, Process};
 use crate::run::configure::map_paths;
 use crate::run::failure::Failure;
 use crate::run::gin_flags::GinArgs;
+use crate::run::root::{PlannedRun, Root};
 use crate::session::check::{UnfitSpec, unfit};
 use crate::session::wanted::Wanted;
 use crate::storage::Path;
 
-use super::root::{PlannedRun, Root};
 use super::summary::{describe_devices, describe_model, describe_weights};
 
 /// The file of the library that is loaded before all others.
@@ -143,10 +143,10 @@ impl Root for InteractiveModel {
     }
 }
 
-/// Implements [`RootCommand`](super::root::RootCommand) for flags, of which a part is the model's.
+/// Implements [`RootCommand`](super::root_command::RootCommand) for flags, of which a part is the model's.
 macro_rules! answers {
     ($flags:ty, $($model:ident).+, $check:expr) => {
-        impl super::root::RootCommand for $flags {
+        impl super::root_command::RootCommand for $flags {
             type Spec = crate::interactive::InteractiveModel;
 
             fn gin(&self) -> Result<std::borrow::Cow<'_, crate::run::gin_flags::GinArgs>, Failure> {

@@ -25,7 +25,7 @@ use crate::storage::Path;
 use crate::telemetry::{self, Verbosity, set_verbosity};
 
 use super::joined::{end, join, laid_out};
-use super::root::RootCommand;
+use super::root_command::RootCommand;
 
 /// The work of a command.
 pub trait Body: RootCommand {

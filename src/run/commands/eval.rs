@@ -9,11 +9,12 @@ use crate::eval::{Chosen, Evaluate, check, foresee, left_to_evaluate};
 use crate::partition::{LocalDevice, Mesh, Process};
 use crate::run::failure::Failure;
 use crate::run::gin_flags::GinArgs;
+use crate::run::root::{PlannedRun, Root};
 use crate::session::check::UnfitSpec;
 use crate::session::foresee::Moment;
 use crate::session::made_with::Values;
 
-use super::root::{PlannedRun, Root, RootCommand};
+use super::root_command::RootCommand;
 use super::summary::{describe_batches, describe_devices, describe_model, describe_weights};
 
 /// Flags of `gimlet eval`, which are those of T5X's `eval.py`.

@@ -9,9 +9,10 @@ use crate::export::{Save, check, checkpoint, foresee};
 use crate::partition::{LocalDevice, Mesh, Partitioner, PjitPartitioner, Process};
 use crate::run::failure::Failure;
 use crate::run::gin_flags::GinArgs;
+use crate::run::root::{PlannedRun, Root};
 use crate::session::check::UnfitSpec;
 
-use super::root::{PlannedRun, Root, RootCommand};
+use super::root_command::RootCommand;
 use super::summary::describe_model;
 
 /// Flags of `gimlet export`, which are those of T5X's `export.py`.

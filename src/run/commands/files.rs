@@ -10,11 +10,12 @@ use crate::interactive::AnswerFiles;
 use crate::partition::{LocalDevice, Mesh, Process};
 use crate::run::failure::Failure;
 use crate::run::gin_flags::GinArgs;
+use crate::run::root::{PlannedRun, Root};
 use crate::session::check::UnfitSpec;
 use crate::session::named_checkpoints::named_checkpoints;
 use crate::session::wanted::Wanted;
 
-use super::root::{PlannedRun, Root, RootCommand};
+use super::root_command::RootCommand;
 use super::summary::{describe_devices, describe_model, describe_weights};
 
 /// The configuration of a run over text files.

@@ -9,9 +9,10 @@ use crate::infer::{Infer, check, check_results, foresee, planned as planned_chec
 use crate::partition::{LocalDevice, Mesh, Process};
 use crate::run::failure::Failure;
 use crate::run::gin_flags::GinArgs;
+use crate::run::root::{PlannedRun, Root};
 use crate::session::check::UnfitSpec;
 
-use super::root::{PlannedRun, Root, RootCommand};
+use super::root_command::RootCommand;
 use super::summary::{describe_batches, describe_devices, describe_model, describe_weights};
 
 /// Flags of `gimlet infer`, which are those of T5X's `infer.py`.

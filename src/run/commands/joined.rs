@@ -11,9 +11,8 @@ use crate::nn::Axes;
 use crate::nn::bridge::{cuda_devices, set_cuda_device};
 use crate::partition::{Endpoint, LocalDevice, Mesh, Process, ProcessError, Processes};
 use crate::run::failure::Failure;
+use crate::run::root::Root;
 use crate::session::error::SessionError;
-
-use super::root::Root;
 
 /// The variable with the seconds after which a process that does not answer counts as lost.
 const TIMEOUT: &str = "GIMLET_PROCESS_TIMEOUT_SECS";

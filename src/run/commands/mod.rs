@@ -1,5 +1,5 @@
 //! The commands on a model, a file each: flags, root spec, check, dry run, and the call of the body,
-//! which needs libtorch. A new one is a file here and a line in the table below.
+//! which needs libtorch. A new one is a file here and a line in the table below, and its spec one in `run/root.rs`.
 //!
 //! `gimlet` checks the configuration, makes the dry run, and hands the rest to `gimlet-torch`, which runs
 //! the body.
@@ -11,7 +11,7 @@ mod files;
 mod generate;
 mod infer;
 mod precompile;
-mod root;
+mod root_command;
 mod score;
 mod serve;
 mod summary;
@@ -28,7 +28,7 @@ use std::process;
 
 use clap::Subcommand;
 
-use crate::gin::{Configurable, Registry, Schema, tree};
+use crate::gin::{Configurable, tree};
 use crate::launch::DistributedArgs;
 use crate::partition::{LocalDevice, Process};
 
@@ -36,6 +36,7 @@ use super::configure::{configure, registry};
 use super::failure::Failure;
 use super::library::Library;
 use super::output::{write, write_error};
+use super::root::{PlannedRun, Root};
 
 pub use asked::ModelArgs;
 pub use eval::EvalArgs;
@@ -44,12 +45,11 @@ pub use files::FilesArgs;
 use generate::GenerateArgs;
 use infer::InferArgs;
 use precompile::PrecompileArgs;
-use root::{PlannedRun, RootCommand};
+use root_command::RootCommand;
 use score::ScoreArgs;
 use serve::ServeArgs;
 pub use train::TrainArgs;
 
-pub use root::Root;
 pub use summary::{bytes, describe_mesh, grouped};
 
 /// Declares the commands, in the order of the help: `Name(flags)`.
@@ -102,19 +102,6 @@ macro_rules! commands {
                     $(Self::$name(flags) => body::run(&**flags, verbosity, color),)+
                 }
             }
-        }
-
-        /// Returns the configurables that the commands run.
-        pub fn roots() -> Vec<&'static Schema> {
-            let mut roots = vec![$(<$flags as RootCommand>::Spec::schema(),)+];
-            // Several commands may run one spec.
-            roots.dedup_by_key(|root| root.name);
-            roots
-        }
-
-        /// Adds the configurables that the commands run.
-        pub fn with_roots(registry: Registry) -> Registry {
-            registry$(.with::<<$flags as RootCommand>::Spec>())+
         }
     };
 }

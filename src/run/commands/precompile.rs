@@ -9,9 +9,10 @@ use crate::partition::{LocalDevice, Mesh, Process};
 use crate::precompile::{Precompile, check, foresee, mesh, step_memory};
 use crate::run::failure::Failure;
 use crate::run::gin_flags::GinArgs;
+use crate::run::root::{PlannedRun, Root};
 use crate::session::check::UnfitSpec;
 
-use super::root::{PlannedRun, Root, RootCommand};
+use super::root_command::RootCommand;
 use super::summary::{describe_batches, describe_devices, describe_estimate, describe_model};
 
 /// Flags of `gimlet precompile`.
@@ -65,9 +66,9 @@ impl Root for Precompile {
 #[cfg(feature = "torch")]
 mod body {
     use crate::run::commands::body::Body;
-    use crate::run::commands::root::Root;
     use crate::run::interrupt::Interrupt;
     use crate::run::output::write;
+    use crate::run::root::Root;
     use crate::session::context::Context;
 
     use super::{Failure, PlannedRun, Precompile, PrecompileArgs};

@@ -9,11 +9,12 @@ use crate::launch::DistributedArgs;
 use crate::partition::{LocalDevice, Mesh, Process};
 use crate::run::failure::Failure;
 use crate::run::gin_flags::GinArgs;
+use crate::run::root::{PlannedRun, Root};
 use crate::session::check::UnfitSpec;
 use crate::session::foresee::Moment;
 use crate::train::{Periods, Train, check, foresee};
 
-use super::root::{PlannedRun, Root, RootCommand};
+use super::root_command::RootCommand;
 use super::summary::{describe_batches, describe_mesh, describe_model};
 
 /// Flags of `gimlet train`.

@@ -7,12 +7,12 @@ use crate::gin::{
     Diagnostic, Diagnostics, Loaded, Registry, Running, Schema, Severity, configurable,
     load_anyway, registry_of,
 };
-use crate::run::commands::roots;
 use crate::run::configure::{MODULES, mesh_tf_registry, registry, running};
 use crate::run::dialect::{Dialect, load_in_dialect};
 use crate::run::failure::Failure;
 use crate::run::gin_flags::GinFileArgs;
 use crate::run::library::{Library, read_anywhere};
+use crate::run::root::roots;
 use crate::storage::Path;
 
 /// Flags of the tools that look at a whole configuration.

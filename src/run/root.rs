@@ -1,15 +1,18 @@
-//! The contract of a command on a model, as far as it needs no libtorch.
-
-use std::borrow::Cow;
+//! The specs that commands run.
 
 use crate::data::TaskProvider;
-use crate::gin::Configurable;
-use crate::launch::DistributedArgs;
+use crate::eval::Evaluate;
+use crate::export::Save;
+use crate::gin::{Configurable, Registry, Schema};
+use crate::infer::Infer;
+use crate::interactive::{AnswerFiles, InteractiveModel};
 use crate::partition::{LocalDevice, Mesh, Process};
-use crate::run::failure::Failure;
-use crate::run::gin_flags::GinArgs;
+use crate::precompile::Precompile;
 use crate::session::check::UnfitSpec;
 use crate::session::made_with::Values;
+use crate::train::Train;
+
+use super::failure::Failure;
 
 /// A spec that a command runs.
 pub trait Root: Configurable {
@@ -42,27 +45,18 @@ pub struct PlannedRun<'a> {
     pub values: &'a Values,
 }
 
-/// The flags of a command that runs a spec.
-pub trait RootCommand {
-    /// The spec.
-    type Spec: Root;
+macro_rules! roots {
+    ($($spec:ident),+) => {
+        /// Returns the configurables that commands run.
+        pub fn roots() -> Vec<&'static Schema> {
+            vec![$($spec::schema(),)+]
+        }
 
-    /// Returns the flags of the configuration, with the files and bindings that other flags stand for.
-    ///
-    /// # Errors
-    /// Flags that contradict themselves.
-    fn gin(&self) -> Result<Cow<'_, GinArgs>, Failure>;
-
-    /// Whether processes on several devices share the work.
-    fn is_shared(&self) -> bool {
-        true
-    }
-
-    /// Whether the run is only described.
-    fn is_dry_run(&self) -> bool;
-
-    /// Returns T5X's flags for many processes.
-    fn distributed(&self) -> DistributedArgs {
-        DistributedArgs::default()
-    }
+        /// Adds the configurables that commands run.
+        pub fn with_roots(registry: Registry) -> Registry {
+            registry$(.with::<$spec>())+
+        }
+    };
 }
+
+roots!(Train, Evaluate, Infer, Save, Precompile, InteractiveModel, AnswerFiles);
