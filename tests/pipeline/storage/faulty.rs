@@ -1,11 +1,14 @@
 //! A bucket with faults on demand: requests that fail from the n-th on, or the n-th alone, that
 //! stall, or that may only read.
 
+use std::collections::BTreeSet;
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
 
 use gimlet::storage::Path;
+use tempfile::TempDir;
 
 use super::s3::S3;
 use super::server::{Ending, Reply, Request, Server};
@@ -21,6 +24,10 @@ pub enum Fault {
     Only(usize),
     /// This request is served, and the connection breaks before the answer.
     LostAnswer(usize),
+    /// Every request is answered by 503 when it is first made.
+    EachOnce,
+    /// Every request is served when it is first made, and the connection breaks before the answer.
+    EachAnswerOnce,
     /// The answer to this request begins and never ends.
     Stall(usize),
     /// Writing requests are forbidden.
@@ -61,12 +68,17 @@ impl Bucket {
         std::fs::remove_file(root.join("public.txt")).unwrap();
         let (fault, count) = (Arc::new(Mutex::new(Fault::None)), Arc::new(AtomicUsize::new(0)));
         let writing = Mutex::new(());
+        let tried = Mutex::new(BTreeSet::new());
         let (set, counted) = (fault.clone(), count.clone());
         let server = Server::start(move |request| {
             // Between its check of a condition and its write this server may serve another request.
             let _one = (request.method == "PUT").then(|| writing.lock().unwrap());
             let number = counted.fetch_add(1, Ordering::SeqCst) + 1;
-            let fault = *set.lock().unwrap();
+            let fault = match *set.lock().unwrap() {
+                Fault::EachOnce if is_first(&tried, request) => Fault::Only(number),
+                Fault::EachAnswerOnce if is_first(&tried, request) => Fault::LostAnswer(number),
+                fault => fault,
+            };
             let reply = fail(fault, number, request).unwrap_or_else(|| s3.answer(request));
             match fault {
                 Fault::Stall(stalled) if number == stalled => reply.ending(Ending::StallAfter(0)),
@@ -105,6 +117,28 @@ impl Bucket {
         self.count.load(Ordering::SeqCst)
     }
 
+    /// Copies all objects aside.
+    pub fn copied(&self) -> TempDir {
+        let copied = tempfile::tempdir().unwrap();
+        copy_tree(self.folder(), copied.path());
+        copied
+    }
+
+    /// Replaces all objects by those copied aside.
+    pub fn put_back(&self, copied: &TempDir) {
+        for entry in std::fs::read_dir(self.folder()).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) }
+                .unwrap();
+        }
+        copy_tree(copied.path(), self.folder());
+    }
+
+    /// The folder of the server's files: objects, and what it remembers of them beside the bucket.
+    fn folder(&self) -> &std::path::Path {
+        self.root.parent().unwrap()
+    }
+
     /// Makes an object look as if it was written long ago.
     pub fn age(&self, key: &str) {
         self.set_written(key, SystemTime::UNIX_EPOCH);
@@ -115,6 +149,19 @@ impl Bucket {
         let file = std::fs::File::options().write(true).open(self.root.join(key)).unwrap();
         file.set_modified(time).unwrap();
     }
+}
+
+fn copy_tree(from: &std::path::Path, to: &std::path::Path) {
+    let contents = from.join(".");
+    let copied = Command::new("cp").arg("-a").args([contents.as_path(), to]).status().unwrap();
+    assert!(copied.success());
+}
+
+/// Whether the request is new, or was made twice before, and so on.
+fn is_first(tried: &Mutex<BTreeSet<[String; 2]>>, request: &Request) -> bool {
+    let request = [request.method.clone(), request.target.clone()];
+    let mut tried = tried.lock().unwrap();
+    tried.insert(request.clone()) || !tried.remove(&request)
 }
 
 /// Whether the request joins the parts of a file.
