@@ -19,7 +19,7 @@ use flate2::Crc;
 use gimlet::data::{
     AppendEosAfterTrim, Batch, CacheDatasetPlaceholder, CacheFolder, CacheOptions, Caches,
     DataError, DataSource, DatasetConfig, DatasetOptions, Feature, FeatureDtype, FilePattern,
-    GeneratedDataSource, GeneratedKind, LengthDistribution, OnBadRecord, Preprocessor, Rekey,
+    GeneratedDataSource, GeneratedKind, LengthDistribution, Preprocessor, Reading, Rekey,
     SpanCorruption, Task, TaskOrMixture, TaskProvider, TextLineDataSource, Tokenize, get_dataset,
     write_cache,
 };
@@ -265,11 +265,7 @@ fn lines_of(corpus: &str) -> DataSource {
             FilePattern(vec![corpus.to_string()]),
         )]),
         skip_header_lines: 0,
-        num_input_examples: None,
-        cycle_length: 16,
-        block_length: 16,
-        on_bad_record: OnBadRecord::Error,
-        max_bad_records: 1000,
+        reading: Reading::default(),
     })
 }
 

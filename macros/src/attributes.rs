@@ -57,6 +57,8 @@ pub struct FieldAttributes {
     pub scope: bool,
     /// The numbers that the field takes: a `Limit` of `gimlet_gin`.
     pub limit: Option<Ident>,
+    /// The field holds parameters of its own type, a `Parameters` of `gimlet_gin`.
+    pub flatten: bool,
 }
 
 impl FieldAttributes {
@@ -75,12 +77,14 @@ impl FieldAttributes {
                     out.method = true;
                 } else if meta.path.is_ident("scope") {
                     out.scope = true;
+                } else if meta.path.is_ident("flatten") {
+                    out.flatten = true;
                 } else if meta.path.is_ident("call") {
                     out.call = Some(CallAttributes::read(&meta)?);
                 } else {
-                    return Err(
-                        meta.error("expected `default`, `limit`, `method`, `call` or `scope`")
-                    );
+                    return Err(meta.error(
+                        "expected `default`, `limit`, `method`, `call`, `scope` or `flatten`",
+                    ));
                 }
                 Ok(())
             })?;

@@ -25,6 +25,14 @@
 //! #[gin(method, call(scope = "encoder"))]
 //! pub layer_stack: MakeLayerStack,
 //! ```
+//!
+//! A field with `flatten` holds parameters that another configurable has too: that configurable itself, unless it has methods,
+//! or a struct with `#[derive(Parameters)]`.
+//!
+//! ```text
+//! #[gin(flatten)]
+//! pub encoder: Encoder,
+//! ```
 
 mod attributes;
 mod choice;
@@ -47,6 +55,17 @@ pub fn configurable(input: TokenStream) -> TokenStream {
         Data::Union(_) => {
             Err(syn::Error::new_spanned(&input, "a union cannot be configured from gin"))
         }
+    };
+    expanded.unwrap_or_else(|error| error.to_compile_error()).into()
+}
+
+/// Derives parameters that several specs share, in fields with `#[gin(flatten)]`.
+#[proc_macro_derive(Parameters, attributes(gin))]
+pub fn parameters(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    let expanded = match &input.data {
+        Data::Struct(data) => spec::derive_parameters(&input, data),
+        _ => Err(syn::Error::new_spanned(&input, "parameters are the fields of a struct")),
     };
     expanded.unwrap_or_else(|error| error.to_compile_error()).into()
 }

@@ -1,4 +1,4 @@
-//! A struct: one configurable, one parameter per field.
+//! A struct: one configurable, or parameters that several share; one parameter per field.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
@@ -12,31 +12,14 @@ pub fn derive(input: &DeriveInput, data: &DataStruct) -> Result<TokenStream> {
         .name
         .as_ref()
         .ok_or_else(|| Error::new_spanned(&input.ident, "add #[gin(name = \"module.Name\")]"))?;
-    let fields: Vec<&Field> = match &data.fields {
-        Fields::Named(named) => named.named.iter().collect(),
-        Fields::Unit => Vec::new(),
-        Fields::Unnamed(_) => {
-            return Err(Error::new_spanned(&input.ident, "parameters need names"));
-        }
-    };
-    let mut parts: Vec<FieldParts> = Vec::new();
-    for field in fields {
-        let num_calls = parts.iter().filter(|part| part.call.is_some()).count();
-        parts.push(FieldParts::new(field, num_calls)?);
-    }
     let ident = &input.ident;
     let doc = documentation(&input.attrs);
     let (aliases, open) = (&attributes.aliases, attributes.open);
-    let params = parts.iter().filter_map(|p| p.param.as_ref());
-    let ignored = attributes.ignored.iter().map(|(param, reason)| {
-        let param = param.to_string();
-        quote! { ::gimlet_gin::Param::ignored(#param, #reason) }
-    });
-    let calls = parts.iter().filter_map(|p| p.call.as_ref());
-    let registrations = parts.iter().filter_map(|p| p.registration.as_ref());
-    let reads = parts.iter().map(|p| &p.read);
-    let names = parts.iter().map(|p| &p.ident);
+    let parts = field_parts(input, data)?;
+    let calls = parts.iter().filter_map(|part| part.call.as_ref());
+    let parameters = parameters(ident, &parts, &attributes);
     Ok(quote! {
+        #parameters
         impl ::gimlet_gin::Configurable for #ident {
             fn schema() -> &'static ::gimlet_gin::Schema {
                 static SCHEMA: ::std::sync::LazyLock<::gimlet_gin::Schema> =
@@ -45,7 +28,7 @@ pub fn derive(input: &DeriveInput, data: &DataStruct) -> Result<TokenStream> {
                         aliases: &[#(#aliases),*],
                         doc: #doc,
                         open: #open,
-                        params: ::std::vec![#(#params,)* #(#ignored,)*],
+                        params: <#ident as ::gimlet_gin::Parameters>::params(),
                         calls: ::std::vec![#(#calls,)*],
                         ..::core::default::Default::default()
                     });
@@ -54,9 +37,7 @@ pub fn derive(input: &DeriveInput, data: &DataStruct) -> Result<TokenStream> {
             fn evaluate(
                 cx: &mut ::gimlet_gin::Evaluator<'_>,
             ) -> ::core::result::Result<Self, ::gimlet_gin::Reported> {
-                let schema = <Self as ::gimlet_gin::Configurable>::schema();
-                #(#reads)*
-                ::core::result::Result::Ok(Self { #(#names: #names?),* })
+                ::gimlet_gin::Parameters::read(<Self as ::gimlet_gin::Configurable>::schema(), cx)
             }
         }
         impl ::gimlet_gin::Slot for #ident {
@@ -74,7 +55,7 @@ pub fn derive(input: &DeriveInput, data: &DataStruct) -> Result<TokenStream> {
             }
             fn register_slot(registry: &mut ::gimlet_gin::Registry) {
                 if registry.add(<Self as ::gimlet_gin::Configurable>::schema()) {
-                    #(#registrations)*
+                    <Self as ::gimlet_gin::Parameters>::register_parameters(registry);
                 }
             }
         }
@@ -82,11 +63,69 @@ pub fn derive(input: &DeriveInput, data: &DataStruct) -> Result<TokenStream> {
     })
 }
 
+/// Parameters that several configurables have.
+pub fn derive_parameters(input: &DeriveInput, data: &DataStruct) -> Result<TokenStream> {
+    let parts = field_parts(input, data)?;
+    Ok(parameters(&input.ident, &parts, &SpecAttributes::read(&input.attrs)?))
+}
+
+fn parameters(
+    ident: &syn::Ident,
+    parts: &[FieldParts],
+    attributes: &SpecAttributes,
+) -> TokenStream {
+    let params = parts.iter().filter_map(|part| part.params.as_ref());
+    let ignored = attributes.ignored.iter().map(|(param, reason)| {
+        let param = param.to_string();
+        quote! { params.push(::gimlet_gin::Param::ignored(#param, #reason)); }
+    });
+    let registrations = parts.iter().filter_map(|part| part.registration.as_ref());
+    let reads = parts.iter().map(|part| &part.read);
+    let names = parts.iter().map(|part| &part.ident);
+    quote! {
+        impl ::gimlet_gin::Parameters for #ident {
+            fn params() -> ::std::vec::Vec<::gimlet_gin::Param> {
+                #[allow(unused_mut, reason = "there may be none")]
+                let mut params = ::std::vec::Vec::new();
+                #(#params)*
+                #(#ignored)*
+                params
+            }
+            fn read(
+                schema: &'static ::gimlet_gin::Schema,
+                cx: &mut ::gimlet_gin::Evaluator<'_>,
+            ) -> ::core::result::Result<Self, ::gimlet_gin::Reported> {
+                #(#reads)*
+                ::core::result::Result::Ok(Self { #(#names: #names?),* })
+            }
+            fn register_parameters(registry: &mut ::gimlet_gin::Registry) {
+                #(#registrations)*
+            }
+        }
+    }
+}
+
+fn field_parts(input: &DeriveInput, data: &DataStruct) -> Result<Vec<FieldParts>> {
+    let fields: Vec<&Field> = match &data.fields {
+        Fields::Named(named) => named.named.iter().collect(),
+        Fields::Unit => Vec::new(),
+        Fields::Unnamed(_) => {
+            return Err(Error::new_spanned(&input.ident, "parameters need names"));
+        }
+    };
+    let mut parts: Vec<FieldParts> = Vec::new();
+    for field in fields {
+        let num_calls = parts.iter().filter(|part| part.call.is_some()).count();
+        parts.push(FieldParts::new(field, num_calls)?);
+    }
+    Ok(parts)
+}
+
 /// The generated code for one field.
 struct FieldParts {
     ident: syn::Ident,
-    /// The schema entry; `None` for fields that are no parameter.
-    param: Option<TokenStream>,
+    /// Adds its entries to the schema's `params`; `None` for fields that are no parameter.
+    params: Option<TokenStream>,
     registration: Option<TokenStream>,
     /// The entry that a method's field adds to the calls of its object.
     call: Option<TokenStream>,
@@ -105,7 +144,7 @@ impl FieldParts {
                 let #ident: ::core::result::Result<#ty, ::gimlet_gin::Reported> =
                     ::core::result::Result::Ok(cx.scope_path());
             };
-            return Ok(Self { ident, param: None, registration: None, call: None, read });
+            return Ok(Self { ident, params: None, registration: None, call: None, read });
         }
         if attributes.method {
             let registration = quote! { <#ty as ::gimlet_gin::Slot>::register_slot(registry); };
@@ -118,7 +157,17 @@ impl FieldParts {
                 }
             };
             let registration = Some(registration);
-            return Ok(Self { ident, param: None, registration, call: Some(call), read });
+            return Ok(Self { ident, params: None, registration, call: Some(call), read });
+        }
+        if attributes.flatten {
+            let shared = quote! { <#ty as ::gimlet_gin::Parameters> };
+            return Ok(Self {
+                params: Some(quote! { params.extend(#shared::params()); }),
+                call: None,
+                registration: Some(quote! { #shared::register_parameters(registry); }),
+                read: quote! { let #ident = #shared::read(schema, cx); },
+                ident,
+            });
         }
         let name = ident.to_string();
         let doc = documentation(&field.attrs);
@@ -146,9 +195,9 @@ impl FieldParts {
             quote! { .called(#site) }
         });
         Ok(Self {
-            param: Some(
-                quote! { ::gimlet_gin::Param::of::<#read_as>(#name, #doc, #declared) #called },
-            ),
+            params: Some(quote! {
+                params.push(::gimlet_gin::Param::of::<#read_as>(#name, #doc, #declared) #called);
+            }),
             call: None,
             registration: Some(quote! { <#ty as ::gimlet_gin::FromGin>::register(registry); }),
             read: quote! {

@@ -73,14 +73,14 @@ pub use rates::{
     RateUnsupervised,
 };
 pub use source::{
-    ArrowDataSource, BadPlaces, BadRecords, ColumnType, ConcatenatedDataSource, CsvDataSource,
-    DataSource, FeatureDescription, FeatureSpec, FewshotDataSource, FileDataSource, FilePattern,
-    FixedLenFeature, FixedLenSequenceFeature, FunctionDataSource, GeneratedDataSource,
+    ArrowDataSource, BadPlaces, BadRecordPolicy, BadRecords, ColumnType, ConcatenatedDataSource,
+    CsvDataSource, DataSource, FeatureDescription, FeatureSpec, FewshotDataSource, FileDataSource,
+    FilePattern, FixedLenFeature, FixedLenSequenceFeature, FunctionDataSource, GeneratedDataSource,
     GeneratedKind, HuggingFaceDataSource, JsonLinesDataSource, LengthDistribution,
     MegatronDataSource, OnBadRecord, OriginalSource, ParquetDataSource, ParseSingleExample,
-    ProtoDataSource, ReadFileFn, ShortLength, TextLineDataSource, TextLineDataset, TfDtype,
-    TfExampleDataSource, TfRecordDataset, TfdsDataSource, TfdsSplits, TruncatedDatasetProvider,
-    VarLenFeature, set_tfds_data_dir,
+    ProtoDataSource, ReadFileFn, Reading, ShortLength, TextLineDataSource, TextLineDataset,
+    TfDtype, TfExampleDataSource, TfRecordDataset, TfdsDataSource, TfdsSplits,
+    TruncatedDatasetProvider, VarLenFeature, set_tfds_data_dir,
 };
 pub use task::Task;
 pub use tfexample_task::{CreateTaskFromTfexampleFile, Paths, TfExampleFileType};

@@ -8,8 +8,7 @@ use md5::{Digest, Md5};
 use super::feature::Feature;
 use super::preprocess::{Preprocessor, Rekey, TokenizeAndAppendEos};
 use super::source::{
-    DataSource, FeatureDescription, FilePattern, OnBadRecord, ShortLength, TfDtype,
-    TfExampleDataSource,
+    DataSource, FeatureDescription, FilePattern, Reading, ShortLength, TfDtype, TfExampleDataSource,
 };
 use super::task::Task;
 use gimlet_gin::{Configurable, Evaluator, FromGin, Function, Reported, Value, ValueKind};
@@ -114,11 +113,7 @@ impl From<CreateTaskFromTfexampleFile> for Task {
             split_to_filepattern: [(SPLIT.to_string(), paths.pattern())].into(),
             feature_description: keys.map(|key| (key, text.clone())).collect(),
             sequence_feature_description: None,
-            num_input_examples: None,
-            cycle_length: 16,
-            block_length: 16,
-            on_bad_record: OnBadRecord::Error,
-            max_bad_records: 1000,
+            reading: Reading::default(),
         };
         let renamed = [("inputs", Some(inputs_key)), ("targets", targets_key)];
         let key_map = renamed.into_iter().map(|(new, old)| (new.to_string(), old)).collect();

@@ -2,7 +2,7 @@
 
 use super::diagnostic::Reported;
 use super::evaluate::Evaluator;
-use super::schema::{Registry, Schema};
+use super::schema::{Param, Registry, Schema};
 use super::value::{Value, ValueKind};
 
 /// A type that a gin value can become.
@@ -60,6 +60,18 @@ pub trait Configurable: Slot {
 
     /// Reads every parameter in the evaluator's current scope.
     fn evaluate(cx: &mut Evaluator<'_>) -> Result<Self, Reported>;
+}
+
+/// The parameters of a configurable, or some that several have. Both derives implement it.
+pub trait Parameters: Sized + 'static {
+    /// Returns their entries in the schema of a configurable.
+    fn params() -> Vec<Param>;
+
+    /// Reads them as those of a configurable, in the evaluator's current scope.
+    fn read(schema: &'static Schema, cx: &mut Evaluator<'_>) -> Result<Self, Reported>;
+
+    /// Adds all that they can name to the registry.
+    fn register_parameters(registry: &mut Registry);
 }
 
 /// A configurable that yields a plain value, such as a sum: `@sum_fn()`.

@@ -58,7 +58,7 @@ mod untyped;
 mod unused;
 
 pub use config::{Bound, Config, Overridden};
-pub use configurable::{Configurable, FromGin, Function, Slot, expected_slot};
+pub use configurable::{Configurable, FromGin, Function, Parameters, Slot, expected_slot};
 pub use diagnostic::{BindingKey, Diagnostic, Diagnostics, Missing, Reported, Severity};
 pub use differences::{Difference, differences, is_within};
 pub use dumps::Json;
@@ -67,7 +67,7 @@ pub use expression::{Expression, Operator};
 pub use find::{Finder, Found, LIBRARY, PythonModule, TASK_LIBRARY, module_of_file, plain};
 pub use format::{Unformatted, format};
 pub use from_gin::{Nested, choose, one_of};
-pub use gimlet_macros::Configurable;
+pub use gimlet_macros::{Configurable, Parameters};
 pub use json::{from_json, to_json};
 pub use limited::{BelowOne, Limit, Limited, MaybeNumber, NonNegative};
 pub use load::{Loaded, Mention, Named, Request, Running, SkipUnknown, load, load_anyway};

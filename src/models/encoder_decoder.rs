@@ -9,7 +9,7 @@ use crate::data::{
     ConverterClass, DataError, EncDecFeatureConverter, Lengths, PrePackedEncDecFeatureConverter,
     feature_length,
 };
-use crate::gin::{Configurable, Ref};
+use crate::gin::{Configurable, Parameters, Ref};
 use crate::models::transformer::{DimensionNames, TransformerSpec};
 use crate::optim::OptimizerDef;
 use crate::vocab::VocabularySpec;
@@ -32,10 +32,9 @@ impl From<EncDecConverter> for ConverterClass {
     }
 }
 
-/// A network and everything that training and decoding need besides. Source: T5X `models.py`.
-#[derive(Clone, Debug, PartialEq, Configurable)]
-#[gin(name = "t5x.models.EncoderDecoderModel")]
-pub struct EncoderDecoderModel {
+/// Parameters of every model of inputs and targets. Source: T5X `models.py`.
+#[derive(Clone, Debug, PartialEq, Parameters)]
+pub struct EncoderDecoderParameters {
     /// The network.
     pub module: Module,
     /// Vocabulary of the inputs' ids.
@@ -47,13 +46,6 @@ pub struct EncoderDecoderModel {
     /// Decoding function, which makes sequences from distributions.
     #[gin(default = Ref(DecodeFn::default()))]
     pub decode_fn: Ref<DecodeFn>,
-    /// The id that the decoder reads before a sequence, which T5X fixes to that of padding (transformers:
-    /// `decoder_start_token_id`).
-    #[gin(default = 0)]
-    pub bos_id: i32,
-    /// The id that ends a decoded sequence (transformers: `eos_token_id`); None is the output vocabulary's end token.
-    #[gin(default = None)]
-    pub eos_id: Option<i32>,
     /// Probability mass that the target gives to the other tokens.
     #[gin(default = 0.0, limit = BelowOne)]
     pub label_smoothing: f64,
@@ -61,12 +53,29 @@ pub struct EncoderDecoderModel {
     #[gin(default = 0.0, limit = NonNegative)]
     pub z_loss: f64,
     /// Divisor of the summed loss: a number, 'NUM_REAL_TARGET_TOKENS', 'NUM_TOTAL_TARGET_TOKENS' or
-    /// 'AVERAGE_PER_SEQUENCE'. None keeps the sum, whose scale has no effect on Adafactor.
+    /// 'AVERAGE_PER_SEQUENCE'. None keeps the sum, whose scale has no effect on Adafactor; beside it
+    /// the losses of routers, which are means, are small.
     #[gin(default = None)]
     pub loss_normalizing_factor: Option<LossNormalizingFactor>,
     /// Converts a task's features into the model's inputs; None is `seqio.EncDecFeatureConverter`.
     #[gin(default = None)]
     pub feature_converter_cls: Option<Ref<EncDecConverter>>,
+}
+
+/// A network and everything that training and decoding need besides. Source: T5X `models.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "t5x.models.EncoderDecoderModel")]
+pub struct EncoderDecoderModel {
+    /// What every such model has.
+    #[gin(flatten)]
+    pub shared: EncoderDecoderParameters,
+    /// The id that the decoder reads before a sequence, which T5X fixes to that of padding (transformers:
+    /// `decoder_start_token_id`).
+    #[gin(default = 0)]
+    pub bos_id: i32,
+    /// The id that ends a decoded sequence (transformers: `eos_token_id`); None is the output vocabulary's end token.
+    #[gin(default = None)]
+    pub eos_id: Option<i32>,
     /// Defaults for parameters of `predict_batch_with_aux` that are not bound.
     #[gin(default = None)]
     pub default_decoder_params: Option<DecoderParams>,
@@ -127,7 +136,7 @@ pub struct ScoreBatch {
 
 impl BaseModel for EncoderDecoderModel {
     fn check(&self) -> Result<(), String> {
-        self.module.check()?;
+        self.shared.module.check()?;
         let num_ids = self.transformer().vocab_size;
         for (name, id) in [("bos_id", Some(self.bos_id)), ("eos_id", self.eos_id)] {
             if let Some(id) = id.filter(|id| !usize::try_from(*id).is_ok_and(|id| id < num_ids)) {
@@ -143,25 +152,28 @@ impl BaseModel for EncoderDecoderModel {
         self.loss_spec().check("models.EncoderDecoderModel")?;
         let tree = self.param_tree();
         let names = tree.iter().map(|param| &param.name[..]);
-        let checked =
-            self.optimizer_def.check().and_then(|()| self.optimizer_def.check_updates(names));
+        let checked = self
+            .shared
+            .optimizer_def
+            .check()
+            .and_then(|()| self.shared.optimizer_def.check_updates(names));
         checked.map_err(|error| error.to_string())
     }
 
     fn dimensions(&self) -> DimensionNames {
-        self.module.dimensions()
+        self.shared.module.dimensions()
     }
 
     fn vocabularies(&self) -> Vec<(&'static str, &VocabularySpec)> {
-        vec![("inputs", &self.input_vocabulary), ("targets", &self.output_vocabulary)]
+        vec![("inputs", &self.shared.input_vocabulary), ("targets", &self.shared.output_vocabulary)]
     }
 
     fn output_vocabulary(&self) -> &VocabularySpec {
-        &self.output_vocabulary
+        &self.shared.output_vocabulary
     }
 
     fn feature_converter(&self) -> ConverterClass {
-        let class = self.feature_converter_cls.as_ref();
+        let class = self.shared.feature_converter_cls.as_ref();
         class.map_or_else(ConverterClass::default, |class| class.0.clone().into())
     }
 
@@ -184,14 +196,14 @@ impl BaseModel for EncoderDecoderModel {
     }
 
     fn optimizer_def(&self) -> &OptimizerDef {
-        &self.optimizer_def
+        &self.shared.optimizer_def
     }
 
     fn loss_spec(&self) -> LossSpec {
         LossSpec {
-            label_smoothing: self.label_smoothing,
-            z_loss: self.z_loss,
-            loss_normalizing_factor: self.loss_normalizing_factor,
+            label_smoothing: self.shared.label_smoothing,
+            z_loss: self.shared.z_loss,
+            loss_normalizing_factor: self.shared.loss_normalizing_factor,
             divisor: None,
             routing: None,
         }
@@ -201,8 +213,8 @@ impl BaseModel for EncoderDecoderModel {
         let own = &self.predict_batch_with_aux;
         let default = self.default_decoder_params.as_ref().map_or(1, |params| params.num_decodes);
         Prediction {
-            num_decodes: self.decode_fn.0.num_decodes(own.num_decodes.unwrap_or(default)),
-            decode_fn: self.decode_fn.0.clone(),
+            num_decodes: self.shared.decode_fn.0.num_decodes(own.num_decodes.unwrap_or(default)),
+            decode_fn: self.shared.decode_fn.0.clone(),
             bos_id: i64::from(self.bos_id),
             eos_id: self.eos_id.map_or(eos_id, i64::from),
             prompt_with_targets: own.prompt_with_targets,
@@ -220,6 +232,6 @@ impl BaseModel for EncoderDecoderModel {
     }
 
     fn transformer(&self) -> TransformerSpec {
-        self.module.transformer()
+        self.shared.module.transformer()
     }
 }

@@ -85,10 +85,10 @@ impl Model {
                 Box::new(T5::new(TransformerSpec { fp8, ..spec }))
             }
             Self::DecoderOnlyModel(model) => {
-                self.decoder(model.inputs_bidirectional_attention, fp8)
+                self.decoder(model.shared.inputs_bidirectional_attention, fp8)
             }
             Self::MoeDecoderOnlyModel(model) => {
-                self.decoder(model.inputs_bidirectional_attention, fp8)
+                self.decoder(model.shared.inputs_bidirectional_attention, fp8)
             }
         }
     }

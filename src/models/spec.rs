@@ -36,19 +36,19 @@ impl Model {
     pub fn with_remat_policy(&self, remat_policy: RematPolicy) -> Option<Self> {
         match self.clone() {
             Self::EncoderDecoderModel(mut model) => {
-                model.module.set_remat_policy(remat_policy)?;
+                model.shared.module.set_remat_policy(remat_policy)?;
                 Some(Self::EncoderDecoderModel(model))
             }
             Self::MoeEncoderDecoderModel(mut model) => {
-                model.module.set_remat_policy(remat_policy)?;
+                model.shared.module.set_remat_policy(remat_policy)?;
                 Some(Self::MoeEncoderDecoderModel(model))
             }
             Self::DecoderOnlyModel(mut model) => {
-                model.module.set_remat_policy(remat_policy)?;
+                model.shared.module.set_remat_policy(remat_policy)?;
                 Some(Self::DecoderOnlyModel(model))
             }
             Self::MoeDecoderOnlyModel(mut model) => {
-                model.module.set_remat_policy(remat_policy)?;
+                model.shared.module.set_remat_policy(remat_policy)?;
                 Some(Self::MoeDecoderOnlyModel(model))
             }
         }
@@ -58,14 +58,17 @@ impl Model {
     pub fn remat_parameters(&self) -> Vec<String> {
         let of_dimensions = || vec![self.dimensions().parameter("remat_policy")];
         let own = match self {
-            Self::EncoderDecoderModel(EncoderDecoderModel { module, .. })
-            | Self::MoeEncoderDecoderModel(MoeEncoderDecoderModel { module, .. }) => match module {
-                Module::Transformer(_) | Module::Scalable(_) => return of_dimensions(),
-                Module::Flaxformer(network) => network.layer_remats().to_vec(),
-                Module::LongT5(network) => network.layer_remats().to_vec(),
-            },
-            Self::DecoderOnlyModel(DecoderOnlyModel { module, .. })
-            | Self::MoeDecoderOnlyModel(MoeDecoderOnlyModel { module, .. }) => match module {
+            Self::EncoderDecoderModel(EncoderDecoderModel { shared, .. })
+            | Self::MoeEncoderDecoderModel(MoeEncoderDecoderModel { shared, .. }) => {
+                match &shared.module {
+                    Module::Transformer(_) | Module::Scalable(_) => return of_dimensions(),
+                    Module::Flaxformer(network) => network.layer_remats().to_vec(),
+                    Module::LongT5(network) => network.layer_remats().to_vec(),
+                }
+            }
+            Self::DecoderOnlyModel(DecoderOnlyModel { shared, .. })
+            | Self::MoeDecoderOnlyModel(MoeDecoderOnlyModel { shared, .. }) => match &shared.module
+            {
                 DecoderModule::DecoderWrapper(_) => Vec::new(),
                 DecoderModule::Flaxformer(network) => network.layer_remats().to_vec(),
             },

@@ -68,24 +68,14 @@ pub struct WeightMetricsComputer {}
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5x.contrib.moe.trainer.MoeTrainer")]
 pub struct MoeTrainer {
-    /// Number of parts into which a batch is split, gradients summed; None, 0 and 1 mean the whole
-    /// batch.
-    pub num_microbatches: Option<usize>,
-    /// The loss to which those of microbatches add up: 'whole_batch' or, as in T5X, 'sum_of_means'. It makes a
-    /// difference if the loss of a batch is divided by a number of that batch.
-    #[gin(default = MicrobatchLoss::WholeBatch)]
-    pub microbatch_loss: MicrobatchLoss,
-    /// Learning rate by step.
-    pub learning_rate_fn: Suppliable<Schedule>,
+    /// What trainers of other models have.
+    #[gin(flatten)]
+    pub trainer: Trainer,
     /// The factor of gradients of experts.
     pub num_expert_partitions: usize,
     /// The parameters with that factor: those of experts by default; None for none.
     #[gin(default = Some(MatchFn { prefix: Some(".*expert.*".to_string()) }))]
     pub sharded_match_fn: Option<MatchFn>,
-    /// Measures each parameter at every step; with None only `weight_gradient_norm`, that of all
-    /// gradients, is logged.
-    #[gin(default = None)]
-    pub weight_metrics_computer: Option<WeightMetricsComputer>,
 }
 
 /// Parameters whose path begins with a pattern. Source: T5X `contrib/moe/training_utils.py`.
@@ -101,12 +91,7 @@ impl TrainerClass {
     pub fn trainer(&self) -> Trainer {
         match self {
             Self::Trainer(trainer) => trainer.clone(),
-            Self::Moe(trainer) => Trainer {
-                num_microbatches: trainer.num_microbatches,
-                microbatch_loss: trainer.microbatch_loss,
-                learning_rate_fn: trainer.learning_rate_fn.clone(),
-                weight_metrics_computer: trainer.weight_metrics_computer.clone(),
-            },
+            Self::Moe(moe) => moe.trainer.clone(),
         }
     }
 

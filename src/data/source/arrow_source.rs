@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::bad::OnBadRecord;
 use super::file::Format;
 use super::parse::RecordParser;
 use super::patterns::{FilePattern, pattern_source};
 use super::row_options::RowOptions;
+use super::split::Reading;
 use crate::error::DataError;
 use gimlet_gin::Configurable;
 
@@ -22,21 +22,9 @@ pub struct ParquetDataSource {
     /// Features to keep; all if None.
     #[gin(default = None)]
     pub columns: Option<Vec<String>>,
-    /// Split to its number of examples, if known.
-    #[gin(default = None)]
-    pub num_input_examples: Option<BTreeMap<String, u64>>,
-    /// Files read in turn.
-    #[gin(default = 16)]
-    pub cycle_length: usize,
-    /// Rows taken from a file before the next one's turn.
-    #[gin(default = 16)]
-    pub block_length: usize,
-    /// Handling of a row with a value that cannot be a feature.
-    #[gin(default = OnBadRecord::Error)]
-    pub on_bad_record: OnBadRecord,
-    /// Maximum number of rows that are skipped; more are an error.
-    #[gin(default = 1000)]
-    pub max_bad_records: u64,
+    /// How its files are read.
+    #[gin(flatten)]
+    pub reading: Reading,
 }
 
 impl ParquetDataSource {
@@ -65,21 +53,9 @@ pub struct ArrowDataSource {
     /// Features to keep; all if None.
     #[gin(default = None)]
     pub columns: Option<Vec<String>>,
-    /// Split to its number of examples, if known.
-    #[gin(default = None)]
-    pub num_input_examples: Option<BTreeMap<String, u64>>,
-    /// Files read in turn.
-    #[gin(default = 16)]
-    pub cycle_length: usize,
-    /// Rows taken from a file before the next one's turn.
-    #[gin(default = 16)]
-    pub block_length: usize,
-    /// Handling of a row with a value that cannot be a feature.
-    #[gin(default = OnBadRecord::Error)]
-    pub on_bad_record: OnBadRecord,
-    /// Maximum number of rows that are skipped; more are an error.
-    #[gin(default = 1000)]
-    pub max_bad_records: u64,
+    /// How its files are read.
+    #[gin(flatten)]
+    pub reading: Reading,
 }
 
 impl ArrowDataSource {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 
 use crate::error::DataError;
-use gimlet_gin::Configurable;
+use gimlet_gin::{Configurable, Parameters};
 use gimlet_telemetry::warn;
 
 /// Messages of skipped records that are kept, besides the first of each task.
@@ -23,11 +23,23 @@ pub enum OnBadRecord {
 }
 
 /// A source's policy for bad records.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct BadRecordPolicy {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Parameters)]
+pub struct BadRecordPolicy {
+    /// Handling of a record that is damaged, or has a value that cannot be a feature. Gimlet's own.
+    #[gin(default = OnBadRecord::Error)]
     pub on_bad_record: OnBadRecord,
-    /// Maximum number of skipped records; the run stops at more.
+    /// Maximum number of records that are skipped; more are an error. Gimlet's own.
+    #[gin(default = MAX_BAD_RECORDS)]
     pub max_bad_records: u64,
+}
+
+/// The number of records that are skipped where no other is bound.
+const MAX_BAD_RECORDS: u64 = 1000;
+
+impl Default for BadRecordPolicy {
+    fn default() -> Self {
+        Self { on_bad_record: OnBadRecord::Error, max_bad_records: MAX_BAD_RECORDS }
+    }
 }
 
 /// The places of skipped records: by task, the numbers in each file, so that a record counts once

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::bad::OnBadRecord;
 use super::column_type::ColumnType;
 use super::file::CsvOptions;
 use super::file::Format;
 use super::parse::RecordParser;
 use super::patterns::{FilePattern, pattern_source};
+use super::split::Reading;
 use crate::error::DataError;
 use gimlet_gin::Configurable;
 
@@ -37,21 +37,9 @@ pub struct CsvDataSource {
     /// Column to its type: 'int', 'float' or 'string'; the others are 'string'.
     #[gin(default = BTreeMap::new())]
     pub dtypes: BTreeMap<String, ColumnType>,
-    /// Split to its number of examples, if known.
-    #[gin(default = None)]
-    pub num_input_examples: Option<BTreeMap<String, u64>>,
-    /// Files read in turn.
-    #[gin(default = 16)]
-    pub cycle_length: usize,
-    /// Records taken from a file before the next one's turn.
-    #[gin(default = 16)]
-    pub block_length: usize,
-    /// Handling of a record that does not fit the columns.
-    #[gin(default = OnBadRecord::Error)]
-    pub on_bad_record: OnBadRecord,
-    /// Maximum number of records that are skipped; more are an error.
-    #[gin(default = 1000)]
-    pub max_bad_records: u64,
+    /// How its files are read.
+    #[gin(flatten)]
+    pub reading: Reading,
 }
 
 impl CsvDataSource {

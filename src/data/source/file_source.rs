@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::bad::OnBadRecord;
 use super::file::Format;
 use super::parse::RecordParser;
 use super::patterns::{FilePattern, pattern_source};
+use super::split::Reading;
 use super::tf_source::{FeatureDescription, parser_of};
 use crate::error::DataError;
 use gimlet_gin::{Configurable, Ref};
@@ -27,21 +27,9 @@ pub struct FileDataSource {
     pub read_file_fn: Ref<ReadFileFn>,
     /// Split to a glob or a list of globs, in any storage.
     pub split_to_filepattern: BTreeMap<String, FilePattern>,
-    /// Split to its number of examples, if known.
-    #[gin(default = None)]
-    pub num_input_examples: Option<BTreeMap<String, u64>>,
-    /// Files read in turn.
-    #[gin(default = 16)]
-    pub cycle_length: usize,
-    /// Records taken from a file before the next one's turn.
-    #[gin(default = 16)]
-    pub block_length: usize,
-    /// Handling of a line that is not text, or of a file that breaks off. Gimlet's own.
-    #[gin(default = OnBadRecord::Error)]
-    pub on_bad_record: OnBadRecord,
-    /// Maximum number of records that are skipped; more are an error. Gimlet's own.
-    #[gin(default = 1000)]
-    pub max_bad_records: u64,
+    /// How its files are read.
+    #[gin(flatten)]
+    pub reading: Reading,
 }
 
 /// A function that reads a file.
@@ -131,21 +119,9 @@ pub struct ProtoDataSource {
     pub split_to_filepattern: BTreeMap<String, FilePattern>,
     /// The function that converts a proto to an example: `@tf.io.parse_single_example`.
     pub decode_proto_fn: Ref<ParseSingleExample>,
-    /// Split to its number of examples, if known.
-    #[gin(default = None)]
-    pub num_input_examples: Option<BTreeMap<String, u64>>,
-    /// Files read in turn.
-    #[gin(default = 16)]
-    pub cycle_length: usize,
-    /// Records taken from a file before the next one's turn.
-    #[gin(default = 16)]
-    pub block_length: usize,
-    /// Handling of a record that is damaged or misses a feature. Gimlet's own.
-    #[gin(default = OnBadRecord::Error)]
-    pub on_bad_record: OnBadRecord,
-    /// Maximum number of records that are skipped; more are an error. Gimlet's own.
-    #[gin(default = 1000)]
-    pub max_bad_records: u64,
+    /// How its files are read.
+    #[gin(flatten)]
+    pub reading: Reading,
 }
 
 /// Decodes a `tf.Example`. Source: TensorFlow `python/ops/parsing_ops.py`.

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::bad::{BadRecordPolicy, OnBadRecord};
 use super::contract::{Source, given_count, unknown_split};
 use super::counts::{Counted, count_by_reading};
 use super::file::{Format, SourceFile};
@@ -15,7 +14,7 @@ use super::readme::configs_of;
 use super::row_options::RowOptions;
 use super::saved::Saved;
 use super::slices::{Beyond, SplitCounts, slice_files};
-use super::split::SplitFiles;
+use super::split::{Reading, SplitFiles};
 use super::tfds::TfdsSplits;
 use crate::error::{DataError, if_split};
 use gimlet_gin::Configurable;
@@ -63,21 +62,9 @@ pub struct HuggingFaceDataSource {
     /// Features to keep; all if None.
     #[gin(default = None)]
     pub columns: Option<Vec<String>>,
-    /// Split to its number of examples, if known.
-    #[gin(default = None)]
-    pub num_input_examples: Option<BTreeMap<String, u64>>,
-    /// Files read in turn.
-    #[gin(default = 16)]
-    pub cycle_length: usize,
-    /// Records taken from a file before the next one's turn.
-    #[gin(default = 16)]
-    pub block_length: usize,
-    /// Handling of a record that cannot be read.
-    #[gin(default = OnBadRecord::Error)]
-    pub on_bad_record: OnBadRecord,
-    /// Maximum number of records that are skipped; more are an error.
-    #[gin(default = 1000)]
-    pub max_bad_records: u64,
+    /// How its files are read.
+    #[gin(flatten)]
+    pub reading: Reading,
 }
 
 impl HuggingFaceDataSource {
@@ -92,11 +79,7 @@ impl HuggingFaceDataSource {
             revision: None,
             field: None,
             columns: None,
-            num_input_examples: None,
-            cycle_length: super::split::CYCLE_LENGTH,
-            block_length: super::split::BLOCK_LENGTH,
-            on_bad_record: OnBadRecord::Error,
-            max_bad_records: 1000,
+            reading: Reading::default(),
         }
     }
 
@@ -282,12 +265,9 @@ impl Source for HuggingFaceDataSource {
             },
         };
         Ok(SplitFiles {
-            cycle_length: self.cycle_length.max(1),
-            block_length: self.block_length.max(1),
-            bad_records: BadRecordPolicy {
-                on_bad_record: self.on_bad_record,
-                max_bad_records: self.max_bad_records,
-            },
+            cycle_length: self.reading.cycle_length.max(1),
+            block_length: self.reading.block_length.max(1),
+            bad_records: self.reading.bad_records,
             ..SplitFiles::new(files, RecordParser::of_columns(self.columns.as_deref()))
         })
     }
@@ -295,7 +275,7 @@ impl Source for HuggingFaceDataSource {
     /// The given number, otherwise the number in the footers of Parquet files, if there are not too
     /// many files.
     fn num_input_examples(&self, split: &str) -> Option<u64> {
-        given_count(&self.num_input_examples, split).or_else(|| {
+        given_count(&self.reading.num_input_examples, split).or_else(|| {
             let files = Source::split(self, "", split).ok()?.files;
             let count = |file: &SourceFile| match (&file.records, &file.format) {
                 (Some(records), _) => Some(records.end - records.start),

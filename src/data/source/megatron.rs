@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::bad::OnBadRecord;
 use super::file::Format;
 use super::parse::RecordParser;
 use super::patterns::{FilePattern, pattern_source};
+use super::split::Reading;
 use crate::error::DataError;
 use gimlet_gin::Configurable;
 
@@ -19,21 +19,9 @@ pub struct MegatronDataSource {
     /// The feature that holds a document's ids.
     #[gin(default = "targets".to_string())]
     pub feature: String,
-    /// Split to its number of examples, if known.
-    #[gin(default = None)]
-    pub num_input_examples: Option<BTreeMap<String, u64>>,
-    /// Files read in turn.
-    #[gin(default = 16)]
-    pub cycle_length: usize,
-    /// Documents taken from a file before the next one's turn.
-    #[gin(default = 16)]
-    pub block_length: usize,
-    /// Handling of a document with a number that is not a token id.
-    #[gin(default = OnBadRecord::Error)]
-    pub on_bad_record: OnBadRecord,
-    /// Maximum number of documents that are skipped; more are an error.
-    #[gin(default = 1000)]
-    pub max_bad_records: u64,
+    /// How its files are read.
+    #[gin(flatten)]
+    pub reading: Reading,
 }
 
 impl MegatronDataSource {

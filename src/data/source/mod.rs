@@ -46,7 +46,7 @@ mod truncated;
 mod wire;
 
 pub use arrow_source::{ArrowDataSource, ParquetDataSource};
-pub use bad::{BadPlaces, BadRecords, OnBadRecord};
+pub use bad::{BadPlaces, BadRecordPolicy, BadRecords, OnBadRecord};
 pub use column_type::ColumnType;
 pub use concatenated::ConcatenatedDataSource;
 pub use csv_source::CsvDataSource;
@@ -79,6 +79,7 @@ pub(crate) use length::Length;
 pub(crate) use parse::RecordParser;
 pub(crate) use read::{Record, frame};
 pub(crate) use reader::{Reader, SharedReads};
+pub use split::Reading;
 pub(crate) use split::SplitFiles;
 pub(crate) use tf_encode::{encode, ragged_lengths};
 pub(crate) use tf_example::{Partition, TfFeature, TfKind, TfShape};

@@ -121,19 +121,16 @@ macro_rules! pattern_source {
                 Ok($crate::source::split::SplitFiles {
                     files,
                     most: None,
-                    cycle_length: self.cycle_length.max(1),
-                    block_length: self.block_length.max(1),
+                    cycle_length: self.reading.cycle_length.max(1),
+                    block_length: self.reading.block_length.max(1),
                     skip_header_lines: self.header_lines(),
                     parser: self.parser()?,
-                    bad_records: $crate::source::bad::BadRecordPolicy {
-                        on_bad_record: self.on_bad_record,
-                        max_bad_records: self.max_bad_records,
-                    },
+                    bad_records: self.reading.bad_records,
                 })
             }
 
             fn num_input_examples(&self, split: &str) -> Option<u64> {
-                $crate::source::contract::given_count(&self.num_input_examples, split)
+                $crate::source::contract::given_count(&self.reading.num_input_examples, split)
             }
         }
     };

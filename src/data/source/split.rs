@@ -1,8 +1,11 @@
 //! The files of one split and how to read them, for a task's source or its cache.
 
+use std::collections::BTreeMap;
+
 use super::bad::BadRecordPolicy;
 use super::file::SourceFile;
 use super::parse::RecordParser;
+use gimlet_gin::Parameters;
 
 /// The files of one split, and how to read them.
 #[derive(Clone)]
@@ -21,8 +24,36 @@ pub(crate) struct SplitFiles {
 
 /// SeqIO's defaults for reading several files: number of files read in turn, and records taken from
 /// each.
-pub(crate) const CYCLE_LENGTH: usize = 16;
-pub(crate) const BLOCK_LENGTH: usize = 16;
+const CYCLE_LENGTH: usize = 16;
+const BLOCK_LENGTH: usize = 16;
+
+/// How a source reads its files.
+#[derive(Clone, Debug, PartialEq, Parameters)]
+pub struct Reading {
+    /// Split to its number of examples, if known.
+    #[gin(default = None)]
+    pub num_input_examples: Option<BTreeMap<String, u64>>,
+    /// Files read in turn.
+    #[gin(default = CYCLE_LENGTH)]
+    pub cycle_length: usize,
+    /// Records taken from a file before the next one's turn.
+    #[gin(default = BLOCK_LENGTH)]
+    pub block_length: usize,
+    /// What happens to records that cannot be read.
+    #[gin(flatten)]
+    pub bad_records: BadRecordPolicy,
+}
+
+impl Default for Reading {
+    fn default() -> Self {
+        Self {
+            num_input_examples: None,
+            cycle_length: CYCLE_LENGTH,
+            block_length: BLOCK_LENGTH,
+            bad_records: BadRecordPolicy::default(),
+        }
+    }
+}
 
 impl SplitFiles {
     /// Files read as SeqIO reads them; a bad record is an error.

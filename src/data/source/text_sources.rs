@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::bad::OnBadRecord;
 use super::file::Format;
 use super::parse::RecordParser;
 use super::patterns::{FilePattern, pattern_source};
+use super::split::Reading;
 use crate::error::DataError;
 use gimlet_gin::Configurable;
 
@@ -26,21 +26,9 @@ pub struct TextLineDataSource {
     /// Lines dropped at the beginning of each file.
     #[gin(default = 0)]
     pub skip_header_lines: u64,
-    /// Split to its number of examples, if known.
-    #[gin(default = None)]
-    pub num_input_examples: Option<BTreeMap<String, u64>>,
-    /// Files read in turn.
-    #[gin(default = 16)]
-    pub cycle_length: usize,
-    /// Lines taken from a file before the next one's turn.
-    #[gin(default = 16)]
-    pub block_length: usize,
-    /// Handling of a line that is not text, or of a file that breaks off.
-    #[gin(default = OnBadRecord::Error)]
-    pub on_bad_record: OnBadRecord,
-    /// Maximum number of lines that are skipped; more are an error.
-    #[gin(default = 1000)]
-    pub max_bad_records: u64,
+    /// How its files are read.
+    #[gin(flatten)]
+    pub reading: Reading,
 }
 
 impl TextLineDataSource {
@@ -74,21 +62,9 @@ pub struct JsonLinesDataSource {
     /// The key whose value is the array of examples, in files that are one object.
     #[gin(default = None)]
     pub field: Option<String>,
-    /// Split to its number of examples, if known.
-    #[gin(default = None)]
-    pub num_input_examples: Option<BTreeMap<String, u64>>,
-    /// Files read in turn.
-    #[gin(default = 16)]
-    pub cycle_length: usize,
-    /// Lines taken from a file before the next one's turn.
-    #[gin(default = 16)]
-    pub block_length: usize,
-    /// Handling of a line that is not a JSON object, or of a file that breaks off.
-    #[gin(default = OnBadRecord::Error)]
-    pub on_bad_record: OnBadRecord,
-    /// Maximum number of lines that are skipped; more are an error.
-    #[gin(default = 1000)]
-    pub max_bad_records: u64,
+    /// How its files are read.
+    #[gin(flatten)]
+    pub reading: Reading,
 }
 
 impl JsonLinesDataSource {

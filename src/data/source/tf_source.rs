@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::bad::OnBadRecord;
 use super::file::Format;
 use super::parse::RecordParser;
 use super::patterns::{FilePattern, pattern_source};
+use super::split::Reading;
 use super::tf_example::{Partition, TfFeature, TfKind, TfShape};
 use crate::error::DataError;
 use crate::value::Value;
@@ -34,21 +34,9 @@ pub struct TfExampleDataSource {
     /// Gimlet's own.
     #[gin(default = None)]
     pub sequence_feature_description: Option<BTreeMap<String, FeatureDescription>>,
-    /// Split to its number of examples, if known.
-    #[gin(default = None)]
-    pub num_input_examples: Option<BTreeMap<String, u64>>,
-    /// Files read in turn.
-    #[gin(default = 16)]
-    pub cycle_length: usize,
-    /// Records taken from a file before the next one's turn.
-    #[gin(default = 16)]
-    pub block_length: usize,
-    /// Handling of a record that is damaged or misses a feature.
-    #[gin(default = OnBadRecord::Error)]
-    pub on_bad_record: OnBadRecord,
-    /// Maximum number of records that are skipped; more are an error.
-    #[gin(default = 1000)]
-    pub max_bad_records: u64,
+    /// How its files are read.
+    #[gin(flatten)]
+    pub reading: Reading,
 }
 
 impl TfExampleDataSource {

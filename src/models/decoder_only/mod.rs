@@ -11,7 +11,8 @@ mod network;
 mod predict;
 
 pub use model::{
-    DecoderConverter, DecoderModule, DecoderOnlyModel, PredictWithPrefix, ScoreTargets,
+    DecoderConverter, DecoderModule, DecoderOnlyModel, DecoderOnlyParameters, PredictWithPrefix,
+    ScoreTargets,
 };
 pub use spec::{DecoderWrapper, TransformerConfig};
 

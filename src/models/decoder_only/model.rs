@@ -6,7 +6,7 @@ use crate::data::{
     PrePackedLMFeatureConverter, PrePackedPrefixLMFeatureConverter, PrefixLMFeatureConverter,
     PrefixSuffixLMFeatureConverter, feature_length,
 };
-use crate::gin::{Configurable, Ref};
+use crate::gin::{Configurable, Parameters, Ref};
 use crate::models::BaseModel;
 use crate::models::decoding::{DecodeFn, Prediction, TemperatureSample};
 use crate::models::loss::{LossNormalizingFactor, LossSpec};
@@ -99,11 +99,9 @@ impl DecoderModule {
     }
 }
 
-/// A decoder and everything that training and decoding need besides. It reads 'targets', or 'inputs'
-/// and then 'targets'. Source: T5X `models.py`.
-#[derive(Clone, Debug, PartialEq, Configurable)]
-#[gin(name = "t5x.models.DecoderOnlyModel")]
-pub struct DecoderOnlyModel {
+/// Parameters of every model of a decoder alone. Source: T5X `models.py`.
+#[derive(Clone, Debug, PartialEq, Parameters)]
+pub struct DecoderOnlyParameters {
     /// The network.
     pub module: DecoderModule,
     /// Vocabulary of all ids; its end token ends a decoded sequence.
@@ -127,9 +125,20 @@ pub struct DecoderOnlyModel {
     #[gin(default = 0.0, limit = NonNegative)]
     pub z_loss: f64,
     /// Divisor of the summed loss: a number, 'NUM_REAL_TARGET_TOKENS', 'NUM_TOTAL_TARGET_TOKENS' or
-    /// 'AVERAGE_PER_SEQUENCE'. None keeps the sum, whose scale has no effect on Adafactor.
+    /// 'AVERAGE_PER_SEQUENCE'. None keeps the sum, whose scale has no effect on Adafactor; beside it
+    /// the losses of routers, which are means, are small.
     #[gin(default = None)]
     pub loss_normalizing_factor: Option<LossNormalizingFactor>,
+}
+
+/// A decoder and everything that training and decoding need besides. It reads 'targets', or 'inputs'
+/// and then 'targets'. Source: T5X `models.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "t5x.models.DecoderOnlyModel")]
+pub struct DecoderOnlyModel {
+    /// What every such model has.
+    #[gin(flatten)]
+    pub shared: DecoderOnlyParameters,
     /// Parameters of decoding a batch.
     #[gin(method)]
     pub predict_batch_with_aux: PredictWithPrefix,
@@ -172,7 +181,7 @@ pub struct ScoreTargets {
 
 impl BaseModel for DecoderOnlyModel {
     fn check(&self) -> Result<(), String> {
-        self.module.check()?;
+        self.shared.module.check()?;
         self.transformer().check(self.dimensions())
     }
 
@@ -180,25 +189,28 @@ impl BaseModel for DecoderOnlyModel {
         self.loss_spec().check("models.DecoderOnlyModel")?;
         let tree = self.param_tree();
         let names = tree.iter().map(|param| &param.name[..]);
-        let checked =
-            self.optimizer_def.check().and_then(|()| self.optimizer_def.check_updates(names));
+        let checked = self
+            .shared
+            .optimizer_def
+            .check()
+            .and_then(|()| self.shared.optimizer_def.check_updates(names));
         checked.map_err(|error| error.to_string())
     }
 
     fn dimensions(&self) -> DimensionNames {
-        self.module.dimensions()
+        self.shared.module.dimensions()
     }
 
     fn vocabularies(&self) -> Vec<(&'static str, &VocabularySpec)> {
-        ["inputs", "targets"].map(|feature| (feature, &self.vocabulary)).into()
+        ["inputs", "targets"].map(|feature| (feature, &self.shared.vocabulary)).into()
     }
 
     fn output_vocabulary(&self) -> &VocabularySpec {
-        &self.vocabulary
+        &self.shared.vocabulary
     }
 
     fn feature_converter(&self) -> ConverterClass {
-        match &self.feature_converter_cls {
+        match &self.shared.feature_converter_cls {
             Some(class) => class.0.clone().into(),
             None => DecoderFeatureConverter { loss_on_targets_only: true }.into(),
         }
@@ -209,7 +221,7 @@ impl BaseModel for DecoderOnlyModel {
     }
 
     fn step_shape(&self, rows: usize, lengths: &Lengths) -> Result<StepShape, DataError> {
-        if self.inputs_bidirectional_attention {
+        if self.shared.inputs_bidirectional_attention {
             feature_length("inputs", lengths).map_err(|error| {
                 let remedy = "models.DecoderOnlyModel.inputs_bidirectional_attention is for them";
                 DataError::Config(format!("{error}; {remedy}"))
@@ -220,14 +232,14 @@ impl BaseModel for DecoderOnlyModel {
     }
 
     fn optimizer_def(&self) -> &OptimizerDef {
-        &self.optimizer_def
+        &self.shared.optimizer_def
     }
 
     fn loss_spec(&self) -> LossSpec {
         LossSpec {
-            label_smoothing: self.label_smoothing,
-            z_loss: self.z_loss,
-            loss_normalizing_factor: self.loss_normalizing_factor,
+            label_smoothing: self.shared.label_smoothing,
+            z_loss: self.shared.z_loss,
+            loss_normalizing_factor: self.shared.loss_normalizing_factor,
             divisor: None,
             routing: None,
         }
@@ -235,8 +247,12 @@ impl BaseModel for DecoderOnlyModel {
 
     fn prediction(&self, eos_id: i64) -> Prediction {
         Prediction {
-            num_decodes: self.decode_fn.0.num_decodes(self.predict_batch_with_aux.num_decodes),
-            decode_fn: self.decode_fn.0.clone(),
+            num_decodes: self
+                .shared
+                .decode_fn
+                .0
+                .num_decodes(self.predict_batch_with_aux.num_decodes),
+            decode_fn: self.shared.decode_fn.0.clone(),
             bos_id: 0,
             eos_id,
             prompt_with_targets: false,
@@ -252,6 +268,6 @@ impl BaseModel for DecoderOnlyModel {
     }
 
     fn transformer(&self) -> TransformerSpec {
-        self.module.transformer()
+        self.shared.module.transformer()
     }
 }

@@ -1,14 +1,14 @@
 //! Models with experts that read inputs and write targets.
 
-use super::experts::{as_without_experts, check_experts, routing_losses};
+use super::experts::{RoutingLossFactors, as_without_experts, check_experts};
 use crate::data::{ConverterClass, DataError, Lengths};
-use crate::gin::{Configurable, Ref};
-use crate::models::decoding::{DecodeFn, Prediction};
-use crate::models::encoder_decoder::{EncDecConverter, ScoreBatch};
-use crate::models::loss::{LossNormalizingFactor, LossSpec};
+use crate::gin::Configurable;
+use crate::models::decoding::Prediction;
+use crate::models::encoder_decoder::{EncoderDecoderParameters, ScoreBatch};
+use crate::models::loss::LossSpec;
 use crate::models::memory::StepShape;
 use crate::models::transformer::{DimensionNames, TransformerSpec};
-use crate::models::{BaseModel, EncoderDecoderModel, Module, PredictBatchWithAux};
+use crate::models::{BaseModel, EncoderDecoderModel, PredictBatchWithAux};
 use crate::optim::OptimizerDef;
 use crate::vocab::VocabularySpec;
 
@@ -19,37 +19,12 @@ const NAME: &str = "models.MoeEncoderDecoderModel";
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5x.contrib.moe.models.MoeEncoderDecoderModel")]
 pub struct MoeEncoderDecoderModel {
-    /// The network.
-    pub module: Module,
-    /// Vocabulary of the inputs' ids.
-    pub input_vocabulary: VocabularySpec,
-    /// Vocabulary of the targets' ids; its end token ends a decoded sequence.
-    pub output_vocabulary: VocabularySpec,
-    /// Optimizer, which turns gradients into updates.
-    pub optimizer_def: OptimizerDef,
-    /// Decoding function, which makes sequences from distributions.
-    #[gin(default = Ref(DecodeFn::default()))]
-    pub decode_fn: Ref<DecodeFn>,
-    /// Converts a task's features into the model's inputs; None is `seqio.EncDecFeatureConverter`.
-    #[gin(default = None)]
-    pub feature_converter_cls: Option<Ref<EncDecConverter>>,
-    /// Probability mass that the target gives to the other tokens.
-    #[gin(default = 0.0, limit = BelowOne)]
-    pub label_smoothing: f64,
-    /// Weight of the squared logarithm of the softmax's normalizer, which keeps logits near 0.
-    #[gin(default = 0.0, limit = NonNegative)]
-    pub z_loss: f64,
-    /// Divisor of the summed loss of targets: a number, 'NUM_REAL_TARGET_TOKENS', 'NUM_TOTAL_TARGET_TOKENS' or
-    /// 'AVERAGE_PER_SEQUENCE'. None keeps the sum, beside which the losses of routers, which are means, are small.
-    #[gin(default = None)]
-    pub loss_normalizing_factor: Option<LossNormalizingFactor>,
-    /// Weight of the loss that balances the load of experts, averaged over layers (Fedus et al. 2021, arXiv:2101.03961).
-    #[gin(default = 0.0, limit = NonNegative)]
-    pub aux_loss_factor: f64,
-    /// Weight of the loss that keeps the scores of routers small, averaged over layers (Zoph et al. 2022,
-    /// arXiv:2202.08906).
-    #[gin(default = 0.0, limit = NonNegative)]
-    pub router_z_loss_factor: f64,
+    /// What models without experts have.
+    #[gin(flatten)]
+    pub shared: EncoderDecoderParameters,
+    /// Weights of the losses of routers.
+    #[gin(flatten)]
+    pub routing: RoutingLossFactors,
     /// Parameters of decoding a batch.
     #[gin(method)]
     pub predict_batch_with_aux: PredictWithExperts,
@@ -81,17 +56,9 @@ impl MoeEncoderDecoderModel {
     pub fn model(&self) -> EncoderDecoderModel {
         let predict = &self.predict_batch_with_aux;
         EncoderDecoderModel {
-            module: self.module.clone(),
-            input_vocabulary: self.input_vocabulary.clone(),
-            output_vocabulary: self.output_vocabulary.clone(),
-            optimizer_def: self.optimizer_def.clone(),
-            decode_fn: self.decode_fn.clone(),
+            shared: self.shared.clone(),
             bos_id: 0,
             eos_id: None,
-            label_smoothing: self.label_smoothing,
-            z_loss: self.z_loss,
-            loss_normalizing_factor: self.loss_normalizing_factor,
-            feature_converter_cls: self.feature_converter_cls.clone(),
             default_decoder_params: None,
             predict_batch_with_aux: PredictBatchWithAux {
                 return_all_decodes: Some(predict.return_all_decodes),
@@ -107,10 +74,10 @@ impl BaseModel for MoeEncoderDecoderModel {
     as_without_experts!();
 
     fn vocabularies(&self) -> Vec<(&'static str, &VocabularySpec)> {
-        vec![("inputs", &self.input_vocabulary), ("targets", &self.output_vocabulary)]
+        vec![("inputs", &self.shared.input_vocabulary), ("targets", &self.shared.output_vocabulary)]
     }
 
     fn output_vocabulary(&self) -> &VocabularySpec {
-        &self.output_vocabulary
+        &self.shared.output_vocabulary
     }
 }

@@ -1,9 +1,10 @@
 //! The parts that both models with experts share.
 
+use crate::gin::Parameters;
 use crate::models::loss::RoutingLosses;
 use crate::models::transformer::{StackSpec, TransformerSpec};
 
-/// Defines the methods of `BaseModel` that are those of the model without experts, `self.model()`, a copy, or of `self.module`,
+/// Defines the methods of `BaseModel` that are those of the model without experts, `self.model()`, a copy, or of `self.shared.module`,
 /// and the losses and the check of routers. The caller's `NAME` names its configurable.
 macro_rules! as_without_experts {
     () => {
@@ -17,7 +18,7 @@ macro_rules! as_without_experts {
         }
 
         fn dimensions(&self) -> DimensionNames {
-            self.module.dimensions()
+            self.shared.module.dimensions()
         }
 
         fn feature_converter(&self) -> ConverterClass {
@@ -33,12 +34,11 @@ macro_rules! as_without_experts {
         }
 
         fn optimizer_def(&self) -> &OptimizerDef {
-            &self.optimizer_def
+            &self.shared.optimizer_def
         }
 
         fn loss_spec(&self) -> LossSpec {
-            let routing = routing_losses(self.aux_loss_factor, self.router_z_loss_factor);
-            LossSpec { routing: Some(routing), ..self.model().loss_spec() }
+            LossSpec { routing: Some(self.routing.losses()), ..self.model().loss_spec() }
         }
 
         fn prediction(&self, eos_id: i64) -> Prediction {
@@ -54,15 +54,30 @@ macro_rules! as_without_experts {
         }
 
         fn transformer(&self) -> TransformerSpec {
-            self.module.transformer()
+            self.shared.module.transformer()
         }
     };
 }
 pub(super) use as_without_experts;
 
-/// The losses of routers with these weights.
-pub(super) fn routing_losses(aux_loss_factor: f64, router_z_loss_factor: f64) -> RoutingLosses {
-    RoutingLosses { aux_loss_factor, router_z_loss_factor, share: 1.0 }
+/// Weights of the losses of routers. Source: T5X `contrib/moe/models.py`.
+#[derive(Clone, Debug, PartialEq, Parameters)]
+pub struct RoutingLossFactors {
+    /// Weight of the loss that balances the load of experts, averaged over layers (Fedus et al. 2021, arXiv:2101.03961).
+    #[gin(default = 0.0, limit = NonNegative)]
+    pub aux_loss_factor: f64,
+    /// Weight of the loss that keeps the scores of routers small, averaged over layers (Zoph et al. 2022,
+    /// arXiv:2202.08906).
+    #[gin(default = 0.0, limit = NonNegative)]
+    pub router_z_loss_factor: f64,
+}
+
+impl RoutingLossFactors {
+    /// The losses with these weights.
+    pub(super) fn losses(&self) -> RoutingLosses {
+        let Self { aux_loss_factor, router_z_loss_factor } = *self;
+        RoutingLosses { aux_loss_factor, router_z_loss_factor, share: 1.0 }
+    }
 }
 
 /// Finds a network without experts, whose routers have no losses; `model` names the configurable.

@@ -195,7 +195,7 @@ pub fn activation_dims(train: &Train) -> usize {
 fn num_microbatches(trainer: &mut TrainerClass) -> &mut Option<usize> {
     match trainer {
         TrainerClass::Trainer(trainer) => &mut trainer.num_microbatches,
-        TrainerClass::Moe(trainer) => &mut trainer.num_microbatches,
+        TrainerClass::Moe(moe) => &mut moe.trainer.num_microbatches,
     }
 }
 

@@ -154,7 +154,8 @@ fn json_lines(task: &mut Task) -> &mut JsonLinesDataSource {
 /// Returns a task with a declared number of examples.
 fn counted(name: &str, folder: &tempfile::TempDir, count: u64) -> Task {
     let mut task = named(name, folder);
-    json_lines(&mut task).num_input_examples = Some(BTreeMap::from([("train".to_string(), count)]));
+    json_lines(&mut task).reading.num_input_examples =
+        Some(BTreeMap::from([("train".to_string(), count)]));
     task
 }
 

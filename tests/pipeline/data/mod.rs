@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use gimlet::data::{
     Batch, BatchIterator, DataSource, DatasetConfig, Feature, FeatureDtype, FilePattern,
-    JsonLinesDataSource, OnBadRecord, Preprocessor, Task, TaskOrMixture, TextLineDataSource,
+    JsonLinesDataSource, Preprocessor, Reading, Task, TaskOrMixture, TextLineDataSource,
 };
 use gimlet::gin::{Diagnostics, Loaded, Request, Source, load};
 use gimlet::run::Library;
@@ -72,11 +72,7 @@ fn text_source(files: &str) -> DataSource {
     DataSource::TextLineDataSource(TextLineDataSource {
         split_to_filepattern: patterns(files),
         skip_header_lines: 0,
-        num_input_examples: None,
-        cycle_length: 16,
-        block_length: 16,
-        on_bad_record: OnBadRecord::Error,
-        max_bad_records: 1000,
+        reading: Reading::default(),
     })
 }
 
@@ -84,12 +80,8 @@ fn json_source(files: &str) -> DataSource {
     DataSource::JsonLinesDataSource(JsonLinesDataSource {
         split_to_filepattern: patterns(files),
         columns: None,
-        num_input_examples: None,
-        cycle_length: 16,
-        block_length: 16,
         field: None,
-        on_bad_record: OnBadRecord::Error,
-        max_bad_records: 1000,
+        reading: Reading::default(),
     })
 }
 

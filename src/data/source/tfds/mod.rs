@@ -11,12 +11,12 @@ mod splits;
 
 use gimlet_gin::Configurable;
 
-use super::bad::{BadRecordPolicy, OnBadRecord};
+use super::bad::BadRecordPolicy;
 use super::contract::Source;
 use super::hugging_face::HuggingFaceDataSource;
 use super::parse::RecordParser;
 use super::slices::slice_files;
-use super::split::SplitFiles;
+use super::split::{Reading, SplitFiles};
 use crate::error::DataError;
 use folder::{Found, TfdsName};
 use info::Info;
@@ -48,12 +48,9 @@ pub struct TfdsDataSource {
     /// `tensorflow_datasets` in the home folder.
     #[gin(default = None)]
     pub tfds_data_dir: Option<String>,
-    /// Handling of a damaged record. Gimlet's own.
-    #[gin(default = OnBadRecord::Error)]
-    pub on_bad_record: OnBadRecord,
-    /// Maximum number of records that are skipped; more are an error. Gimlet's own.
-    #[gin(default = 1000)]
-    pub max_bad_records: u64,
+    /// What happens to records that cannot be read.
+    #[gin(flatten)]
+    pub bad_records: BadRecordPolicy,
 }
 
 impl TfdsDataSource {
@@ -65,8 +62,7 @@ impl TfdsDataSource {
     fn hub(&self, folder: String) -> HuggingFaceDataSource {
         HuggingFaceDataSource {
             split: self.splits.clone(),
-            on_bad_record: self.on_bad_record,
-            max_bad_records: self.max_bad_records,
+            reading: Reading { bad_records: self.bad_records, ..Reading::default() },
             ..HuggingFaceDataSource::new(&folder)
         }
     }
@@ -93,10 +89,7 @@ impl Source for TfdsDataSource {
         let files = slice_files(task, wanted, &info)?;
         let features = features::read(&folder)?;
         Ok(SplitFiles {
-            bad_records: BadRecordPolicy {
-                on_bad_record: self.on_bad_record,
-                max_bad_records: self.max_bad_records,
-            },
+            bad_records: self.bad_records,
             ..SplitFiles::new(files, RecordParser::of_tf_examples(features))
         })
     }

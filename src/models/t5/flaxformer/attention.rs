@@ -5,26 +5,14 @@ use super::values::{
     BroadcastDropout, NoBias, NoConvolution, NoExtraLogit, NoFusedKernels, NoOutputWidth,
     NoRotation, OutputProjection,
 };
-use crate::gin::{Configurable, Ref};
+use crate::gin::{Configurable, Parameters, Ref};
 use crate::nn::{Distribution, Dtype, FanMode};
 
-/// T5's attention. Source: flaxformer `components/attention/dense_attention.py`.
-#[derive(Clone, Debug, PartialEq, Configurable)]
-#[gin(
-    name = "flaxformer.components.attention.dense_attention.MultiHeadDotProductAttention",
-    ignored(precision = "products have the precision of the device"),
-    ignored(bias_init = "projections have no bias"),
-    ignored(qkv_kernel_init = "kernels are not fused"),
-    ignored(kv_kernel_init = "kernels are not fused"),
-    ignored(rotary_embedding_max_timescale = "positions are biases of attention scores"),
-    ignored(sharding_over_head_dimension = "the partitioner's rules decide"),
-    ignored(sow_intermediates = "it keeps results for inspection")
-)]
-pub struct MultiHeadAttention {
+/// Parameters of every attention. Source: flaxformer `components/attention/dense_attention.py`.
+#[derive(Clone, Debug, PartialEq, Parameters)]
+pub struct AttentionParameters {
     /// Heads.
     pub num_heads: usize,
-    /// Only False is supported.
-    pub use_bias: NoBias,
     /// Format of activations.
     #[gin(default = Dtype::Float32)]
     pub dtype: Dtype,
@@ -46,15 +34,9 @@ pub struct MultiHeadAttention {
     /// Initial values of kernels. Those of queries are divided by sqrt(head_dim), unless `rescale_logits` is True.
     #[gin(default = InitFn::scaled(FanMode::FanIn, Distribution::TruncatedNormal))]
     pub kernel_init: InitFn,
-    /// The same of queries; None is `kernel_init`.
-    #[gin(default = None)]
-    pub q_kernel_init: Option<InitFn>,
     /// Whether scores are divided by sqrt(head_dim).
     #[gin(default = false)]
     pub rescale_logits: bool,
-    /// The function of queries, keys and values; each gives the same results.
-    #[gin(default = Ref(AttentionFn::DotProduct(DotProductAttention {})))]
-    pub attention_fn: Ref<AttentionFn>,
     /// Only False is supported.
     #[gin(default = NoExtraLogit)]
     pub use_extra_logit: NoExtraLogit,
@@ -70,6 +52,32 @@ pub struct MultiHeadAttention {
     /// Only None is supported.
     #[gin(default = NoFusedKernels)]
     pub kernels_to_fuse: NoFusedKernels,
+}
+
+/// T5's attention. Source: flaxformer `components/attention/dense_attention.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(
+    name = "flaxformer.components.attention.dense_attention.MultiHeadDotProductAttention",
+    ignored(precision = "products have the precision of the device"),
+    ignored(bias_init = "projections have no bias"),
+    ignored(qkv_kernel_init = "kernels are not fused"),
+    ignored(kv_kernel_init = "kernels are not fused"),
+    ignored(rotary_embedding_max_timescale = "positions are biases of attention scores"),
+    ignored(sharding_over_head_dimension = "the partitioner's rules decide"),
+    ignored(sow_intermediates = "it keeps results for inspection")
+)]
+pub struct MultiHeadAttention {
+    /// What all attentions have.
+    #[gin(flatten)]
+    pub attention: AttentionParameters,
+    /// Only False is supported.
+    pub use_bias: NoBias,
+    /// The same of queries; None is `kernel_init`.
+    #[gin(default = None)]
+    pub q_kernel_init: Option<InitFn>,
+    /// The function of queries, keys and values; each gives the same results.
+    #[gin(default = Ref(AttentionFn::DotProduct(DotProductAttention {})))]
+    pub attention_fn: Ref<AttentionFn>,
     /// Only False is supported.
     #[gin(default = NoRotation)]
     pub use_rotary_embedding: NoRotation,

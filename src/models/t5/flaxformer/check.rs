@@ -21,8 +21,9 @@ impl NetworkParts<'_> {
         agree(dtypes, "activations have one format")?;
         agree(self.stacks().flat_map(StackParts::rates), "a network has one dropout")?;
         let splits = self.stacks().flat_map(|stack| &stack.attentions);
-        let splits =
-            splits.map(|(_, it)| (format!("{}.split_head_kernel", it.name), it.split_head_kernel));
+        let splits = splits.map(|(_, it)| {
+            (format!("{}.split_head_kernel", it.name), it.parameters.split_head_kernel)
+        });
         agree(splits, "kernels of all attentions have the same axes")?;
         match self.logits {
             None => check_float32(
@@ -90,8 +91,10 @@ impl StackParts<'_> {
         }
         let biases = [bias].into_iter().chain(self.side_bias);
         let of_biases = biases.map(|bias| (format!("{}.num_heads", bias.name), bias.num_heads));
-        let heads =
-            self.attentions.iter().map(|(_, it)| (format!("{}.num_heads", it.name), it.num_heads));
+        let heads = self
+            .attentions
+            .iter()
+            .map(|(_, it)| (format!("{}.num_heads", it.name), it.parameters.num_heads));
         agree(of_biases.chain(heads), "each head has a bias")?;
         let (first, of_first) = &self.attentions[0];
         if let Some((other, _)) = self.attentions.iter().find(|(_, parts)| parts != of_first) {
@@ -113,7 +116,7 @@ impl StackParts<'_> {
             ));
         }
         if let Some(sparse) = &self.sparse {
-            sparse.check(name, self.num_layers, self.mlp)?;
+            sparse.check(name, self.stack.num_layers, self.mlp)?;
         }
         self.dropouts.iter().try_for_each(|dropout| self.check_axes(dropout, "(-2,)"))?;
         match self.last_dropout.broadcast_dims[..] {
@@ -148,12 +151,14 @@ impl StackParts<'_> {
     }
 
     fn dtypes(&self) -> Vec<Named<Dtype>> {
-        let own = [(format!("{}.dtype", self.name), self.dtype)];
+        let own = [(format!("{}.dtype", self.name), self.stack.dtype)];
         let mlps = self.mlps().map(|mlp| ("dense.MlpBlock.dtype".to_string(), mlp.dtype));
         let norms =
             self.norms.iter().map(|norm| ("layer_norm.T5LayerNorm.dtype".to_string(), norm.dtype));
-        let attentions =
-            self.attentions.iter().map(|(_, it)| (format!("{}.dtype", it.name), it.dtype));
+        let attentions = self
+            .attentions
+            .iter()
+            .map(|(_, it)| (format!("{}.dtype", it.name), it.parameters.dtype));
         let biases = self.bias().into_iter().chain(self.side_bias);
         let biases = biases.map(|bias| (format!("{}.dtype", bias.name), bias.dtype));
         own.into_iter().chain(mlps).chain(norms).chain(attentions).chain(biases).collect()
@@ -166,7 +171,7 @@ impl StackParts<'_> {
         let attentions = self
             .attentions
             .iter()
-            .map(|(_, it)| (format!("{}.dropout_rate", it.name), it.dropout_rate));
+            .map(|(_, it)| (format!("{}.dropout_rate", it.name), it.parameters.dropout_rate));
         let name = "dense.MlpBlock.intermediate_dropout_rate";
         let mlps = self.mlps().map(|mlp| (name.to_string(), mlp.intermediate_dropout_rate));
         dropouts.chain(attentions).chain(mlps).collect()

@@ -100,7 +100,7 @@ impl NetworkParts<'_> {
         let emb_dim = self.embed.map_or(0, |embed| embed.features);
         let stack = |parts: &StackParts<'_>, name, attentions, direction| StackSpec {
             name,
-            num_layers: parts.num_layers,
+            num_layers: parts.stack.num_layers,
             attentions,
             direction,
             bias_per_layer: parts.shared_bias.is_none(),
@@ -131,7 +131,7 @@ impl NetworkParts<'_> {
                 .map_or(EMBEDDING_INIT, |logits| logits.kernel_init.initializer()),
             dropout_rate: self.decoder.last_dropout.rate,
             fp8: None,
-            layer_arrays: match self.decoder.attention().split_head_kernel {
+            layer_arrays: match self.decoder.attention().parameters.split_head_kernel {
                 true => LayerArrays::ByHead,
                 false => LayerArrays::Joined,
             },
@@ -143,21 +143,21 @@ impl StackParts<'_> {
     fn dims(&self, emb_dim: usize) -> LayerDims {
         let attention = self.attention();
         let head_dim = attention.head_dim(emb_dim);
-        let number = if attention.rescale_logits { 1.0 } else { head_dim as f64 };
-        let kernels = attention.kernel_init.initializer();
+        let number = if attention.parameters.rescale_logits { 1.0 } else { head_dim as f64 };
+        let kernels = attention.parameters.kernel_init.initializer();
         LayerDims {
-            dtype: self.dtype,
+            dtype: self.stack.dtype,
             emb_dim,
-            num_heads: attention.num_heads,
+            num_heads: attention.parameters.num_heads,
             head_dim,
             mlp_dim: self.mlp.intermediate_dim,
             mlp_activations: self.mlp.activations.clone(),
             adapter_dim: None,
             layer_norm_epsilon: self.norms[0].epsilon,
-            float32_attention_logits: attention.float32_logits,
-            scale_attn_logits: attention.rescale_logits,
+            float32_attention_logits: attention.parameters.float32_logits,
+            scale_attn_logits: attention.parameters.rescale_logits,
             drops_mlp_twice: self.mlp.final_dropout_rate != 0.0,
-            remat_policy: self.layer_remat.policy(),
+            remat_policy: self.stack.layer_remat.policy(),
             initializers: LayerInitializers {
                 query: attention.q_kernel_init.over_sqrt(number),
                 attention: kernels,

@@ -1,12 +1,11 @@
 //! LongT5: its encoder's layer and stack, and the network with T5's decoder.
 
-use super::components::{Dropout, Embed, T5LayerNorm};
+use super::components::{Dropout, Embed};
 use super::dense::MlpBlock;
 use super::long_attention::{LongAttention, RelativePositionBiasesGeneral};
-use super::stacks::{Decoder, LayerRemat};
-use super::values::{NoLayerBias, NoOwnEmbedder, NoPositionEmbedder, NoScan, NotParallel};
+use super::stacks::{Decoder, LayerParameters, StackParameters};
+use super::values::{NoLayerBias, NoOwnEmbedder, NoScan};
 use crate::gin::{Configurable, Ref};
-use crate::nn::Dtype;
 
 /// LongT5's network: T5's with another encoder. Source: flaxformer `architectures/longt5/longt5_architecture.py` (Guo et al.
 /// 2022, arXiv:2112.07916).
@@ -46,19 +45,9 @@ pub struct LongEncoder {
     pub input_dropout_factory: Ref<Dropout>,
     /// Dropout of the encoder's result.
     pub output_dropout_factory: Ref<Dropout>,
-    /// The norm after the layers.
-    pub layer_norm_factory: Ref<T5LayerNorm>,
-    /// Number of layers.
-    pub num_layers: usize,
-    /// Format of activations.
-    #[gin(default = Dtype::Float32)]
-    pub dtype: Dtype,
-    /// The tensors that each layer keeps for its backward pass: less memory for more computing.
-    #[gin(default = LayerRemat::Legacy)]
-    pub layer_remat: LayerRemat,
-    /// Only False is supported.
-    #[gin(default = NoScan)]
-    pub scan_layers: NoScan,
+    /// What all stacks have.
+    #[gin(flatten)]
+    pub stack: StackParameters,
     /// The bias of relative position of all layers; it must be given.
     #[gin(default = None)]
     pub shared_relpos_bias_factory: Option<Ref<RelativePositionBiasesGeneral>>,
@@ -68,9 +57,6 @@ pub struct LongEncoder {
     /// Only None is supported.
     #[gin(default = NoOwnEmbedder)]
     pub token_embedder_factory: NoOwnEmbedder,
-    /// Only None is supported.
-    #[gin(default = NoPositionEmbedder)]
-    pub position_embedder_factory: NoPositionEmbedder,
 }
 
 /// A layer of LongT5's encoder. Source: flaxformer `architectures/longt5/longt5_architecture.py`.
@@ -90,17 +76,13 @@ pub struct LongEncoderLayer {
     pub attention_factory: Ref<LongAttention>,
     /// The feed-forward block after it.
     pub mlp: MlpBlock,
-    /// Dropout of the result of each.
-    pub dropout_factory: Ref<Dropout>,
-    /// The norm before each.
-    pub layer_norm_factory: Ref<T5LayerNorm>,
+    /// What all layers have.
+    #[gin(flatten)]
+    pub layer: LayerParameters,
     /// Only None is supported.
     #[gin(default = NoLayerBias)]
     pub relpos_bias_factory: NoLayerBias,
     /// Only None is supported.
     #[gin(default = NoLayerBias)]
     pub side_relpos_bias_factory: NoLayerBias,
-    /// Only False is supported.
-    #[gin(default = NotParallel)]
-    pub parallel: NotParallel,
 }

@@ -1,6 +1,6 @@
 //! The parts of a network, as all its modules name them together: the form in which they are compared and described.
 
-use super::attention::MultiHeadAttention;
+use super::attention::{AttentionParameters, MultiHeadAttention};
 use super::components::{Dropout, Embed, InitFn, RelativePositionBiases, T5LayerNorm};
 use super::dense::{DenseGeneral, MlpBlock};
 use super::long_attention::{
@@ -11,7 +11,7 @@ use super::long_stacks::{LongEncoder, LongEncoderDecoder};
 use super::moe::{MoeLayer, SparseDecoder, SparseEncoder};
 use super::stacks::{
     Decoder, DecoderFactory, DecoderLayer, DecoderOnly, Encoder, EncoderDecoder, EncoderFactory,
-    LayerRemat,
+    StackParameters,
 };
 use crate::models::transformer::{LayerLayout, Reach};
 use crate::nn::Dtype;
@@ -29,9 +29,7 @@ pub(super) struct NetworkParts<'a> {
 pub(super) struct StackParts<'a> {
     /// The configurable: `Encoder`.
     pub name: &'static str,
-    pub num_layers: usize,
-    pub dtype: Dtype,
-    pub layer_remat: LayerRemat,
+    pub stack: &'a StackParameters,
     /// Dropouts whose masks positions share.
     pub dropouts: Vec<&'a Dropout>,
     /// Dropout of the stack's result.
@@ -67,16 +65,8 @@ pub(super) struct SparseParts<'a> {
 pub(super) struct AttentionParts<'a> {
     /// The configurable.
     pub name: &'static str,
-    pub num_heads: usize,
-    pub dtype: Dtype,
-    pub qkv_features: Option<usize>,
-    pub head_dim: Option<usize>,
-    pub dropout_rate: f64,
-    pub kernel_init: &'a InitFn,
     pub q_kernel_init: &'a InitFn,
-    pub rescale_logits: bool,
-    pub float32_logits: bool,
-    pub split_head_kernel: bool,
+    pub parameters: &'a AttentionParameters,
 }
 
 /// A bias of relative position.
@@ -133,12 +123,10 @@ impl LongEncoder {
         };
         StackParts {
             name: "longt5_architecture.LongEncoder",
-            num_layers: self.num_layers,
-            dtype: self.dtype,
-            layer_remat: self.layer_remat,
-            dropouts: vec![&self.input_dropout_factory, &layer.dropout_factory],
+            stack: &self.stack,
+            dropouts: vec![&self.input_dropout_factory, &layer.layer.dropout_factory],
             last_dropout: &self.output_dropout_factory,
-            norms: vec![&self.layer_norm_factory, &layer.layer_norm_factory],
+            norms: vec![&self.stack.layer_norm_factory, &layer.layer.layer_norm_factory],
             own_embed: None,
             reads_encoding: false,
             sparse: None,
@@ -154,36 +142,22 @@ impl LongEncoder {
 
 impl EncoderLocalSelfAttention {
     fn parts(&self) -> AttentionParts<'_> {
+        let parameters = &self.attention;
         AttentionParts {
             name: "long_attention.EncoderLocalSelfAttention",
-            num_heads: self.num_heads,
-            dtype: self.dtype,
-            qkv_features: self.qkv_features,
-            head_dim: self.head_dim,
-            dropout_rate: self.dropout_rate,
-            kernel_init: &self.kernel_init,
-            q_kernel_init: &self.kernel_init,
-            rescale_logits: self.rescale_logits,
-            float32_logits: self.float32_logits,
-            split_head_kernel: self.split_head_kernel,
+            q_kernel_init: &parameters.kernel_init,
+            parameters,
         }
     }
 }
 
 impl EtcTransientGlobalSelfAttention {
     fn parts(&self) -> AttentionParts<'_> {
+        let parameters = &self.attention;
         AttentionParts {
             name: "long_attention.EtcTransientGlobalSelfAttention",
-            num_heads: self.num_heads,
-            dtype: self.dtype,
-            qkv_features: self.qkv_features,
-            head_dim: self.head_dim,
-            dropout_rate: self.dropout_rate,
-            kernel_init: &self.kernel_init,
-            q_kernel_init: &self.kernel_init,
-            rescale_logits: self.rescale_logits,
-            float32_logits: self.float32_logits,
-            split_head_kernel: self.split_head_kernel,
+            q_kernel_init: &parameters.kernel_init,
+            parameters,
         }
     }
 }
@@ -202,12 +176,10 @@ impl Encoder {
         let layer = &self.layer_factory.0;
         StackParts {
             name: "t5_architecture.Encoder",
-            num_layers: self.num_layers,
-            dtype: self.dtype,
-            layer_remat: self.layer_remat,
-            dropouts: vec![&self.input_dropout_factory, &layer.dropout_factory],
+            stack: &self.stack,
+            dropouts: vec![&self.input_dropout_factory, &layer.layer.dropout_factory],
             last_dropout: &self.output_dropout_factory,
-            norms: vec![&self.layer_norm_factory, &layer.layer_norm_factory],
+            norms: vec![&self.stack.layer_norm_factory, &layer.layer.layer_norm_factory],
             attentions: vec![("EncoderLayer.attention", layer.attention.parts())],
             own_embed: None,
             reads_encoding: false,
@@ -226,12 +198,10 @@ impl Decoder {
         let layer = &self.layer_factory.0;
         StackParts {
             name: "t5_architecture.Decoder",
-            num_layers: self.num_layers,
-            dtype: self.dtype,
-            layer_remat: self.layer_remat,
-            dropouts: vec![&self.dropout_factory, &layer.dropout_factory],
+            stack: &self.stack,
+            dropouts: vec![&self.dropout_factory, &layer.layer.dropout_factory],
             last_dropout: &self.dropout_factory,
-            norms: vec![&self.layer_norm_factory, &layer.layer_norm_factory],
+            norms: vec![&self.stack.layer_norm_factory, &layer.layer.layer_norm_factory],
             attentions: attentions_of(layer),
             own_embed: self.token_embedder_factory.as_deref(),
             reads_encoding: layer.encoder_decoder_attention.is_some(),
@@ -247,86 +217,46 @@ impl Decoder {
 
 impl SparseEncoder {
     fn parts(&self) -> StackParts<'_> {
-        let (layer, sparse) = (&self.layer_factory.0, &self.sparse_layer_factory.0);
-        StackParts {
-            name: "moe_architecture.SparseEncoder",
-            num_layers: self.num_layers,
-            dtype: self.dtype,
-            layer_remat: self.layer_remat,
-            dropouts: vec![
-                &self.input_dropout_factory,
-                &layer.dropout_factory,
-                &sparse.dropout_factory,
-            ],
-            last_dropout: &self.output_dropout_factory,
-            norms: vec![
-                &self.layer_norm_factory,
-                &layer.layer_norm_factory,
-                &sparse.layer_norm_factory,
-            ],
-            attentions: vec![
-                ("EncoderLayer.attention", layer.attention.parts()),
-                ("SparseEncoderLayer.attention", sparse.attention.parts()),
-            ],
-            own_embed: None,
-            reads_encoding: false,
-            mlp: &layer.mlp,
-            shared_bias: bias_of(self.shared_relative_position_bias_factory.as_deref()),
-            own_bias: bias_of(layer.relative_position_bias_factory.as_deref()),
-            side_bias: None,
-            reach: Reach::All,
-            sparse: Some(SparseParts {
-                name: "moe_architecture.SparseEncoderLayer",
-                num_layers: self.num_sparse_layers,
-                layout: self.sparse_layout,
-                mlp: &sparse.mlp,
-                extra_mlp: sparse.extra_mlp.as_ref(),
-                own_bias: bias_of(sparse.relative_position_bias_factory.as_deref()),
-            }),
-        }
+        let sparse = &self.sparse_layer_factory.0;
+        let mut parts = self.encoder.parts();
+        parts.name = "moe_architecture.SparseEncoder";
+        parts.dropouts.push(&sparse.layer.dropout_factory);
+        parts.norms.push(&sparse.layer.layer_norm_factory);
+        parts.attentions.push(("SparseEncoderLayer.attention", sparse.attention.parts()));
+        parts.sparse = Some(SparseParts {
+            name: "moe_architecture.SparseEncoderLayer",
+            num_layers: self.num_sparse_layers,
+            layout: self.sparse_layout,
+            mlp: &sparse.mlp,
+            extra_mlp: sparse.extra_mlp.as_ref(),
+            own_bias: bias_of(sparse.relative_position_bias_factory.as_deref()),
+        });
+        parts
     }
 }
 
 impl SparseDecoder {
     fn parts(&self) -> StackParts<'_> {
-        let (layer, sparse) = (&self.layer_factory.0, &self.sparse_layer_factory.0);
-        StackParts {
-            name: "moe_architecture.SparseDecoder",
-            num_layers: self.num_layers,
-            dtype: self.dtype,
-            layer_remat: self.layer_remat,
-            dropouts: vec![&self.dropout_factory, &layer.dropout_factory, &sparse.dropout_factory],
-            last_dropout: &self.dropout_factory,
-            norms: vec![
-                &self.layer_norm_factory,
-                &layer.layer_norm_factory,
-                &sparse.layer_norm_factory,
-            ],
-            attentions: {
-                let own = [("SparseDecoderLayer.self_attention", sparse.self_attention.parts())];
-                let cross = sparse.encoder_decoder_attention.as_ref().map(|attention| {
-                    ("SparseDecoderLayer.encoder_decoder_attention", attention.parts())
-                });
-                attentions_of(layer).into_iter().chain(own).chain(cross).collect()
-            },
-            own_embed: self.token_embedder_factory.as_deref(),
-            reads_encoding: [&layer.encoder_decoder_attention, &sparse.encoder_decoder_attention]
-                .iter()
-                .any(|attention| attention.is_some()),
-            mlp: &layer.mlp,
-            shared_bias: bias_of(self.shared_relative_position_bias_factory.as_deref()),
-            own_bias: bias_of(layer.relative_position_bias_factory.as_deref()),
-            side_bias: None,
-            reach: Reach::All,
-            sparse: Some(SparseParts {
-                name: "moe_architecture.SparseDecoderLayer",
-                num_layers: self.num_sparse_layers,
-                layout: self.sparse_layout,
-                mlp: &sparse.mlp,
-                extra_mlp: sparse.extra_mlp.as_ref(),
-                own_bias: bias_of(sparse.relative_position_bias_factory.as_deref()),
-            }),
-        }
+        let sparse = &self.sparse_layer_factory.0;
+        let cross = sparse.encoder_decoder_attention.as_ref();
+        let mut parts = self.decoder.parts();
+        parts.name = "moe_architecture.SparseDecoder";
+        parts.dropouts.push(&sparse.layer.dropout_factory);
+        parts.norms.push(&sparse.layer.layer_norm_factory);
+        parts.reads_encoding |= cross.is_some();
+        let own = [("SparseDecoderLayer.self_attention", sparse.self_attention.parts())];
+        let cross = cross
+            .map(|attention| ("SparseDecoderLayer.encoder_decoder_attention", attention.parts()));
+        parts.attentions.extend(own.into_iter().chain(cross));
+        parts.sparse = Some(SparseParts {
+            name: "moe_architecture.SparseDecoderLayer",
+            num_layers: self.num_sparse_layers,
+            layout: self.sparse_layout,
+            mlp: &sparse.mlp,
+            extra_mlp: sparse.extra_mlp.as_ref(),
+            own_bias: bias_of(sparse.relative_position_bias_factory.as_deref()),
+        });
+        parts
     }
 }
 
@@ -359,25 +289,18 @@ impl DecoderFactory {
     fn logits(&self) -> Option<&DenseGeneral> {
         match self {
             Self::Dense(decoder) => decoder.output_logits_factory.as_deref(),
-            Self::Sparse(decoder) => decoder.output_logits_factory.as_deref(),
+            Self::Sparse(sparse) => sparse.decoder.output_logits_factory.as_deref(),
         }
     }
 }
 
 impl MultiHeadAttention {
     fn parts(&self) -> AttentionParts<'_> {
+        let parameters = &self.attention;
         AttentionParts {
             name: "dense_attention.MultiHeadDotProductAttention",
-            num_heads: self.num_heads,
-            dtype: self.dtype,
-            qkv_features: self.qkv_features,
-            head_dim: self.head_dim,
-            dropout_rate: self.dropout_rate,
-            kernel_init: &self.kernel_init,
-            q_kernel_init: self.q_kernel_init.as_ref().unwrap_or(&self.kernel_init),
-            rescale_logits: self.rescale_logits,
-            float32_logits: self.float32_logits,
-            split_head_kernel: self.split_head_kernel,
+            q_kernel_init: self.q_kernel_init.as_ref().unwrap_or(&parameters.kernel_init),
+            parameters,
         }
     }
 }
@@ -418,7 +341,8 @@ impl<'a> StackParts<'a> {
 impl AttentionParts<'_> {
     /// Width of one head, in a stream of that width.
     pub fn head_dim(&self, emb_dim: usize) -> usize {
-        let shared = || self.qkv_features.unwrap_or(emb_dim) / self.num_heads.max(1);
-        self.head_dim.unwrap_or_else(shared)
+        let shared =
+            || self.parameters.qkv_features.unwrap_or(emb_dim) / self.parameters.num_heads.max(1);
+        self.parameters.head_dim.unwrap_or_else(shared)
     }
 }

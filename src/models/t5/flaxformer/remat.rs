@@ -25,8 +25,8 @@ impl EncoderFactory {
 
     fn set_layer_remat(&mut self, value: LayerRemat) {
         match self {
-            Self::Dense(encoder) => encoder.layer_remat = value,
-            Self::Sparse(encoder) => encoder.layer_remat = value,
+            Self::Dense(encoder) => encoder.stack.layer_remat = value,
+            Self::Sparse(sparse) => sparse.encoder.stack.layer_remat = value,
         }
     }
 }
@@ -41,8 +41,8 @@ impl DecoderFactory {
 
     fn set_layer_remat(&mut self, value: LayerRemat) {
         match self {
-            Self::Dense(decoder) => decoder.layer_remat = value,
-            Self::Sparse(decoder) => decoder.layer_remat = value,
+            Self::Dense(decoder) => decoder.stack.layer_remat = value,
+            Self::Sparse(sparse) => sparse.decoder.stack.layer_remat = value,
         }
     }
 }
@@ -80,7 +80,7 @@ impl LongEncoderDecoder {
 
     /// Sets them.
     pub fn set_layer_remat(&mut self, value: LayerRemat) {
-        self.encoder_factory.0.layer_remat = value;
-        self.decoder_factory.0.layer_remat = value;
+        self.encoder_factory.0.stack.layer_remat = value;
+        self.decoder_factory.0.stack.layer_remat = value;
     }
 }

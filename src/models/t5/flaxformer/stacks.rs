@@ -5,7 +5,7 @@ use super::components::{Dropout, Embed, RelativePositionBiases, T5LayerNorm};
 use super::dense::{DenseGeneral, MlpBlock};
 use super::moe::{SparseDecoder, SparseEncoder};
 use super::values::{NoOwnEmbedder, NoPositionEmbedder, NoScan, NotParallel};
-use crate::gin::{Configurable, Ref};
+use crate::gin::{Configurable, Parameters, Ref};
 use crate::nn::{Dtype, RematPolicy};
 
 /// T5's network. Source: flaxformer `architectures/t5/t5_architecture.py`.
@@ -63,6 +63,39 @@ pub enum DecoderFactory {
     Sparse(Box<SparseDecoder>),
 }
 
+/// Parameters of every stack. Source: flaxformer `architectures/t5/t5_architecture.py`.
+#[derive(Clone, Debug, PartialEq, Parameters)]
+pub struct StackParameters {
+    /// The norm after the layers.
+    pub layer_norm_factory: Ref<T5LayerNorm>,
+    /// Number of layers.
+    pub num_layers: usize,
+    /// Format of activations.
+    #[gin(default = Dtype::Float32)]
+    pub dtype: Dtype,
+    /// The tensors that each layer keeps for its backward pass: less memory for more computing.
+    #[gin(default = LayerRemat::Legacy)]
+    pub layer_remat: LayerRemat,
+    /// Only False is supported.
+    #[gin(default = NoScan)]
+    pub scan_layers: NoScan,
+    /// Only None is supported.
+    #[gin(default = NoPositionEmbedder)]
+    pub position_embedder_factory: NoPositionEmbedder,
+}
+
+/// Parameters of every layer. Source: flaxformer `architectures/t5/t5_architecture.py`.
+#[derive(Clone, Debug, PartialEq, Parameters)]
+pub struct LayerParameters {
+    /// Dropout of the result of each.
+    pub dropout_factory: Ref<Dropout>,
+    /// The norm before each.
+    pub layer_norm_factory: Ref<T5LayerNorm>,
+    /// Only False is supported.
+    #[gin(default = NotParallel)]
+    pub parallel: NotParallel,
+}
+
 /// The encoder. Source: flaxformer `architectures/t5/t5_architecture.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(
@@ -81,28 +114,15 @@ pub struct Encoder {
     pub input_dropout_factory: Ref<Dropout>,
     /// Dropout of the encoder's result.
     pub output_dropout_factory: Ref<Dropout>,
-    /// The norm after the layers.
-    pub layer_norm_factory: Ref<T5LayerNorm>,
-    /// Number of layers.
-    pub num_layers: usize,
-    /// Format of activations.
-    #[gin(default = Dtype::Float32)]
-    pub dtype: Dtype,
-    /// The tensors that each layer keeps for its backward pass: less memory for more computing.
-    #[gin(default = LayerRemat::Legacy)]
-    pub layer_remat: LayerRemat,
-    /// Only False is supported.
-    #[gin(default = NoScan)]
-    pub scan_layers: NoScan,
+    /// What all stacks have.
+    #[gin(flatten)]
+    pub stack: StackParameters,
     /// The bias of relative position of all layers; None if each layer has its own.
     #[gin(default = None)]
     pub shared_relative_position_bias_factory: Option<Ref<RelativePositionBiases>>,
     /// Only None is supported.
     #[gin(default = NoOwnEmbedder)]
     pub token_embedder_factory: NoOwnEmbedder,
-    /// Only None is supported.
-    #[gin(default = NoPositionEmbedder)]
-    pub position_embedder_factory: NoPositionEmbedder,
 }
 
 /// A layer of the encoder. Source: flaxformer `architectures/t5/t5_architecture.py`.
@@ -119,16 +139,12 @@ pub struct EncoderLayer {
     pub attention: MultiHeadAttention,
     /// The feed-forward block after it.
     pub mlp: MlpBlock,
-    /// Dropout of the result of each.
-    pub dropout_factory: Ref<Dropout>,
-    /// The norm before each.
-    pub layer_norm_factory: Ref<T5LayerNorm>,
+    /// What all layers have.
+    #[gin(flatten)]
+    pub layer: LayerParameters,
     /// The layer's own bias of relative position.
     #[gin(default = None)]
     pub relative_position_bias_factory: Option<Ref<RelativePositionBiases>>,
-    /// Only False is supported.
-    #[gin(default = NotParallel)]
-    pub parallel: NotParallel,
 }
 
 /// The decoder. Source: flaxformer `architectures/t5/t5_architecture.py`.
@@ -147,19 +163,9 @@ pub struct Decoder {
     pub layer_factory: Ref<DecoderLayer>,
     /// Dropout of embedded tokens and of the decoder's result.
     pub dropout_factory: Ref<Dropout>,
-    /// The norm after the layers.
-    pub layer_norm_factory: Ref<T5LayerNorm>,
-    /// Number of layers.
-    pub num_layers: usize,
-    /// Format of activations.
-    #[gin(default = Dtype::Float32)]
-    pub dtype: Dtype,
-    /// The tensors that each layer keeps for its backward pass: less memory for more computing.
-    #[gin(default = LayerRemat::Legacy)]
-    pub layer_remat: LayerRemat,
-    /// Only False is supported.
-    #[gin(default = NoScan)]
-    pub scan_layers: NoScan,
+    /// What all stacks have.
+    #[gin(flatten)]
+    pub stack: StackParameters,
     /// The bias of relative position of all layers; None if each layer has its own.
     #[gin(default = None)]
     pub shared_relative_position_bias_factory: Option<Ref<RelativePositionBiases>>,
@@ -169,9 +175,6 @@ pub struct Decoder {
     /// The embedding of a decoder alone; None in `EncoderDecoder`, which has one for both stacks.
     #[gin(default = None)]
     pub token_embedder_factory: Option<Ref<Embed>>,
-    /// Only None is supported.
-    #[gin(default = NoPositionEmbedder)]
-    pub position_embedder_factory: NoPositionEmbedder,
 }
 
 /// A layer of the decoder. Source: flaxformer `architectures/t5/t5_architecture.py`.
@@ -190,16 +193,12 @@ pub struct DecoderLayer {
     pub encoder_decoder_attention: Option<MultiHeadAttention>,
     /// The feed-forward block after them.
     pub mlp: MlpBlock,
-    /// Dropout of the result of each.
-    pub dropout_factory: Ref<Dropout>,
-    /// The norm before each.
-    pub layer_norm_factory: Ref<T5LayerNorm>,
+    /// What all layers have.
+    #[gin(flatten)]
+    pub layer: LayerParameters,
     /// The layer's own bias of relative position.
     #[gin(default = None)]
     pub relative_position_bias_factory: Option<Ref<RelativePositionBiases>>,
-    /// Only False is supported.
-    #[gin(default = NotParallel)]
-    pub parallel: NotParallel,
 }
 
 /// The tensors that a layer keeps for its backward pass. Source: flaxformer `architectures/t5/t5_architecture.py`.

@@ -233,7 +233,7 @@ fn rates_by_examples_come_from_the_cache_first() {
         change(&mut spec);
         let mut task = reference_task();
         let DataSource::TextLineDataSource(source) = &mut task.source else { panic!("text") };
-        source.num_input_examples = Some(BTreeMap::from([("train".to_string(), 9)]));
+        source.reading.num_input_examples = Some(BTreeMap::from([("train".to_string(), 9)]));
         let caches = Caches { folders, ..Caches::default() };
         RateFunction::MixingRateNumExamples(spec).rate(&task, &caches).map_err(|e| e.to_string())
     };

@@ -1,9 +1,6 @@
 //! The experts that these modules describe, and mistakes in them.
 
-use super::experts::{
-    ExpertsChooseMaskedRouter, MoeLayer, Router, TokensChooseMaskedRouter,
-    TokensChooseScatterRouter,
-};
+use super::experts::{MoeLayer, Router};
 use crate::models::t5::flaxformer::dense::MlpBlock;
 use crate::models::t5::flaxformer::parts::SparseParts;
 use crate::models::transformer::{FeedForwardSpec, SparseLayers};
@@ -82,57 +79,51 @@ impl Router {
             batch_prioritized,
             padding,
         };
-        // The parameters that all routers have.
-        macro_rules! common {
-            ($router:ident, $routing:expr) => {
-                RouterSpec {
-                    routing: $routing,
-                    use_bias: $router.router_weights.use_bias,
-                    weights_dtype: $router.router_weights.dtype,
-                    dtype: $router.dtype,
-                    jitter_noise: $router.jitter_noise,
-                    ignore_padding_tokens: $router.ignore_padding_tokens,
-                    initializer: $router.router_weights.kernel_init.initializer(),
-                }
-            };
-        }
-        match self {
+        let (of, ignore_padding_tokens, routing) = match self {
             Self::TokensChoose(router) => {
                 let (count, first) =
                     (router.num_selected_experts, router.batch_prioritized_routing);
-                common!(router, choose(count, first, IgnoredPadding::Removed))
+                let routing = choose(count, first, IgnoredPadding::Removed);
+                (&router.router, router.ignore_padding_tokens, routing)
             }
             Self::TokensChooseScatter(router) => {
                 let (count, first) =
                     (router.num_selected_experts, router.batch_prioritized_routing);
-                common!(router, choose(count, first, IgnoredPadding::Outweighed))
+                let routing = choose(count, first, IgnoredPadding::Outweighed);
+                (&router.router, router.ignore_padding_tokens, routing)
             }
-            Self::ExpertsChoose(router) => common!(router, Routing::ExpertsChoose),
+            Self::ExpertsChoose(router) => {
+                (&router.router, router.ignore_padding_tokens, Routing::ExpertsChoose)
+            }
+        };
+        RouterSpec {
+            routing,
+            use_bias: of.router_weights.use_bias,
+            weights_dtype: of.router_weights.dtype,
+            dtype: of.dtype,
+            jitter_noise: of.jitter_noise,
+            ignore_padding_tokens,
+            initializer: of.router_weights.kernel_init.initializer(),
         }
     }
 
     fn check(&self, num_experts: usize) -> Result<(), String> {
-        let (name, selected, noise) = match self {
-            Self::TokensChoose(TokensChooseMaskedRouter {
-                num_selected_experts,
-                jitter_noise,
-                ..
-            }) => ("TokensChooseMaskedRouter", Some(num_selected_experts), jitter_noise),
-            Self::TokensChooseScatter(TokensChooseScatterRouter {
-                num_selected_experts,
-                jitter_noise,
-                ..
-            }) => ("TokensChooseScatterRouter", Some(num_selected_experts), jitter_noise),
-            Self::ExpertsChoose(ExpertsChooseMaskedRouter { jitter_noise, .. }) => {
-                ("ExpertsChooseMaskedRouter", None, jitter_noise)
+        let (name, selected, of) = match self {
+            Self::TokensChoose(it) => {
+                ("TokensChooseMaskedRouter", Some(it.num_selected_experts), &it.router)
             }
+            Self::TokensChooseScatter(it) => {
+                ("TokensChooseScatterRouter", Some(it.num_selected_experts), &it.router)
+            }
+            Self::ExpertsChoose(it) => ("ExpertsChooseMaskedRouter", None, &it.router),
         };
-        if let Some(count) = selected.filter(|count| !(1..=num_experts).contains(*count)) {
+        if let Some(count) = selected.filter(|count| !(1..=num_experts).contains(count)) {
             return Err(format!(
                 "routing.{name}.num_selected_experts is {count}, expected 1 to {num_experts}, the number of experts"
             ));
         }
-        match (0.0..=1.0).contains(noise) {
+        let noise = of.jitter_noise;
+        match (0.0..=1.0).contains(&noise) {
             true => Ok(()),
             false => Err(format!("routing.{name}.jitter_noise is {noise}, expected 0 to 1")),
         }

@@ -1,6 +1,6 @@
 //! Layers of experts and their routers.
 
-use crate::gin::Configurable;
+use crate::gin::{Configurable, Parameters};
 use crate::models::t5::flaxformer::components::{InitFn, Normal};
 use crate::models::t5::flaxformer::dense::MlpBlock;
 use crate::nn::Dtype;
@@ -64,17 +64,25 @@ pub enum Router {
     ExpertsChoose(ExpertsChooseMaskedRouter),
 }
 
-/// Gives each token to the experts with the highest probabilities that have places. Source: flaxformer
-/// `architectures/moe/routing.py`.
-#[derive(Clone, Debug, PartialEq, Configurable)]
-#[gin(name = "flaxformer.architectures.moe.routing.TokensChooseMaskedRouter")]
-pub struct TokensChooseMaskedRouter {
+/// Parameters of every router. Source: flaxformer `architectures/moe/routing.py`.
+#[derive(Clone, Debug, PartialEq, Parameters)]
+pub struct RouterParameters {
     /// The projection to scores.
     pub router_weights: RouterWeights,
     /// In training, the router's inputs are multiplied by uniform noise of this half width around 1.
     pub jitter_noise: f64,
     /// Format of the probabilities by which results are multiplied.
     pub dtype: Dtype,
+}
+
+/// Gives each token to the experts with the highest probabilities that have places. Source: flaxformer
+/// `architectures/moe/routing.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "flaxformer.architectures.moe.routing.TokensChooseMaskedRouter")]
+pub struct TokensChooseMaskedRouter {
+    /// What all routers have.
+    #[gin(flatten)]
+    pub router: RouterParameters,
     /// Whether padding gets no places.
     pub ignore_padding_tokens: bool,
     /// Experts of a token.
@@ -89,12 +97,9 @@ pub struct TokensChooseMaskedRouter {
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "flaxformer.architectures.moe.routing.TokensChooseScatterRouter")]
 pub struct TokensChooseScatterRouter {
-    /// The projection to scores.
-    pub router_weights: RouterWeights,
-    /// In training, the router's inputs are multiplied by uniform noise of this half width around 1.
-    pub jitter_noise: f64,
-    /// Format of the probabilities by which results are multiplied.
-    pub dtype: Dtype,
+    /// What all routers have.
+    #[gin(flatten)]
+    pub router: RouterParameters,
     /// Whether padding has no probability.
     pub ignore_padding_tokens: bool,
     /// Experts of a token.
@@ -108,12 +113,9 @@ pub struct TokensChooseScatterRouter {
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "flaxformer.architectures.moe.routing.ExpertsChooseMaskedRouter")]
 pub struct ExpertsChooseMaskedRouter {
-    /// The projection to scores.
-    pub router_weights: RouterWeights,
-    /// In training, the router's inputs are multiplied by uniform noise of this half width around 1.
-    pub jitter_noise: f64,
-    /// Format of the probabilities by which results are multiplied.
-    pub dtype: Dtype,
+    /// What all routers have.
+    #[gin(flatten)]
+    pub router: RouterParameters,
     /// Whether padding has no probability.
     pub ignore_padding_tokens: bool,
 }

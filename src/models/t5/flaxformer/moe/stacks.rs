@@ -3,31 +3,18 @@
 use super::experts::MoeLayer;
 use crate::gin::{Configurable, Ref};
 use crate::models::t5::flaxformer::attention::MultiHeadAttention;
-use crate::models::t5::flaxformer::components::{
-    Dropout, Embed, RelativePositionBiases, T5LayerNorm,
-};
-use crate::models::t5::flaxformer::dense::{DenseGeneral, MlpBlock};
-use crate::models::t5::flaxformer::stacks::{DecoderLayer, EncoderLayer, LayerRemat};
-use crate::models::t5::flaxformer::values::{
-    NoOwnEmbedder, NoPositionEmbedder, NoScan, NotParallel,
-};
+use crate::models::t5::flaxformer::components::RelativePositionBiases;
+use crate::models::t5::flaxformer::dense::MlpBlock;
+use crate::models::t5::flaxformer::stacks::{Decoder, Encoder, LayerParameters};
 use crate::models::transformer::LayerLayout;
-use crate::nn::Dtype;
 
 /// An encoder of which some layers have experts. Source: flaxformer `architectures/moe/moe_architecture.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
-#[gin(
-    name = "flaxformer.architectures.moe.moe_architecture.SparseEncoder",
-    ignored(shared_token_embedder = "`EncoderDecoder` gives it"),
-    ignored(spmd_annotations = "layers have arrays of their own"),
-    ignored(scan_axis = "layers have arrays of their own"),
-    ignored(sow_intermediates = "it keeps results for inspection"),
-    ignored(capture_gradients = "it keeps results for inspection")
-)]
+#[gin(name = "flaxformer.architectures.moe.moe_architecture.SparseEncoder")]
 pub struct SparseEncoder {
-    /// A layer without experts.
-    #[gin(call(supplies = ["shared_relative_position_bias"]))]
-    pub layer_factory: Ref<EncoderLayer>,
+    /// What a stack without experts has.
+    #[gin(flatten)]
+    pub encoder: Encoder,
     /// A layer with experts.
     #[gin(call(supplies = ["shared_relative_position_bias"]))]
     pub sparse_layer_factory: Ref<SparseEncoderLayer>,
@@ -36,32 +23,6 @@ pub struct SparseEncoder {
     /// Their places.
     #[gin(default = LayerLayout::Mixed)]
     pub sparse_layout: LayerLayout,
-    /// Dropout of embedded tokens.
-    pub input_dropout_factory: Ref<Dropout>,
-    /// Dropout of the encoder's result.
-    pub output_dropout_factory: Ref<Dropout>,
-    /// The norm after the layers.
-    pub layer_norm_factory: Ref<T5LayerNorm>,
-    /// Number of layers.
-    pub num_layers: usize,
-    /// Format of activations.
-    #[gin(default = Dtype::Float32)]
-    pub dtype: Dtype,
-    /// The tensors that each layer keeps for its backward pass: less memory for more computing.
-    #[gin(default = LayerRemat::Legacy)]
-    pub layer_remat: LayerRemat,
-    /// Only False is supported.
-    #[gin(default = NoScan)]
-    pub scan_layers: NoScan,
-    /// The bias of relative position of all layers; None if each layer has its own.
-    #[gin(default = None)]
-    pub shared_relative_position_bias_factory: Option<Ref<RelativePositionBiases>>,
-    /// Only None is supported.
-    #[gin(default = NoOwnEmbedder)]
-    pub token_embedder_factory: NoOwnEmbedder,
-    /// Only None is supported.
-    #[gin(default = NoPositionEmbedder)]
-    pub position_embedder_factory: NoPositionEmbedder,
 }
 
 /// A layer of the encoder with experts. Its attention, dropout and norms are those of layers without. Source: flaxformer
@@ -79,35 +40,24 @@ pub struct SparseEncoderLayer {
     pub attention: MultiHeadAttention,
     /// The block of experts after it.
     pub mlp: MoeLayer,
+    /// What all layers have.
+    #[gin(flatten)]
+    pub layer: LayerParameters,
     /// A block without experts after that (ST-MoE; Zoph et al. 2022, arXiv:2202.08906).
     #[gin(default = None)]
     pub extra_mlp: Option<MlpBlock>,
-    /// Dropout of the result of each.
-    pub dropout_factory: Ref<Dropout>,
-    /// The norm before each.
-    pub layer_norm_factory: Ref<T5LayerNorm>,
     /// The layer's own bias of relative position.
     #[gin(default = None)]
     pub relative_position_bias_factory: Option<Ref<RelativePositionBiases>>,
-    /// Only False is supported.
-    #[gin(default = NotParallel)]
-    pub parallel: NotParallel,
 }
 
 /// A decoder of which some layers have experts. Source: flaxformer `architectures/moe/moe_architecture.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
-#[gin(
-    name = "flaxformer.architectures.moe.moe_architecture.SparseDecoder",
-    ignored(shared_token_embedder = "`EncoderDecoder` gives it"),
-    ignored(spmd_annotations = "layers have arrays of their own"),
-    ignored(scan_axis = "layers have arrays of their own"),
-    ignored(sow_intermediates = "it keeps results for inspection"),
-    ignored(capture_gradients = "it keeps results for inspection")
-)]
+#[gin(name = "flaxformer.architectures.moe.moe_architecture.SparseDecoder")]
 pub struct SparseDecoder {
-    /// A layer without experts.
-    #[gin(call(supplies = ["shared_relative_position_bias"]))]
-    pub layer_factory: Ref<DecoderLayer>,
+    /// What a stack without experts has.
+    #[gin(flatten)]
+    pub decoder: Decoder,
     /// A layer with experts.
     #[gin(call(supplies = ["shared_relative_position_bias"]))]
     pub sparse_layer_factory: Ref<SparseDecoderLayer>,
@@ -116,33 +66,6 @@ pub struct SparseDecoder {
     /// Their places.
     #[gin(default = LayerLayout::Mixed)]
     pub sparse_layout: LayerLayout,
-    /// Dropout of embedded tokens and of the decoder's result.
-    pub dropout_factory: Ref<Dropout>,
-    /// The norm after the layers.
-    pub layer_norm_factory: Ref<T5LayerNorm>,
-    /// Number of layers.
-    pub num_layers: usize,
-    /// Format of activations.
-    #[gin(default = Dtype::Float32)]
-    pub dtype: Dtype,
-    /// The tensors that each layer keeps for its backward pass: less memory for more computing.
-    #[gin(default = LayerRemat::Legacy)]
-    pub layer_remat: LayerRemat,
-    /// Only False is supported.
-    #[gin(default = NoScan)]
-    pub scan_layers: NoScan,
-    /// The bias of relative position of all layers; None if each layer has its own.
-    #[gin(default = None)]
-    pub shared_relative_position_bias_factory: Option<Ref<RelativePositionBiases>>,
-    /// The projection to logits (T5 1.1); None takes the embedding (T5 1.0).
-    #[gin(default = None)]
-    pub output_logits_factory: Option<Ref<DenseGeneral>>,
-    /// The embedding of a decoder alone; None in `EncoderDecoder`, which has one for both stacks.
-    #[gin(default = None)]
-    pub token_embedder_factory: Option<Ref<Embed>>,
-    /// Only None is supported.
-    #[gin(default = NoPositionEmbedder)]
-    pub position_embedder_factory: NoPositionEmbedder,
 }
 
 /// A layer of the decoder with experts. Its attentions, dropout and norms are those of layers without. Source: flaxformer
@@ -162,17 +85,13 @@ pub struct SparseDecoderLayer {
     pub encoder_decoder_attention: Option<MultiHeadAttention>,
     /// The block of experts after them.
     pub mlp: MoeLayer,
+    /// What all layers have.
+    #[gin(flatten)]
+    pub layer: LayerParameters,
     /// A block without experts after that (ST-MoE; Zoph et al. 2022, arXiv:2202.08906).
     #[gin(default = None)]
     pub extra_mlp: Option<MlpBlock>,
-    /// Dropout of the result of each.
-    pub dropout_factory: Ref<Dropout>,
-    /// The norm before each.
-    pub layer_norm_factory: Ref<T5LayerNorm>,
     /// The layer's own bias of relative position.
     #[gin(default = None)]
     pub relative_position_bias_factory: Option<Ref<RelativePositionBiases>>,
-    /// Only False is supported.
-    #[gin(default = NotParallel)]
-    pub parallel: NotParallel,
 }
