@@ -39,7 +39,7 @@ pub struct Reading {
     /// Records taken from a file before the next one's turn.
     #[gin(default = BLOCK_LENGTH)]
     pub block_length: usize,
-    /// What happens to records that cannot be read.
+    /// Handling of records that cannot be read.
     #[gin(flatten)]
     pub bad_records: BadRecordPolicy,
 }

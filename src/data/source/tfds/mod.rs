@@ -48,7 +48,7 @@ pub struct TfdsDataSource {
     /// `tensorflow_datasets` in the home folder.
     #[gin(default = None)]
     pub tfds_data_dir: Option<String>,
-    /// What happens to records that cannot be read.
+    /// Handling of records that cannot be read.
     #[gin(flatten)]
     pub bad_records: BadRecordPolicy,
 }
