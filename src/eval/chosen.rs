@@ -6,7 +6,7 @@ use crate::checkpoint::{CheckpointError, RestoreCheckpointConfig, RestoreMode};
 use crate::session::error::SessionError;
 use crate::session::made_with::Values;
 use crate::session::named_checkpoints::{named_checkpoints, step_in};
-use crate::session::wanted::Wanted;
+use crate::session::restored_params::Wanted;
 use crate::storage::Path;
 
 use super::done::DoneCheckpoints;

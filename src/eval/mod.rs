@@ -7,7 +7,7 @@
 mod check;
 mod chosen;
 mod done;
-mod foresee;
+mod preflight;
 mod record;
 mod spec;
 
@@ -17,7 +17,7 @@ mod run;
 pub use check::check;
 pub use chosen::{Chosen, left_to_evaluate};
 pub use done::DoneCheckpoints;
-pub use foresee::foresee;
+pub use preflight::preflight;
 pub use spec::Evaluate;
 
 #[cfg(feature = "torch")]

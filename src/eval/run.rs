@@ -10,20 +10,20 @@ use crate::evaluation::Logger;
 use crate::partition::Processes;
 use crate::session::agreement::{check_same, of_first};
 use crate::session::context::{Context, say_partitions};
+use crate::session::damaged_checkpoints::restore;
 use crate::session::describe::{describe, describe_model};
 use crate::session::error::SessionError;
 use crate::session::eval_context::EvalContext;
-use crate::session::foresee::Moment;
 use crate::session::forward::Forward;
 use crate::session::held_out::{HeldOut, MetricsByTask};
 use crate::session::inference_evaluation::{INFERENCE_EVAL, InferenceEvaluation};
-use crate::session::left_out::restore;
-use crate::session::occupied::Occupied;
+use crate::session::model_dir_lock::Occupied;
+use crate::session::preflight::Moment;
 use crate::session::rank_log;
+use crate::session::restored_params::Wanted;
 use crate::session::state_layout::step_variable;
 use crate::session::training_evaluation::{TRAINING_EVAL, TrainingEvaluation};
 use crate::session::unfinished::Unfinished;
-use crate::session::wanted::Wanted;
 use crate::session::weights::{Restored, Weights, refuse_shortage};
 use crate::storage::{Path, Takeover};
 use crate::telemetry;
@@ -31,7 +31,7 @@ use crate::telemetry;
 use super::check::check;
 use super::chosen::{Chosen, choose};
 use super::done::DoneCheckpoints;
-use super::foresee::{foresee, nothing_to_evaluate};
+use super::preflight::{nothing_to_evaluate, preflight};
 use super::record::{EvalRecord, file as record_file};
 use super::spec::{Evaluate, TrainEvalDatasets};
 
@@ -72,7 +72,7 @@ pub fn evaluate(
     if paths.is_empty() {
         return Ok(Evaluations::default());
     }
-    of_first(processes, || foresee(spec, context.tasks, Moment::Start))?;
+    of_first(processes, || preflight(spec, context.tasks, Moment::Start))?;
     refuse_shortage(&spec.model, &context.mesh)?;
     say_partitions(&context.mesh);
     let mut evaluation = Evaluation {

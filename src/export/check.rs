@@ -5,7 +5,7 @@ use crate::data::{TaskProvider, subtasks};
 use crate::session::check::{UnfitSpec, check_path, check_restore, unfit};
 use crate::session::error::SessionError;
 use crate::session::named_checkpoints::named_checkpoints;
-use crate::session::wanted::Wanted;
+use crate::session::restored_params::Wanted;
 use crate::storage::Path;
 use crate::vocab::VocabularySpec;
 
@@ -79,7 +79,7 @@ fn check_vocabulary(spec: &Save) -> Result<(), UnfitSpec> {
 ///
 /// # Errors
 /// A missing task, a vocabulary that differs from the model's.
-pub fn foresee(spec: &Save, tasks: &dyn TaskProvider) -> Result<(), SessionError> {
+pub fn preflight(spec: &Save, tasks: &dyn TaskProvider) -> Result<(), SessionError> {
     let mut features = Vec::new();
     if let Some(name) = &spec.mixture_or_task_name {
         for task in subtasks(name, tasks).map_err(|error| tasks.placed(name, error))? {

@@ -6,7 +6,7 @@ mod run;
 mod spec;
 mod stated;
 
-pub use check::{check, checkpoint, foresee};
+pub use check::{check, checkpoint, preflight};
 pub use run::export;
 pub use spec::Save;
 pub use stated::{state_vocabulary, stated};

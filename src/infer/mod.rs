@@ -6,8 +6,8 @@
 
 mod check;
 mod files;
-mod foresee;
 mod plan;
+mod preflight;
 mod progress;
 mod results;
 mod spec;
@@ -22,8 +22,8 @@ mod run;
 mod task;
 
 pub use check::check;
-pub use foresee::foresee;
 pub use plan::{PlannedCheckpoint, planned};
+pub use preflight::preflight;
 pub use results::check_results;
 pub use spec::Infer;
 

@@ -6,7 +6,7 @@ use crate::checkpoint::RestoreMode;
 use crate::session::check::unfit;
 use crate::session::error::SessionError;
 use crate::session::named_checkpoints::named_checkpoints;
-use crate::session::wanted::Wanted;
+use crate::session::restored_params::Wanted;
 use crate::storage::Path;
 
 use super::spec::Infer;

@@ -13,7 +13,7 @@ use crate::session::agreement::{agree_to_go_on, of_all, of_first};
 use crate::session::error::SessionError;
 use crate::session::eval_context::EvalContext;
 use crate::session::made_with::MadeWith;
-use crate::session::occupied::Occupied;
+use crate::session::model_dir_lock::Occupied;
 use crate::session::seeds::{Purpose, derive};
 use crate::session::text_predictor::{Hypothesis, TextPredictor};
 use crate::session::unfinished::Unfinished;
@@ -22,8 +22,8 @@ use crate::telemetry::{self, counted};
 use crate::vocab::Vocabulary;
 
 use super::files::TaskFiles;
-use super::foresee::converter;
 use super::lines::{ChunkPadding, Lines, Output, ScoreParts};
+use super::preflight::converter;
 use super::progress::{ChunkSettings, Progress};
 use super::spec::{Infer, Mode, WriteFn};
 

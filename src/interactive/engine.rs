@@ -16,7 +16,7 @@ use crate::partition::Mesh;
 use crate::session::check::UnfitSpec;
 use crate::session::error::SessionError;
 use crate::session::forward::Forward;
-use crate::session::wanted::Wanted;
+use crate::session::restored_params::Wanted;
 use crate::session::weights::{Restored, Weights};
 use crate::storage::Path;
 use crate::vocab::Vocabulary;

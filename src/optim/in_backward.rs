@@ -10,9 +10,9 @@ use tch::Tensor;
 
 use super::optimizer::{Gradient, Optimizer, scratch};
 use super::reduction::{Buckets, Completed, Reduction};
-use super::spreading::Spreading;
 use super::update::{ParamState, Prepared, Updated, apply};
 use super::watch::Watch;
+use super::zero1::Spreading;
 use crate::nn::C10dError;
 use crate::nn::Params;
 use crate::nn::autograd::{no_hook_on_gradient, on_gradient, take_gradient};

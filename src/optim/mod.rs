@@ -28,11 +28,11 @@ mod parts;
 #[cfg(feature = "torch")]
 mod reduction;
 #[cfg(feature = "torch")]
-mod spreading;
-#[cfg(feature = "torch")]
 mod update;
 #[cfg(feature = "torch")]
 mod watch;
+#[cfg(feature = "torch")]
+mod zero1;
 
 pub use adafactor::{
     Adafactor, FactorDim, FactorRules, HParamMap, MoeLogicalFactorRules, NamedRules,

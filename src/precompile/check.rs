@@ -5,7 +5,7 @@ use crate::models::memory::{Estimate, StepShape};
 use crate::partition::{LocalDevice, Mesh, Process};
 use crate::session::check::{UnfitSpec, check_partitions, unfit};
 use crate::session::error::SessionError;
-use crate::session::foresee::{ForeseenData, Moment};
+use crate::session::preflight::{ForeseenData, Moment};
 use crate::session::step_memory::step_estimate;
 
 use super::spec::Precompile;
@@ -48,7 +48,7 @@ pub fn mesh(spec: &Precompile, process: Process, device: LocalDevice) -> Result<
 ///
 /// # Errors
 /// A missing task, split or vocabulary, a vocabulary that differs from the model's or exceeds its embedding.
-pub fn foresee(spec: &Precompile, tasks: &dyn TaskProvider) -> Result<(), SessionError> {
+pub fn preflight(spec: &Precompile, tasks: &dyn TaskProvider) -> Result<(), SessionError> {
     let (model, config) = (&spec.model, &spec.train_dataset_cfg);
     let options = DatasetOptions {
         converter: model.feature_converter(),

@@ -6,5 +6,5 @@
 mod check;
 mod spec;
 
-pub use check::{check, foresee, mesh, step_memory};
+pub use check::{check, mesh, preflight, step_memory};
 pub use spec::Precompile;

@@ -10,11 +10,11 @@ use crate::gin::{
 };
 use crate::storage::{Path, parse_path_map, set_path_map};
 
-use super::absent;
 use super::failure::Failure;
 use super::functions::{with_functions, with_task_functions};
 use super::gin_flags::GinArgs;
 use super::older;
+use super::python_only_names;
 use super::python_tasks::load_for_run;
 use super::root::{Root, roots, with_roots};
 use super::tasks::GinTasks;
@@ -48,7 +48,7 @@ pub const MODULES: Modules = Modules {
     entry_points: &["t5x.train", "t5x.eval", "t5x.infer", "t5x.precompile", "t5x.export"],
     packages: &["t5x", "t5", "t5.data", "seqio", "jax", "jax.numpy", LAYOUTS_MODULE],
     yielding: &["t5x.examples.scalable_t5", "t5x.contrib.moe"],
-    absent: absent::T5X,
+    absent: python_only_names::T5X,
     older: older::T5X,
 };
 

@@ -4,7 +4,6 @@
 //! hands commands that need tensors to `gimlet-torch`, the second binary. A program of another crate,
 //! with configurables of its own, does both.
 
-mod absent;
 mod bench;
 mod cache;
 mod checkpoint;
@@ -26,6 +25,7 @@ mod older;
 mod output;
 mod plan;
 mod program;
+mod python_only_names;
 mod python_tasks;
 mod report;
 mod root;
@@ -41,7 +41,7 @@ mod vocab;
 mod world;
 
 mod doctor;
-mod front;
+mod gimlet_program;
 mod gin;
 #[cfg(feature = "torch")]
 mod together;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use crate::gin::{Fills, admit};
 
-use super::front;
+use super::gimlet_program;
 
 /// A program that runs gin files with Gimlet's configurables and those of other crates:
 /// `gimlet::Cli::new().register::<MyOptimizer>().run()`.
@@ -27,6 +27,6 @@ impl Cli {
     /// Runs the command line without libtorch. Work on tensors is handed to the program `gimlet-torch`
     /// beside this one, which knows Gimlet's configurables only.
     pub fn run_without_torch(self) -> ExitCode {
-        front::program(front::run)
+        gimlet_program::program(gimlet_program::run)
     }
 }

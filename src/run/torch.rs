@@ -9,7 +9,7 @@ use super::bench;
 use super::cli::{Command, CommandLine, expand_flag_files, parse};
 use super::doctor;
 use super::failure::Failure;
-use super::front::{WAIT_POLICY, hand_over, program, without_torch};
+use super::gimlet_program::{WAIT_POLICY, hand_over, program, without_torch};
 use super::interrupt;
 use super::launch::num_sharing;
 use super::program::Cli;

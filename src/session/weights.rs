@@ -12,10 +12,10 @@ use crate::telemetry;
 use super::error::SessionError;
 use super::guard::{TorchFailure, guarded};
 use super::memory::{available_on_host, parameter_shortage};
+use super::restored_params::Wanted;
 use super::state::draw_params;
 use super::state_arrays::fill_params;
 use super::state_layout::target;
-use super::wanted::Wanted;
 
 /// Reads the parameters of checkpoints.
 pub struct Weights {

@@ -4,12 +4,12 @@
 
 mod beginning;
 mod check;
-mod foresee;
 mod initial;
 mod inputs;
 mod memory;
 mod mesh;
 mod periods;
+mod preflight;
 mod record;
 mod spec;
 mod traffic;
@@ -41,10 +41,10 @@ mod step;
 mod window;
 
 pub use check::check;
-pub use foresee::foresee;
 pub use inputs::{decoding_shape, training_options, training_shape};
 pub use memory::{batch_shortage, cannot_fit, saving_bytes, shortage, step_estimate};
 pub use periods::Periods;
+pub use preflight::preflight;
 pub use spec::Train;
 pub use traffic::{Traffic, bytes_sent, traffic};
 

@@ -21,7 +21,7 @@ use crate::session::guard::{TorchFailure, guarded};
 use crate::session::held_out::HeldOut;
 use crate::session::inference_evaluation::{INFERENCE_EVAL, InferenceEvaluation};
 use crate::session::memory::{available_on_host, total_on_host};
-use crate::session::occupied::Occupied;
+use crate::session::model_dir_lock::Occupied;
 use crate::session::spec::MicrobatchLoss;
 use crate::session::state::TrainState;
 use crate::session::training_evaluation::{TRAINING_EVAL, TrainingEvaluation};

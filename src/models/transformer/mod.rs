@@ -19,7 +19,7 @@ mod work;
 #[cfg(feature = "torch")]
 mod decoding;
 #[cfg(feature = "torch")]
-mod ends;
+mod embedding;
 #[cfg(feature = "torch")]
 mod experts;
 #[cfg(feature = "torch")]

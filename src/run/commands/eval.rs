@@ -5,14 +5,14 @@ use std::fmt::Write;
 
 use clap::Args;
 
-use crate::eval::{Chosen, Evaluate, check, foresee, left_to_evaluate};
+use crate::eval::{Chosen, Evaluate, check, left_to_evaluate, preflight};
 use crate::partition::{LocalDevice, Mesh, Process};
 use crate::run::failure::Failure;
 use crate::run::gin_flags::GinArgs;
 use crate::run::root::{PlannedRun, Root};
 use crate::session::check::UnfitSpec;
-use crate::session::foresee::Moment;
 use crate::session::made_with::Values;
+use crate::session::preflight::Moment;
 
 use super::root_command::RootCommand;
 use super::summary::{describe_batches, describe_devices, describe_model, describe_weights};
@@ -62,7 +62,7 @@ impl Root for Evaluate {
         describe_model(&self.model, &mut out);
         // If nothing is left to evaluate, the run does not ask for data either.
         if describe_checkpoints(self, values, &mut out)? > 0 {
-            foresee(self, tasks, Moment::DryRun)?;
+            preflight(self, tasks, Moment::DryRun)?;
         }
         describe_batches(&self.model, &self.dataset_cfg, &mut out);
         describe_weights(&self.model, &mut out);

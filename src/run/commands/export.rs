@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use clap::Args;
 
-use crate::export::{Save, check, checkpoint, foresee};
+use crate::export::{Save, check, checkpoint, preflight};
 use crate::partition::{LocalDevice, Mesh, Partitioner, PjitPartitioner, Process};
 use crate::run::failure::Failure;
 use crate::run::gin_flags::GinArgs;
@@ -51,7 +51,7 @@ impl Root for Save {
 
     fn dry_run(&self, planned: &PlannedRun<'_>) -> Result<String, Failure> {
         let PlannedRun { tasks, .. } = *planned;
-        foresee(self, tasks)?;
+        preflight(self, tasks)?;
         let mut out = String::new();
         let _ = writeln!(out, "checkpoint   {}", checkpoint(self)?);
         let _ = writeln!(out, "output_dir   {}", self.output_dir.0);
@@ -62,7 +62,7 @@ impl Root for Save {
 
 #[cfg(feature = "torch")]
 mod body {
-    use crate::export::{export, foresee};
+    use crate::export::{export, preflight};
     use crate::run::commands::body::Body;
     use crate::run::interrupt::Interrupt;
     use crate::session::context::Context;
@@ -72,7 +72,7 @@ mod body {
 
     impl Body for ExportArgs {
         fn run(&self, spec: &Save, context: &Context<'_>, _: &Interrupt) -> Result<(), Failure> {
-            foresee(spec, context.tasks)?;
+            preflight(spec, context.tasks)?;
             if context.processes.is_first() {
                 let folder = export(spec)?;
                 telemetry::notice(&format!("exported to {folder}, which transformers load"));

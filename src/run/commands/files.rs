@@ -13,7 +13,7 @@ use crate::run::gin_flags::GinArgs;
 use crate::run::root::{PlannedRun, Root};
 use crate::session::check::UnfitSpec;
 use crate::session::named_checkpoints::named_checkpoints;
-use crate::session::wanted::Wanted;
+use crate::session::restored_params::Wanted;
 
 use super::root_command::RootCommand;
 use super::summary::{describe_devices, describe_model, describe_weights};

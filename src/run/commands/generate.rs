@@ -6,7 +6,7 @@ use clap::Args;
 use crate::interactive::DecodingOptions;
 use crate::run::failure::Failure;
 
-use super::asked::{LinesArgs, answers};
+use super::answering::{LinesArgs, answers};
 
 /// Flags of `gimlet generate`.
 #[derive(Args, Debug)]

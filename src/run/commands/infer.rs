@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use clap::Args;
 
-use crate::infer::{Infer, check, check_results, foresee, planned as planned_checkpoints};
+use crate::infer::{Infer, check, check_results, planned as planned_checkpoints, preflight};
 use crate::partition::{LocalDevice, Mesh, Process};
 use crate::run::failure::Failure;
 use crate::run::gin_flags::GinArgs;
@@ -60,7 +60,7 @@ impl Root for Infer {
 
     fn dry_run(&self, planned: &PlannedRun<'_>) -> Result<String, Failure> {
         let PlannedRun { tasks, mesh, values } = *planned;
-        let (of_mixture, checkpoints) = (foresee(self, tasks)?, planned_checkpoints(self)?);
+        let (of_mixture, checkpoints) = (preflight(self, tasks)?, planned_checkpoints(self)?);
         check_results(self, values, &checkpoints, &of_mixture)?;
         let mut out = String::new();
         let _ = writeln!(out, "output_dir   {}", self.output_dir);

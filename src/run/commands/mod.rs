@@ -4,7 +4,7 @@
 //! `gimlet` checks the configuration, makes the dry run, and hands the rest to `gimlet-torch`, which runs
 //! the body.
 
-mod asked;
+mod answering;
 mod eval;
 mod export;
 mod files;
@@ -38,7 +38,7 @@ use super::library::Library;
 use super::output::{write, write_error};
 use super::root::{PlannedRun, Root};
 
-pub use asked::ModelArgs;
+pub use answering::ModelArgs;
 pub use eval::EvalArgs;
 use export::ExportArgs;
 pub use files::FilesArgs;

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use clap::Args;
 
 use crate::partition::{LocalDevice, Mesh, Process};
-use crate::precompile::{Precompile, check, foresee, mesh, step_memory};
+use crate::precompile::{Precompile, check, mesh, preflight, step_memory};
 use crate::run::failure::Failure;
 use crate::run::gin_flags::GinArgs;
 use crate::run::root::{PlannedRun, Root};
@@ -51,7 +51,7 @@ impl Root for Precompile {
 
     fn dry_run(&self, planned: &PlannedRun<'_>) -> Result<String, Failure> {
         let PlannedRun { tasks, mesh, .. } = *planned;
-        foresee(self, tasks)?;
+        preflight(self, tasks)?;
         let estimate = step_memory(self, mesh).map_err(Failure::usage)?;
         let mut out = String::new();
         describe_model(&self.model, &mut out);

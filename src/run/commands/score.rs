@@ -5,7 +5,7 @@ use clap::Args;
 
 use crate::run::failure::Failure;
 
-use super::asked::{LinesArgs, answers};
+use super::answering::{LinesArgs, answers};
 
 /// Flags of `gimlet score`.
 #[derive(Args, Debug)]

@@ -5,7 +5,7 @@ use clap::Args;
 use crate::run::failure::Failure;
 use crate::serve::ServeOptions;
 
-use super::asked::{ModelArgs, answers};
+use super::answering::{ModelArgs, answers};
 
 /// Flags of `gimlet serve`.
 #[derive(Args, Debug)]

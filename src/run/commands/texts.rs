@@ -8,7 +8,7 @@ use crate::run::interrupt::Interrupt;
 use crate::session::context::Context;
 use crate::storage::Path;
 
-use super::asked::LinesArgs;
+use super::answering::LinesArgs;
 
 /// Texts in order.
 pub type Texts = Box<dyn Iterator<Item = Result<Text, BadLine>> + Send>;

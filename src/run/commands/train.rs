@@ -11,8 +11,8 @@ use crate::run::failure::Failure;
 use crate::run::gin_flags::GinArgs;
 use crate::run::root::{PlannedRun, Root};
 use crate::session::check::UnfitSpec;
-use crate::session::foresee::Moment;
-use crate::train::{Periods, Train, check, foresee};
+use crate::session::preflight::Moment;
+use crate::train::{Periods, Train, check, preflight};
 
 use super::root_command::RootCommand;
 use super::summary::{describe_batches, describe_mesh, describe_model};
@@ -62,7 +62,7 @@ impl Root for Train {
 
     fn dry_run(&self, planned: &PlannedRun<'_>) -> Result<String, Failure> {
         let PlannedRun { tasks, mesh, .. } = *planned;
-        let step = foresee(self, tasks, Moment::DryRun)?;
+        let step = preflight(self, tasks, Moment::DryRun)?;
         let mut out = String::new();
         let _ = writeln!(out, "model_dir    {}", self.model_dir);
         describe_model(&self.model, &mut out);

@@ -6,7 +6,7 @@
 //! `nohup`, stays ignored.
 
 #[cfg(feature = "torch")]
-mod asked;
+mod signals;
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -18,7 +18,7 @@ use libc::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 #[cfg(feature = "torch")]
-pub use asked::{Interrupt, release};
+pub use signals::{Interrupt, release};
 
 const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 

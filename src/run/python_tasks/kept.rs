@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::gin::{PythonModule, Registry};
 use crate::python::Interpreter;
 
-use super::asked::{SCRIPT, known};
+use super::registered_tasks::{SCRIPT, known};
 
 /// The variable with the folder of the user's caches.
 const CACHE_HOME: &str = "XDG_CACHE_HOME";

@@ -1,8 +1,8 @@
 //! Python modules that gin files import and that have no task file: a run imports them in the user's Python, and keeps
 //! their tasks as task files (decision 27).
 
-mod asked;
 mod kept;
+mod registered_tasks;
 
 use std::collections::BTreeSet;
 use std::env;
@@ -15,8 +15,8 @@ use crate::gin::{
 use crate::python::{Interpreter, PythonWorkers, search_for_modules};
 use crate::telemetry;
 
-pub(super) use asked::{ImportError, ModuleImport, ask};
 use kept::KeptTasks;
+pub(super) use registered_tasks::{ImportError, ModuleImport, ask};
 
 /// Loads as much of a configuration as possible, for a command that runs: modules of Python are imported.
 ///

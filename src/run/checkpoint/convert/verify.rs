@@ -17,7 +17,7 @@ use crate::run::configure::map_paths;
 use crate::run::failure::Failure;
 use crate::run::gin_flags::GinArgs;
 use crate::run::output::write;
-use crate::session::wanted::Wanted;
+use crate::session::restored_params::Wanted;
 use crate::session::weights::Weights;
 use crate::storage::Path;
 

@@ -5,7 +5,7 @@
 use crate::data::{DataError, DatasetOptions, TaskProvider};
 use crate::session::check::folder_exists;
 use crate::session::error::SessionError;
-use crate::session::foresee::{ForeseenData, Moment};
+use crate::session::preflight::{ForeseenData, Moment};
 use crate::storage::Path;
 use crate::telemetry;
 
@@ -21,7 +21,7 @@ use super::watched::warn_without_evaluation;
 /// The errors of the training: a missing checkpoint or one of another model, a last step that has passed already; a
 /// missing task, split, cache, module of Python or vocabulary; a vocabulary that differs from the model's or exceeds
 /// its embedding; lengths that do not fit the tasks.
-pub fn foresee(
+pub fn preflight(
     spec: &Train,
     tasks: &dyn TaskProvider,
     moment: Moment,

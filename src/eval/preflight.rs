@@ -2,7 +2,7 @@
 
 use crate::data::{DataError, TaskProvider};
 use crate::session::error::SessionError;
-use crate::session::foresee::{ForeseenData, Moment};
+use crate::session::preflight::{ForeseenData, Moment};
 
 use super::spec::Evaluate;
 
@@ -11,7 +11,7 @@ use super::spec::Evaluate;
 /// # Errors
 /// A missing task, split, cache, module of Python or vocabulary, a vocabulary that differs from the model's or exceeds
 /// its embedding, lengths that do not fit the tasks.
-pub fn foresee(
+pub fn preflight(
     spec: &Evaluate,
     tasks: &dyn TaskProvider,
     moment: Moment,

@@ -19,7 +19,7 @@ use super::spec::{Infer, Mode};
 ///
 /// # Errors
 /// A missing task, split, cache, module of Python, length or vocabulary, a vocabulary that differs from the model's or exceeds its embedding.
-pub fn foresee(spec: &Infer, tasks: &dyn TaskProvider) -> Result<Vec<Arc<Task>>, SessionError> {
+pub fn preflight(spec: &Infer, tasks: &dyn TaskProvider) -> Result<Vec<Arc<Task>>, SessionError> {
     let data = &spec.dataset_cfg;
     check_vocabularies(&spec.model, data, tasks)?;
     let name = &data.mixture_or_task_name;

@@ -14,7 +14,7 @@ use crate::run::failure::Failure;
 use crate::run::gin_flags::GinArgs;
 use crate::run::root::{PlannedRun, Root};
 use crate::session::check::{UnfitSpec, unfit};
-use crate::session::wanted::Wanted;
+use crate::session::restored_params::Wanted;
 use crate::storage::Path;
 
 use super::summary::{describe_devices, describe_model, describe_weights};
