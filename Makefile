@@ -21,7 +21,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 PREFIX ?= $(HOME)/.local
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart build install wheel wheel-cuda wheel-check test lint format fuzz soak cuda \
+.PHONY: help quickstart build install wheel wheel-cuda wheel-check test check lint format fuzz soak cuda \
   gpu-check libtorch cmake
 
 help: ## Show this list
@@ -94,6 +94,12 @@ ifneq ($(TORCH),0)
 	@# With the example, dependencies have the features that clippy has just checked them with.
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --lib --examples
 endif
+
+# The inner loop: `lint` and `test` see the rest.
+check: cmake ## Check format, lints and rules without libtorch, of the crates that changed
+	cargo fmt --all --check
+	cargo clippy --workspace --no-default-features -- -D warnings
+	cargo test --quiet --workspace --no-default-features --test tidy -- --skip gin_files
 
 format: ## Format the sources
 	cargo fmt --all

@@ -19,7 +19,7 @@ use flate2::Crc;
 use gimlet::data::{
     AppendEosAfterTrim, Batch, CacheDatasetPlaceholder, CacheFolder, CacheOptions, Caches,
     DataError, DataSource, DatasetConfig, DatasetOptions, Feature, FeatureDtype, FilePattern,
-    GeneratedDataSource, GeneratedKind, LengthDistribution, Preprocessor, Reading, Rekey,
+    FileReading, GeneratedDataSource, GeneratedKind, LengthDistribution, Preprocessor, Rekey,
     SpanCorruption, Task, TaskOrMixture, TaskProvider, TextLineDataSource, Tokenize, get_dataset,
     write_cache,
 };
@@ -265,7 +265,7 @@ fn lines_of(corpus: &str) -> DataSource {
             FilePattern(vec![corpus.to_string()]),
         )]),
         skip_header_lines: 0,
-        reading: Reading::default(),
+        reading: FileReading::default(),
     })
 }
 

@@ -2,7 +2,7 @@
 
 use syn::meta::ParseNestedMeta;
 use syn::punctuated::Punctuated;
-use syn::{Attribute, Expr, ExprLit, Ident, Lit, LitStr, Result, Token, bracketed};
+use syn::{Attribute, Error, Expr, ExprLit, Ident, Lit, LitStr, Result, Token, bracketed};
 
 /// `#[gin(...)]` on a struct.
 #[derive(Default)]
@@ -88,6 +88,10 @@ impl FieldAttributes {
                 }
                 Ok(())
             })?;
+            let is_more = out.default.is_some() || out.limit.is_some() || out.call.is_some();
+            if out.flatten && (is_more || out.method || out.scope) {
+                return Err(Error::new_spanned(attribute, "`flatten` stands alone"));
+            }
         }
         Ok(out)
     }

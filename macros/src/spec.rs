@@ -66,7 +66,13 @@ pub fn derive(input: &DeriveInput, data: &DataStruct) -> Result<TokenStream> {
 /// Parameters that several configurables have.
 pub fn derive_parameters(input: &DeriveInput, data: &DataStruct) -> Result<TokenStream> {
     let parts = field_parts(input, data)?;
-    Ok(parameters(&input.ident, &parts, &SpecAttributes::read(&input.attrs)?))
+    let attributes = SpecAttributes::read(&input.attrs)?;
+    let is_named = attributes.name.is_some() || !attributes.aliases.is_empty() || attributes.open;
+    if is_named || parts.iter().any(|part| part.call.is_some()) {
+        let message = "parameters alone have no name, alias or method, and are not open";
+        return Err(Error::new_spanned(&input.ident, message));
+    }
+    Ok(parameters(&input.ident, &parts, &attributes))
 }
 
 fn parameters(
@@ -82,8 +88,10 @@ fn parameters(
     let registrations = parts.iter().filter_map(|part| part.registration.as_ref());
     let reads = parts.iter().map(|part| &part.read);
     let names = parts.iter().map(|part| &part.ident);
+    let has_methods = parts.iter().any(|part| part.call.is_some());
     quote! {
         impl ::gimlet_gin::Parameters for #ident {
+            const HAS_METHODS: bool = #has_methods;
             fn params() -> ::std::vec::Vec<::gimlet_gin::Param> {
                 #[allow(unused_mut, reason = "there may be none")]
                 let mut params = ::std::vec::Vec::new();
@@ -162,7 +170,10 @@ impl FieldParts {
         if attributes.flatten {
             let shared = quote! { <#ty as ::gimlet_gin::Parameters> };
             return Ok(Self {
-                params: Some(quote! { params.extend(#shared::params()); }),
+                params: Some(quote! {
+                    const { ::core::assert!(!#shared::HAS_METHODS, "what is flattened has no methods") };
+                    params.extend(#shared::params());
+                }),
                 call: None,
                 registration: Some(quote! { #shared::register_parameters(registry); }),
                 read: quote! { let #ident = #shared::read(schema, cx); },

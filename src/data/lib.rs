@@ -75,11 +75,11 @@ pub use rates::{
 pub use source::{
     ArrowDataSource, BadPlaces, BadRecordPolicy, BadRecords, ColumnType, ConcatenatedDataSource,
     CsvDataSource, DataSource, FeatureDescription, FeatureSpec, FewshotDataSource, FileDataSource,
-    FilePattern, FixedLenFeature, FixedLenSequenceFeature, FunctionDataSource, GeneratedDataSource,
-    GeneratedKind, HuggingFaceDataSource, JsonLinesDataSource, LengthDistribution,
-    MegatronDataSource, OnBadRecord, OriginalSource, ParquetDataSource, ParseSingleExample,
-    ProtoDataSource, ReadFileFn, Reading, ShortLength, TextLineDataSource, TextLineDataset,
-    TfDtype, TfExampleDataSource, TfRecordDataset, TfdsDataSource, TfdsSplits,
+    FilePattern, FileReading, FixedLenFeature, FixedLenSequenceFeature, FunctionDataSource,
+    GeneratedDataSource, GeneratedKind, HuggingFaceDataSource, JsonLinesDataSource,
+    LengthDistribution, MegatronDataSource, OnBadRecord, OriginalSource, ParquetDataSource,
+    ParseSingleExample, ProtoDataSource, ReadFileFn, ShortLength, TextLineDataSource,
+    TextLineDataset, TfDtype, TfExampleDataSource, TfRecordDataset, TfdsDataSource, TfdsSplits,
     TruncatedDatasetProvider, VarLenFeature, set_tfds_data_dir,
 };
 pub use task::Task;

@@ -8,7 +8,8 @@ use md5::{Digest, Md5};
 use super::feature::Feature;
 use super::preprocess::{Preprocessor, Rekey, TokenizeAndAppendEos};
 use super::source::{
-    DataSource, FeatureDescription, FilePattern, Reading, ShortLength, TfDtype, TfExampleDataSource,
+    DataSource, FeatureDescription, FilePattern, FileReading, ShortLength, TfDtype,
+    TfExampleDataSource,
 };
 use super::task::Task;
 use gimlet_gin::{Configurable, Evaluator, FromGin, Function, Reported, Value, ValueKind};
@@ -113,7 +114,7 @@ impl From<CreateTaskFromTfexampleFile> for Task {
             split_to_filepattern: [(SPLIT.to_string(), paths.pattern())].into(),
             feature_description: keys.map(|key| (key, text.clone())).collect(),
             sequence_feature_description: None,
-            reading: Reading::default(),
+            reading: FileReading::default(),
         };
         let renamed = [("inputs", Some(inputs_key)), ("targets", targets_key)];
         let key_map = renamed.into_iter().map(|(new, old)| (new.to_string(), old)).collect();

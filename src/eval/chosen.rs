@@ -6,7 +6,7 @@ use crate::checkpoint::{CheckpointError, RestoreCheckpointConfig, RestoreMode};
 use crate::session::error::SessionError;
 use crate::session::made_with::Values;
 use crate::session::named_checkpoints::{named_checkpoints, step_in};
-use crate::session::restored_params::Wanted;
+use crate::session::restored_params::RestoredParams;
 use crate::storage::Path;
 
 use super::done::DoneCheckpoints;
@@ -34,7 +34,7 @@ pub fn choose(
     spec: &Evaluate,
     values: &Values,
     done: &DoneCheckpoints,
-    wanted: &Wanted,
+    wanted: &RestoredParams,
 ) -> Result<Chosen, SessionError> {
     let config = &spec.restore_checkpoint_cfg;
     let (chosen, named) = meant(config, done)?;
@@ -55,7 +55,7 @@ pub fn choose(
 /// Those of the choice.
 pub fn left_to_evaluate(spec: &Evaluate, values: &Values) -> Result<Chosen, SessionError> {
     let done = DoneCheckpoints::of(spec)?;
-    choose(spec, values, &done, &Wanted::new(&spec.model, &spec.restore_checkpoint_cfg))
+    choose(spec, values, &done, &RestoredParams::new(&spec.model, &spec.restore_checkpoint_cfg))
 }
 
 /// Returns the checkpoints that the mode selects: of all in a folder those that are not done, of named steps each.

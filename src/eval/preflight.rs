@@ -2,7 +2,7 @@
 
 use crate::data::{DataError, TaskProvider};
 use crate::session::error::SessionError;
-use crate::session::preflight::{ForeseenData, Moment};
+use crate::session::preflight::{Moment, PreflightData};
 
 use super::spec::Evaluate;
 
@@ -17,7 +17,7 @@ pub fn preflight(
     moment: Moment,
 ) -> Result<(), SessionError> {
     let config = &spec.dataset_cfg;
-    let data = ForeseenData { model: &spec.model, config, tasks, moment };
+    let data = PreflightData { model: &spec.model, config, tasks, moment };
     let missing = |unknown: DataError| {
         nothing_to_evaluate(&config.mixture_or_task_name, &unknown.to_string())
     };

@@ -17,10 +17,10 @@ use crate::session::eval_context::EvalContext;
 use crate::session::forward::Forward;
 use crate::session::held_out::{HeldOut, MetricsByTask};
 use crate::session::inference_evaluation::{INFERENCE_EVAL, InferenceEvaluation};
-use crate::session::model_dir_lock::Occupied;
+use crate::session::model_dir_lock::ModelDirLock;
 use crate::session::preflight::Moment;
 use crate::session::rank_log;
-use crate::session::restored_params::Wanted;
+use crate::session::restored_params::RestoredParams;
 use crate::session::state_layout::step_variable;
 use crate::session::training_evaluation::{TRAINING_EVAL, TrainingEvaluation};
 use crate::session::unfinished::Unfinished;
@@ -66,8 +66,10 @@ pub fn evaluate(
     let output_dir = Path::parse(&spec.output_dir)?;
     // Two runs that write into one folder would lose each other's results.
     let held = if processes.is_first() { occupy(&output_dir, takeover)? } else { None };
-    let (done, wanted) =
-        (DoneCheckpoints::of(spec)?, Wanted::new(&spec.model, &spec.restore_checkpoint_cfg));
+    let (done, wanted) = (
+        DoneCheckpoints::of(spec)?,
+        RestoredParams::new(&spec.model, &spec.restore_checkpoint_cfg),
+    );
     let (paths, record) = chosen_by_first(spec, context, &done, &wanted)?;
     if paths.is_empty() {
         return Ok(Evaluations::default());
@@ -111,7 +113,7 @@ fn chosen_by_first(
     spec: &Evaluate,
     context: &Context<'_>,
     done: &DoneCheckpoints,
-    wanted: &Wanted,
+    wanted: &RestoredParams,
 ) -> Result<(Vec<Path>, EvalRecord), SessionError> {
     let (paths, record) = of_first(&context.processes, || {
         let chosen = choose(spec, &context.values, done, wanted)?;
@@ -127,10 +129,10 @@ fn chosen_by_first(
 fn open(
     spec: &Evaluate,
     context: &Context<'_>,
-    held: Option<Occupied>,
+    held: Option<ModelDirLock>,
     takeover: Takeover,
     output_dir: &Path,
-) -> Result<Occupied, SessionError> {
+) -> Result<ModelDirLock, SessionError> {
     output_dir.create_dir_all()?;
     let held = held.map_or_else(|| take(output_dir, takeover), Ok)?;
     let model_info = describe_model(&spec.model, &[step_variable()], &spec.partitioner);
@@ -199,12 +201,12 @@ fn loggers(spec: &Evaluate) -> impl Iterator<Item = &Logger> {
 }
 
 /// Locks the folder of results if it exists.
-fn occupy(output_dir: &Path, takeover: Takeover) -> Result<Option<Occupied>, SessionError> {
+fn occupy(output_dir: &Path, takeover: Takeover) -> Result<Option<ModelDirLock>, SessionError> {
     output_dir.is_dir()?.then(|| take(output_dir, takeover)).transpose()
 }
 
-fn take(output_dir: &Path, takeover: Takeover) -> Result<Occupied, SessionError> {
-    Occupied::take(output_dir, takeover).map_err(|error| match error {
+fn take(output_dir: &Path, takeover: Takeover) -> Result<ModelDirLock, SessionError> {
+    ModelDirLock::take(output_dir, takeover).map_err(|error| match error {
         SessionError::Occupied { by, or, .. } => SessionError::Unfit(format!(
             "{by} writes into `{output_dir}`: {or}wait until it ends, end it, or set EVAL_OUTPUT_DIR \
              to another folder"

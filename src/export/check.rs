@@ -5,7 +5,7 @@ use crate::data::{TaskProvider, subtasks};
 use crate::session::check::{UnfitSpec, check_path, check_restore, unfit};
 use crate::session::error::SessionError;
 use crate::session::named_checkpoints::named_checkpoints;
-use crate::session::restored_params::Wanted;
+use crate::session::restored_params::RestoredParams;
 use crate::storage::Path;
 use crate::vocab::VocabularySpec;
 
@@ -115,6 +115,6 @@ pub fn checkpoint(spec: &Save) -> Result<Path, SessionError> {
             paths.len()
         )));
     };
-    Wanted::new(&spec.model, config).check(path)?;
+    RestoredParams::new(&spec.model, config).check(path)?;
     Ok(path.clone())
 }

@@ -64,6 +64,9 @@ pub trait Configurable: Slot {
 
 /// The parameters of a configurable, or some that several have. Both derives implement it.
 pub trait Parameters: Sized + 'static {
+    /// Whether it has methods, whose places in the schema are those of one configurable.
+    const HAS_METHODS: bool;
+
     /// Returns their entries in the schema of a configurable.
     fn params() -> Vec<Param>;
 

@@ -1,6 +1,6 @@
 //! The registry of names for gin, each declared once, on the spec's own type.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
@@ -326,6 +326,8 @@ impl Registry {
 
     /// Adds a configurable; `false` if it is known already. Two types of one name are a bug.
     pub fn add(&mut self, schema: &'static Schema) -> bool {
+        let params: BTreeSet<_> = schema.params.iter().map(|param| param.name).collect();
+        assert_eq!(params.len(), schema.params.len(), "`{}` has a parameter twice", schema.name);
         for name in schema.names() {
             if let Some(known) = self.by_name.insert(name, schema) {
                 assert!(std::ptr::eq(known, schema), "two configurables are named `{name}`");

@@ -6,7 +6,7 @@ use crate::checkpoint::RestoreMode;
 use crate::session::check::unfit;
 use crate::session::error::SessionError;
 use crate::session::named_checkpoints::named_checkpoints;
-use crate::session::restored_params::Wanted;
+use crate::session::restored_params::RestoredParams;
 use crate::storage::Path;
 
 use super::spec::Infer;
@@ -31,7 +31,7 @@ pub fn planned(spec: &Infer) -> Result<Vec<PlannedCheckpoint>, SessionError> {
     let config = &spec.restore_checkpoint_cfg;
     let output_dir = Path::parse(&spec.output_dir)?;
     let paths = named_checkpoints(config)?;
-    let wanted = Wanted::new(&spec.model, config);
+    let wanted = RestoredParams::new(&spec.model, config);
     let is_all = config.mode == RestoreMode::All;
     paths.iter().try_for_each(|path| match wanted.check(path) {
         Err(error) if is_all && !error.is_users() => Ok(()),

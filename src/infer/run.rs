@@ -12,7 +12,7 @@ use crate::session::error::SessionError;
 use crate::session::eval_context::EvalContext;
 use crate::session::forward::Forward;
 use crate::session::rank_log;
-use crate::session::restored_params::Wanted;
+use crate::session::restored_params::RestoredParams;
 use crate::session::state_layout::step_variable;
 use crate::session::unfinished::Unfinished;
 use crate::session::weights::{Weights, refuse_shortage};
@@ -63,7 +63,7 @@ pub fn infer(
         tasks,
         weights: Weights::new(
             &spec.model,
-            Wanted::new(&spec.model, &spec.restore_checkpoint_cfg),
+            RestoredParams::new(&spec.model, &spec.restore_checkpoint_cfg),
             spec.fallback_init_rng,
             context.mesh.clone(),
         ),

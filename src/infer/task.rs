@@ -13,7 +13,7 @@ use crate::session::agreement::{agree_to_go_on, of_all, of_first};
 use crate::session::error::SessionError;
 use crate::session::eval_context::EvalContext;
 use crate::session::made_with::MadeWith;
-use crate::session::model_dir_lock::Occupied;
+use crate::session::model_dir_lock::ModelDirLock;
 use crate::session::seeds::{Purpose, derive};
 use crate::session::text_predictor::{Hypothesis, TextPredictor};
 use crate::session::unfinished::Unfinished;
@@ -135,10 +135,10 @@ impl<'a> TaskInference<'a> {
     }
 
     /// Locks the folder of chunks: shards write into folders of their own.
-    fn occupy(&self, takeover: Takeover) -> Result<Occupied, SessionError> {
+    fn occupy(&self, takeover: Takeover) -> Result<ModelDirLock, SessionError> {
         let tmp_dir = &self.files.tmp_dir;
         tmp_dir.create_dir_all()?;
-        Occupied::take(tmp_dir, takeover).map_err(|error| match error {
+        ModelDirLock::take(tmp_dir, takeover).map_err(|error| match error {
             SessionError::Occupied { by, or, .. } => SessionError::Unfit(format!(
                 "{by} writes into `{tmp_dir}`: {or}wait until it ends, end it, or set INFER_OUTPUT_DIR to \
                  another folder"
@@ -184,7 +184,7 @@ impl<'a> TaskInference<'a> {
 
     /// Joins the chunks, and says that the results are complete. Chunks are removed last, so that a process that is
     /// killed in between leaves results that are complete, or chunks that the next one joins.
-    fn finish(&self, num_chunks: usize, held: Occupied) -> Result<(), SessionError> {
+    fn finish(&self, num_chunks: usize, held: ModelDirLock) -> Result<(), SessionError> {
         if self.spec.merge_chunked_results {
             self.files.merge(num_chunks)?;
         }

@@ -16,7 +16,7 @@ use crate::partition::Mesh;
 use crate::session::check::UnfitSpec;
 use crate::session::error::SessionError;
 use crate::session::forward::Forward;
-use crate::session::restored_params::Wanted;
+use crate::session::restored_params::RestoredParams;
 use crate::session::weights::{Restored, Weights};
 use crate::storage::Path;
 use crate::vocab::Vocabulary;
@@ -38,7 +38,7 @@ impl EngineParts {
     /// # Errors
     /// The checkpoint is missing, damaged or another model's, or memory runs out.
     pub fn restore(spec: &InteractiveModel, mesh: &Mesh) -> Result<Self, SessionError> {
-        let wanted = Wanted::new(&spec.model, &spec.restore_config());
+        let wanted = RestoredParams::new(&spec.model, &spec.restore_config());
         let weights = Weights::new(&spec.model, wanted, None, mesh.clone());
         let path = Path::parse(&spec.checkpoint_path)?;
         let newest = match spec.restore_mode {

@@ -53,8 +53,8 @@ pub struct EncoderDecoderParameters {
     #[gin(default = 0.0, limit = NonNegative)]
     pub z_loss: f64,
     /// Divisor of the summed loss: a number, 'NUM_REAL_TARGET_TOKENS', 'NUM_TOTAL_TARGET_TOKENS' or
-    /// 'AVERAGE_PER_SEQUENCE'. None keeps the sum, whose scale has no effect on Adafactor; beside it
-    /// the losses of routers, which are means, are small.
+    /// 'AVERAGE_PER_SEQUENCE'. None keeps the sum. Its scale has no effect on Adafactor; with
+    /// experts, the losses of routers, which are means, are small beside it.
     #[gin(default = None)]
     pub loss_normalizing_factor: Option<LossNormalizingFactor>,
     /// Converts a task's features into the model's inputs; None is `seqio.EncDecFeatureConverter`.
@@ -66,7 +66,7 @@ pub struct EncoderDecoderParameters {
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5x.models.EncoderDecoderModel")]
 pub struct EncoderDecoderModel {
-    /// What every such model has.
+    /// Parameters of every such model.
     #[gin(flatten)]
     pub shared: EncoderDecoderParameters,
     /// The id that the decoder reads before a sequence, which T5X fixes to that of padding (transformers:

@@ -12,7 +12,7 @@ use super::optimizer::{Gradient, Optimizer, scratch};
 use super::reduction::{Buckets, Completed, Reduction};
 use super::update::{ParamState, Prepared, Updated, apply};
 use super::watch::Watch;
-use super::zero1::Spreading;
+use super::zero1::Zero1Exchange;
 use crate::nn::C10dError;
 use crate::nn::Params;
 use crate::nn::autograd::{no_hook_on_gradient, on_gradient, take_gradient};
@@ -40,7 +40,7 @@ struct GradientExchange {
     /// Those of parameters that each process updates as it holds them.
     buckets: Buckets,
     /// Those of parameters of which each process updates a part.
-    spreading: Spreading,
+    spreading: Zero1Exchange,
 }
 
 impl Pending {
@@ -142,7 +142,7 @@ impl Optimizer {
             held: waits.then(Vec::new),
             exchange: reduction.map(|reduction| GradientExchange {
                 buckets: Buckets::new(reduction),
-                spreading: Spreading::new(&reduction.axis),
+                spreading: Zero1Exchange::new(&reduction.axis),
             }),
             factors: self.factors.clone(),
             taken: BTreeSet::new(),

@@ -19,7 +19,7 @@ fn is_alone(tensor: &Tensor) -> bool {
 
 /// Parts on their way.
 #[derive(Debug)]
-pub(super) struct Spreading {
+pub(super) struct Zero1Exchange {
     axis: Axis,
     /// Gradients of the next bucket.
     gradients: Vec<(Completed, Portion)>,
@@ -31,7 +31,7 @@ pub(super) struct Spreading {
     leaving: Option<(Gathering, Vec<Tensor>)>,
 }
 
-impl Spreading {
+impl Zero1Exchange {
     pub fn new(axis: &Axis) -> Self {
         let (gradients, updated) = (Vec::new(), Vec::new());
         Self { axis: axis.clone(), gradients, arriving: None, updated, leaving: None }

@@ -5,7 +5,7 @@ use crate::models::memory::{Estimate, StepShape};
 use crate::partition::{LocalDevice, Mesh, Process};
 use crate::session::check::{UnfitSpec, check_partitions, unfit};
 use crate::session::error::SessionError;
-use crate::session::preflight::{ForeseenData, Moment};
+use crate::session::preflight::{Moment, PreflightData};
 use crate::session::step_memory::step_estimate;
 
 use super::spec::Precompile;
@@ -55,7 +55,7 @@ pub fn preflight(spec: &Precompile, tasks: &dyn TaskProvider) -> Result<(), Sess
         num_ids: Some(model.num_ids()),
         ..DatasetOptions::default()
     };
-    ForeseenData { model, config, tasks, moment: Moment::DryRun }.batches(&options)
+    PreflightData { model, config, tasks, moment: Moment::DryRun }.batches(&options)
 }
 
 /// Estimates the memory of a step on one device.

@@ -14,7 +14,7 @@ const FILE: &str = "running.txt";
 
 /// A MODEL_DIR in which this process works, until dropped.
 #[derive(Debug)]
-pub struct Occupied {
+pub struct ModelDirLock {
     model_dir: Path,
     hold: Hold,
 }
@@ -28,7 +28,7 @@ enum Hold {
     Lease(Lease),
 }
 
-impl Occupied {
+impl ModelDirLock {
     /// Locks an existing folder, or takes a lease on one in a store.
     ///
     /// # Errors
@@ -86,7 +86,7 @@ fn taken(model_dir: &Path, by: String) -> SessionError {
     SessionError::Occupied { model_dir: model_dir.to_string(), by, or }
 }
 
-impl Drop for Occupied {
+impl Drop for ModelDirLock {
     fn drop(&mut self) {
         if let Hold::Lock { .. } = self.hold {
             // A remaining file does no harm.
@@ -103,14 +103,14 @@ mod tests {
     fn a_folder_has_one_process_and_is_free_after_it() {
         let dir = tempfile::tempdir().unwrap();
         let model_dir = Path::try_from(dir.path()).unwrap();
-        let first = Occupied::take(&model_dir, Takeover::No).unwrap();
+        let first = ModelDirLock::take(&model_dir, Takeover::No).unwrap();
         first.check().unwrap();
-        let error = Occupied::take(&model_dir, Takeover::Yes).unwrap_err();
+        let error = ModelDirLock::take(&model_dir, Takeover::Yes).unwrap_err();
         assert!(error.is_users());
         let by = format!("process {} on host", std::process::id());
         assert!(error.to_string().contains(&by), "{error}");
         drop(first);
         assert_eq!(model_dir.list().unwrap(), []);
-        Occupied::take(&model_dir, Takeover::No).unwrap();
+        ModelDirLock::take(&model_dir, Takeover::No).unwrap();
     }
 }

@@ -25,7 +25,7 @@ pub enum Moment {
 
 /// The data of a model that a run reads.
 #[derive(Clone, Copy)]
-pub struct ForeseenData<'a> {
+pub struct PreflightData<'a> {
     /// The model.
     pub model: &'a Model,
     /// Selects the examples.
@@ -36,7 +36,7 @@ pub struct ForeseenData<'a> {
     pub moment: Moment,
 }
 
-impl ForeseenData<'_> {
+impl PreflightData<'_> {
     /// Looks for the batches of a training.
     ///
     /// # Errors
@@ -52,7 +52,7 @@ impl ForeseenData<'_> {
     /// error.
     ///
     /// # Errors
-    /// See [`ForeseenData::batches`].
+    /// See [`PreflightData::batches`].
     pub fn held_out_batches(&self) -> Result<Result<(), DataError>, SessionError> {
         if let Err(unknown) = self.with_split()? {
             return Ok(Err(unknown));
@@ -69,7 +69,7 @@ impl ForeseenData<'_> {
     /// Looks for the examples of an evaluation by decoding. A split that none of the tasks has is the inner error.
     ///
     /// # Errors
-    /// See [`ForeseenData::batches`].
+    /// See [`PreflightData::batches`].
     pub fn predictions(
         &self,
         evaluator: &Evaluator,

@@ -12,7 +12,7 @@ use super::described::ModelFacts;
 use super::state_layout::{TARGET, state_variables, target};
 
 /// The parameters of a model, as they are named in checkpoints.
-pub struct Wanted {
+pub struct RestoredParams {
     /// Options of the restoration.
     pub config: RestoreCheckpointConfig,
     needs: Shapes,
@@ -21,7 +21,7 @@ pub struct Wanted {
     rest: Vec<String>,
 }
 
-impl Wanted {
+impl RestoredParams {
     /// Returns the parameters of a model. `config.strict` has no effect.
     pub fn new(model: &Model, config: &RestoreCheckpointConfig) -> Self {
         let params = model.param_tree().into_iter();

@@ -68,7 +68,7 @@ pub struct WeightMetricsComputer {}
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5x.contrib.moe.trainer.MoeTrainer")]
 pub struct MoeTrainer {
-    /// What trainers of other models have.
+    /// Parameters of `trainer.Trainer`.
     #[gin(flatten)]
     pub trainer: Trainer,
     /// The factor of gradients of experts.

@@ -12,14 +12,14 @@ use crate::telemetry;
 use super::error::SessionError;
 use super::guard::{TorchFailure, guarded};
 use super::memory::{available_on_host, parameter_shortage};
-use super::restored_params::Wanted;
+use super::restored_params::RestoredParams;
 use super::state::draw_params;
 use super::state_arrays::fill_params;
 use super::state_layout::target;
 
 /// Reads the parameters of checkpoints.
 pub struct Weights {
-    wanted: Wanted,
+    wanted: RestoredParams,
     params: Vec<ParamSpec>,
     /// Seed of parameters that a checkpoint does not have, if they may be initialized.
     seed: u64,
@@ -46,7 +46,7 @@ pub struct Restored {
 
 impl Weights {
     /// Creates a reader for a model. `seed` is that of parameters that a checkpoint does not have.
-    pub fn new(model: &Model, wanted: Wanted, seed: Option<i64>, mesh: Mesh) -> Self {
+    pub fn new(model: &Model, wanted: RestoredParams, seed: Option<i64>, mesh: Mesh) -> Self {
         Self { wanted, params: model.param_tree(), seed: seed.unwrap_or(0) as u64, mesh }
     }
 

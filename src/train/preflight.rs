@@ -5,7 +5,7 @@
 use crate::data::{DataError, DatasetOptions, TaskProvider};
 use crate::session::check::folder_exists;
 use crate::session::error::SessionError;
-use crate::session::preflight::{ForeseenData, Moment};
+use crate::session::preflight::{Moment, PreflightData};
 use crate::storage::Path;
 use crate::telemetry;
 
@@ -32,7 +32,7 @@ pub fn preflight(
     let step = beginning.as_ref().map_or(Ok(0), Beginning::step)?;
     let record = beginning.as_ref().and_then(|beginning| beginning.record.as_ref());
     Periods::of(spec, record.map_or(step, |record| record.first_step), step).validated(step)?;
-    let data = |config| ForeseenData { model: &spec.model, config, tasks, moment };
+    let data = |config| PreflightData { model: &spec.model, config, tasks, moment };
     let seed = record.map(|record| record.seed).or(spec.random_seed.map(i64::cast_unsigned));
     let options = training_options(spec, seed.unwrap_or(0));
     let resume = beginning.and_then(|beginning| beginning.data);

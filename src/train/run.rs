@@ -15,7 +15,7 @@ use crate::session::error::SessionError;
 use crate::session::eval_context::EvalContext;
 use crate::session::held_out::MetricsByTask;
 use crate::session::inference_evaluation::InferenceEvaluation;
-use crate::session::model_dir_lock::Occupied;
+use crate::session::model_dir_lock::ModelDirLock;
 use crate::session::preflight::Moment;
 use crate::session::rank_log;
 use crate::session::state::TrainState;
@@ -190,7 +190,7 @@ struct Run<'a> {
     is_asked: bool,
     started: Instant,
     /// Last, so that everything is written before its release; `None` until MODEL_DIR is made.
-    occupied: Option<Occupied>,
+    occupied: Option<ModelDirLock>,
 }
 
 /// The next action of the loop.
@@ -277,7 +277,7 @@ impl Run<'_> {
         let mut window = Window::start(self.stepper.processes.place().count, told);
         let mut broken = None;
         while self.state.step < end && broken.is_none() && !self.is_asked() {
-            self.occupied.as_ref().map_or(Ok(()), Occupied::check)?;
+            self.occupied.as_ref().map_or(Ok(()), ModelDirLock::check)?;
             self.checkpoints.check()?;
             let (report, waited) = match self.step() {
                 Err(error @ SessionError::Data(_)) => {
@@ -436,7 +436,7 @@ impl Run<'_> {
         if !self.checkpoints.saves() || self.saved == Some(self.state.step) {
             return Ok(());
         }
-        self.occupied.as_ref().map_or(Ok(()), Occupied::check)?;
+        self.occupied.as_ref().map_or(Ok(()), ModelDirLock::check)?;
         self.record.histories = self.actions.histories();
         self.record.monitored = self.monitor.at_save(self.state.step);
         let logged = logs.unsent().chain(self.training_evaluation.unsent());

@@ -21,7 +21,7 @@ use crate::session::guard::{TorchFailure, guarded};
 use crate::session::held_out::HeldOut;
 use crate::session::inference_evaluation::{INFERENCE_EVAL, InferenceEvaluation};
 use crate::session::memory::{available_on_host, total_on_host};
-use crate::session::model_dir_lock::Occupied;
+use crate::session::model_dir_lock::ModelDirLock;
 use crate::session::spec::MicrobatchLoss;
 use crate::session::state::TrainState;
 use crate::session::training_evaluation::{TRAINING_EVAL, TrainingEvaluation};
@@ -41,9 +41,9 @@ const SHARING_DELAY: Duration = Duration::from_secs(90);
 ///
 /// # Errors
 /// Another process works in it, or it is a file.
-pub fn occupy(model_dir: &Path, takeover: Takeover) -> Result<Option<Occupied>, SessionError> {
+pub fn occupy(model_dir: &Path, takeover: Takeover) -> Result<Option<ModelDirLock>, SessionError> {
     match folder_exists("MODEL_DIR", model_dir)? {
-        true => Occupied::take(model_dir, takeover).map(Some),
+        true => ModelDirLock::take(model_dir, takeover).map(Some),
         false => Ok(None),
     }
 }
@@ -52,8 +52,8 @@ pub fn occupy(model_dir: &Path, takeover: Takeover) -> Result<Option<Occupied>, 
 ///
 /// # Errors
 /// Another process was faster.
-pub fn occupy_new(model_dir: &Path, takeover: Takeover) -> Result<Occupied, SessionError> {
-    let occupied = Occupied::take(model_dir, takeover)?;
+pub fn occupy_new(model_dir: &Path, takeover: Takeover) -> Result<ModelDirLock, SessionError> {
+    let occupied = ModelDirLock::take(model_dir, takeover)?;
     match list_steps(model_dir)?.is_empty() {
         true => Ok(occupied),
         false => Err(SessionError::Unfit(format!(

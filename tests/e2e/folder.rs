@@ -10,13 +10,18 @@ use crate::command::{Train, sources};
 /// Real text: the licence of this package.
 const TEXT: &str = include_str!("../../LICENSE");
 
-/// A working directory, removed when dropped.
+/// A working directory, removed when dropped unless `GIMLET_TEST_KEEP` is set.
 pub struct Folder(TempDir);
 
 impl Folder {
     /// With lines of text in two files and some held out, and pairs that repeat the input.
     pub fn new() -> Self {
-        let folder = Self(tempfile::tempdir().expect("a temporary folder"));
+        let mut folder = tempfile::tempdir().expect("a temporary folder");
+        if std::env::var_os("GIMLET_TEST_KEEP").is_some() {
+            folder.disable_cleanup(true);
+            eprintln!("the folder of this test stays: {}", folder.path().display());
+        }
+        let folder = Self(folder);
         let lines: Vec<&str> = TEXT.lines().filter(|line| !line.trim().is_empty()).collect();
         let (held_out, rest) = lines.split_at(20);
         let (first, second) = rest.split_at(rest.len() / 2);

@@ -137,7 +137,7 @@ impl Module {
 }
 
 /// The lines outside of blocks, and those that stand so in a rule of a macro or in a call of one, since they become items
-/// too. rustfmt has indented them: by two steps in a rule, by one in a call.
+/// too: those of a rule here, even if the call is elsewhere. rustfmt has indented them: two levels in a rule, one in a call.
 fn outer_lines(code: &str) -> Vec<&str> {
     let mut inside = None;
     let mut found = Vec::new();
@@ -145,7 +145,8 @@ fn outer_lines(code: &str) -> Vec<&str> {
         let text = line.trim_start();
         match (line.len() - text.len(), inside) {
             (0, _) => {
-                let is_macro = line.ends_with('{') && line.contains('!');
+                let path = line.split_once('!').map_or("", |(path, _)| path);
+                let is_macro = line.ends_with('{') && !path.is_empty() && path.bytes().all(is_path);
                 inside = is_macro.then_some(if line.starts_with("macro_rules!") { 8 } else { 4 });
                 found.push(text);
             }
@@ -202,7 +203,6 @@ fn entries(group: &str) -> Vec<String> {
 
 /// Every name and path, `a` or `a::b`, in code; no fields, methods or paths from the root.
 fn paths_in(code: &str) -> BTreeSet<Vec<String>> {
-    let is_path = |byte: u8| is_word(byte) || byte == b':';
     let mut paths = BTreeSet::new();
     let mut at = 0;
     while let Some(start) = code[at..].find(is_path_letter).map(|skip| at + skip) {
@@ -218,8 +218,12 @@ fn paths_in(code: &str) -> BTreeSet<Vec<String>> {
     paths
 }
 
+fn is_path(byte: u8) -> bool {
+    is_word(byte) || byte == b':'
+}
+
 fn is_path_letter(letter: char) -> bool {
-    letter == ':' || u8::try_from(letter).is_ok_and(is_word)
+    u8::try_from(letter).is_ok_and(is_path)
 }
 
 fn key_of(root: &str, file: &str) -> String {

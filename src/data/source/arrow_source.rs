@@ -7,7 +7,7 @@ use super::file::Format;
 use super::parse::RecordParser;
 use super::patterns::{FilePattern, pattern_source};
 use super::row_options::RowOptions;
-use super::split::Reading;
+use super::split::FileReading;
 use crate::error::DataError;
 use gimlet_gin::Configurable;
 
@@ -22,9 +22,9 @@ pub struct ParquetDataSource {
     /// Features to keep; all if None.
     #[gin(default = None)]
     pub columns: Option<Vec<String>>,
-    /// How its files are read.
+    /// Options of reading its files.
     #[gin(flatten)]
-    pub reading: Reading,
+    pub reading: FileReading,
 }
 
 impl ParquetDataSource {
@@ -53,9 +53,9 @@ pub struct ArrowDataSource {
     /// Features to keep; all if None.
     #[gin(default = None)]
     pub columns: Option<Vec<String>>,
-    /// How its files are read.
+    /// Options of reading its files.
     #[gin(flatten)]
-    pub reading: Reading,
+    pub reading: FileReading,
 }
 
 impl ArrowDataSource {

@@ -25,7 +25,8 @@ pub enum OnBadRecord {
 /// A source's policy for bad records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Parameters)]
 pub struct BadRecordPolicy {
-    /// Handling of a record that is damaged, or has a value that cannot be a feature. Gimlet's own.
+    /// Handling of a record that cannot be read: a wrong checksum, a line that is neither text nor JSON, a file that ends
+    /// within a record, a feature that is missing, a value that cannot be a feature. Gimlet's own.
     #[gin(default = OnBadRecord::Error)]
     pub on_bad_record: OnBadRecord,
     /// Maximum number of records that are skipped; more are an error. Gimlet's own.
@@ -33,7 +34,7 @@ pub struct BadRecordPolicy {
     pub max_bad_records: u64,
 }
 
-/// The number of records that are skipped where no other is bound.
+/// The default limit of skipped records.
 const MAX_BAD_RECORDS: u64 = 1000;
 
 impl Default for BadRecordPolicy {

@@ -8,7 +8,7 @@ use super::file::CsvOptions;
 use super::file::Format;
 use super::parse::RecordParser;
 use super::patterns::{FilePattern, pattern_source};
-use super::split::Reading;
+use super::split::FileReading;
 use crate::error::DataError;
 use gimlet_gin::Configurable;
 
@@ -37,9 +37,9 @@ pub struct CsvDataSource {
     /// Column to its type: 'int', 'float' or 'string'; the others are 'string'.
     #[gin(default = BTreeMap::new())]
     pub dtypes: BTreeMap<String, ColumnType>,
-    /// How its files are read.
+    /// Options of reading its files.
     #[gin(flatten)]
-    pub reading: Reading,
+    pub reading: FileReading,
 }
 
 impl CsvDataSource {

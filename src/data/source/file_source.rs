@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::file::Format;
 use super::parse::RecordParser;
 use super::patterns::{FilePattern, pattern_source};
-use super::split::Reading;
+use super::split::FileReading;
 use super::tf_source::{FeatureDescription, parser_of};
 use crate::error::DataError;
 use gimlet_gin::{Configurable, Ref};
@@ -27,9 +27,9 @@ pub struct FileDataSource {
     pub read_file_fn: Ref<ReadFileFn>,
     /// Split to a glob or a list of globs, in any storage.
     pub split_to_filepattern: BTreeMap<String, FilePattern>,
-    /// How its files are read.
+    /// Options of reading its files.
     #[gin(flatten)]
-    pub reading: Reading,
+    pub reading: FileReading,
 }
 
 /// A function that reads a file.
@@ -119,9 +119,9 @@ pub struct ProtoDataSource {
     pub split_to_filepattern: BTreeMap<String, FilePattern>,
     /// The function that converts a proto to an example: `@tf.io.parse_single_example`.
     pub decode_proto_fn: Ref<ParseSingleExample>,
-    /// How its files are read.
+    /// Options of reading its files.
     #[gin(flatten)]
-    pub reading: Reading,
+    pub reading: FileReading,
 }
 
 /// Decodes a `tf.Example`. Source: TensorFlow `python/ops/parsing_ops.py`.

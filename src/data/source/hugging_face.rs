@@ -14,7 +14,7 @@ use super::readme::configs_of;
 use super::row_options::RowOptions;
 use super::saved::Saved;
 use super::slices::{Beyond, SplitCounts, slice_files};
-use super::split::{Reading, SplitFiles};
+use super::split::{FileReading, SplitFiles};
 use super::tfds::TfdsSplits;
 use crate::error::{DataError, if_split};
 use gimlet_gin::Configurable;
@@ -62,9 +62,9 @@ pub struct HuggingFaceDataSource {
     /// Features to keep; all if None.
     #[gin(default = None)]
     pub columns: Option<Vec<String>>,
-    /// How its files are read.
+    /// Options of reading its files.
     #[gin(flatten)]
-    pub reading: Reading,
+    pub reading: FileReading,
 }
 
 impl HuggingFaceDataSource {
@@ -79,7 +79,7 @@ impl HuggingFaceDataSource {
             revision: None,
             field: None,
             columns: None,
-            reading: Reading::default(),
+            reading: FileReading::default(),
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::file::Format;
 use super::parse::RecordParser;
 use super::patterns::{FilePattern, pattern_source};
-use super::split::Reading;
+use super::split::FileReading;
 use crate::error::DataError;
 use gimlet_gin::Configurable;
 
@@ -19,9 +19,9 @@ pub struct MegatronDataSource {
     /// The feature that holds a document's ids.
     #[gin(default = "targets".to_string())]
     pub feature: String,
-    /// How its files are read.
+    /// Options of reading its files.
     #[gin(flatten)]
-    pub reading: Reading,
+    pub reading: FileReading,
 }
 
 impl MegatronDataSource {

@@ -79,7 +79,7 @@ pub(crate) use length::Length;
 pub(crate) use parse::RecordParser;
 pub(crate) use read::{Record, frame};
 pub(crate) use reader::{Reader, SharedReads};
-pub use split::Reading;
+pub use split::FileReading;
 pub(crate) use split::SplitFiles;
 pub(crate) use tf_encode::{encode, ragged_lengths};
 pub(crate) use tf_example::{Partition, TfFeature, TfKind, TfShape};

@@ -27,9 +27,9 @@ pub(crate) struct SplitFiles {
 const CYCLE_LENGTH: usize = 16;
 const BLOCK_LENGTH: usize = 16;
 
-/// How a source reads its files.
+/// Options of reading the files of a source.
 #[derive(Clone, Debug, PartialEq, Parameters)]
-pub struct Reading {
+pub struct FileReading {
     /// Split to its number of examples, if known.
     #[gin(default = None)]
     pub num_input_examples: Option<BTreeMap<String, u64>>,
@@ -44,7 +44,7 @@ pub struct Reading {
     pub bad_records: BadRecordPolicy,
 }
 
-impl Default for Reading {
+impl Default for FileReading {
     fn default() -> Self {
         Self {
             num_input_examples: None,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::file::Format;
 use super::parse::RecordParser;
 use super::patterns::{FilePattern, pattern_source};
-use super::split::Reading;
+use super::split::FileReading;
 use crate::error::DataError;
 use gimlet_gin::Configurable;
 
@@ -26,9 +26,9 @@ pub struct TextLineDataSource {
     /// Lines dropped at the beginning of each file.
     #[gin(default = 0)]
     pub skip_header_lines: u64,
-    /// How its files are read.
+    /// Options of reading its files.
     #[gin(flatten)]
-    pub reading: Reading,
+    pub reading: FileReading,
 }
 
 impl TextLineDataSource {
@@ -62,9 +62,9 @@ pub struct JsonLinesDataSource {
     /// The key whose value is the array of examples, in files that are one object.
     #[gin(default = None)]
     pub field: Option<String>,
-    /// How its files are read.
+    /// Options of reading its files.
     #[gin(flatten)]
-    pub reading: Reading,
+    pub reading: FileReading,
 }
 
 impl JsonLinesDataSource {

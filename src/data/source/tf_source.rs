@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::file::Format;
 use super::parse::RecordParser;
 use super::patterns::{FilePattern, pattern_source};
-use super::split::Reading;
+use super::split::FileReading;
 use super::tf_example::{Partition, TfFeature, TfKind, TfShape};
 use crate::error::DataError;
 use crate::value::Value;
@@ -34,9 +34,9 @@ pub struct TfExampleDataSource {
     /// Gimlet's own.
     #[gin(default = None)]
     pub sequence_feature_description: Option<BTreeMap<String, FeatureDescription>>,
-    /// How its files are read.
+    /// Options of reading its files.
     #[gin(flatten)]
-    pub reading: Reading,
+    pub reading: FileReading,
 }
 
 impl TfExampleDataSource {

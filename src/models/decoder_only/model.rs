@@ -125,8 +125,8 @@ pub struct DecoderOnlyParameters {
     #[gin(default = 0.0, limit = NonNegative)]
     pub z_loss: f64,
     /// Divisor of the summed loss: a number, 'NUM_REAL_TARGET_TOKENS', 'NUM_TOTAL_TARGET_TOKENS' or
-    /// 'AVERAGE_PER_SEQUENCE'. None keeps the sum, whose scale has no effect on Adafactor; beside it
-    /// the losses of routers, which are means, are small.
+    /// 'AVERAGE_PER_SEQUENCE'. None keeps the sum. Its scale has no effect on Adafactor; with
+    /// experts, the losses of routers, which are means, are small beside it.
     #[gin(default = None)]
     pub loss_normalizing_factor: Option<LossNormalizingFactor>,
 }
@@ -136,7 +136,7 @@ pub struct DecoderOnlyParameters {
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5x.models.DecoderOnlyModel")]
 pub struct DecoderOnlyModel {
-    /// What every such model has.
+    /// Parameters of every such model.
     #[gin(flatten)]
     pub shared: DecoderOnlyParameters,
     /// Parameters of decoding a batch.

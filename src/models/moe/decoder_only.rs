@@ -19,7 +19,7 @@ const NAME: &str = "models.MoeDecoderOnlyModel";
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5x.contrib.moe.models.MoeDecoderOnlyModel")]
 pub struct MoeDecoderOnlyModel {
-    /// What models without experts have.
+    /// Parameters of the model without experts.
     #[gin(flatten)]
     pub shared: DecoderOnlyParameters,
     /// Weights of the losses of routers.

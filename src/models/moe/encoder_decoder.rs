@@ -19,7 +19,7 @@ const NAME: &str = "models.MoeEncoderDecoderModel";
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5x.contrib.moe.models.MoeEncoderDecoderModel")]
 pub struct MoeEncoderDecoderModel {
-    /// What models without experts have.
+    /// Parameters of the model without experts.
     #[gin(flatten)]
     pub shared: EncoderDecoderParameters,
     /// Weights of the losses of routers.

@@ -14,7 +14,7 @@ use crate::run::failure::Failure;
 use crate::run::gin_flags::GinArgs;
 use crate::run::root::{PlannedRun, Root};
 use crate::session::check::{UnfitSpec, unfit};
-use crate::session::restored_params::Wanted;
+use crate::session::restored_params::RestoredParams;
 use crate::storage::Path;
 
 use super::summary::{describe_devices, describe_model, describe_weights};
@@ -127,7 +127,7 @@ impl Root for InteractiveModel {
         let PlannedRun { mesh, .. } = *planned;
         let path = Path::parse(&self.checkpoint_path).map_err(Failure::usage)?;
         let config = self.restore_config();
-        Wanted::new(&self.model, &config).check(&path)?;
+        RestoredParams::new(&self.model, &config).check(&path)?;
         let mut out = String::new();
         let _ = writeln!(out, "checkpoint   {path}");
         describe_model(&self.model, &mut out);

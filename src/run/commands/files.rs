@@ -13,7 +13,7 @@ use crate::run::gin_flags::GinArgs;
 use crate::run::root::{PlannedRun, Root};
 use crate::session::check::UnfitSpec;
 use crate::session::named_checkpoints::named_checkpoints;
-use crate::session::restored_params::Wanted;
+use crate::session::restored_params::RestoredParams;
 
 use super::root_command::RootCommand;
 use super::summary::{describe_devices, describe_model, describe_weights};
@@ -56,7 +56,7 @@ impl Root for AnswerFiles {
 
     fn dry_run(&self, planned: &PlannedRun<'_>) -> Result<String, Failure> {
         let PlannedRun { mesh, .. } = *planned;
-        let wanted = Wanted::new(&self.model.model, &self.restore_checkpoint_cfg);
+        let wanted = RestoredParams::new(&self.model.model, &self.restore_checkpoint_cfg);
         let mut out = String::new();
         for path in named_checkpoints(&self.restore_checkpoint_cfg)? {
             wanted.check(&path)?;

@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use gimlet::data::{
     Batch, BatchIterator, DataSource, DatasetConfig, Feature, FeatureDtype, FilePattern,
-    JsonLinesDataSource, Preprocessor, Reading, Task, TaskOrMixture, TextLineDataSource,
+    FileReading, JsonLinesDataSource, Preprocessor, Task, TaskOrMixture, TextLineDataSource,
 };
 use gimlet::gin::{Diagnostics, Loaded, Request, Source, load};
 use gimlet::run::Library;
@@ -72,7 +72,7 @@ fn text_source(files: &str) -> DataSource {
     DataSource::TextLineDataSource(TextLineDataSource {
         split_to_filepattern: patterns(files),
         skip_header_lines: 0,
-        reading: Reading::default(),
+        reading: FileReading::default(),
     })
 }
 
@@ -81,7 +81,7 @@ fn json_source(files: &str) -> DataSource {
         split_to_filepattern: patterns(files),
         columns: None,
         field: None,
-        reading: Reading::default(),
+        reading: FileReading::default(),
     })
 }
 

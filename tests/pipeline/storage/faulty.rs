@@ -1,5 +1,5 @@
-//! A bucket with faults on demand: requests that fail from the n-th on, or the n-th alone, that
-//! stall, or that may only read.
+//! A bucket with faults on demand: requests that fail from the n-th on, or the n-th alone, or
+//! each once, that stall, or that may only read.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -24,9 +24,9 @@ pub enum Fault {
     Only(usize),
     /// This request is served, and the connection breaks before the answer.
     LostAnswer(usize),
-    /// Every request is answered by 503 when it is first made.
+    /// The first attempt at each request is answered by 503.
     EachOnce,
-    /// Every request is served when it is first made, and the connection breaks before the answer.
+    /// The first attempt at each request is served, and the connection breaks before the answer.
     EachAnswerOnce,
     /// The answer to this request begins and never ends.
     Stall(usize),
@@ -53,6 +53,8 @@ pub struct Bucket {
     name: String,
     fault: Arc<Mutex<Fault>>,
     count: Arc<AtomicUsize>,
+    /// Requests, by method and target, whose last attempt failed.
+    tried: Arc<Mutex<BTreeSet<[String; 2]>>>,
     /// The folder in which the server keeps the files.
     pub root: std::path::PathBuf,
     server: Server,
@@ -68,15 +70,15 @@ impl Bucket {
         std::fs::remove_file(root.join("public.txt")).unwrap();
         let (fault, count) = (Arc::new(Mutex::new(Fault::None)), Arc::new(AtomicUsize::new(0)));
         let writing = Mutex::new(());
-        let tried = Mutex::new(BTreeSet::new());
-        let (set, counted) = (fault.clone(), count.clone());
+        let tried: Arc<Mutex<BTreeSet<_>>> = Arc::default();
+        let (set, counted, attempts) = (fault.clone(), count.clone(), tried.clone());
         let server = Server::start(move |request| {
             // Between its check of a condition and its write this server may serve another request.
             let _one = (request.method == "PUT").then(|| writing.lock().unwrap());
             let number = counted.fetch_add(1, Ordering::SeqCst) + 1;
             let fault = match *set.lock().unwrap() {
-                Fault::EachOnce if is_first(&tried, request) => Fault::Only(number),
-                Fault::EachAnswerOnce if is_first(&tried, request) => Fault::LostAnswer(number),
+                Fault::EachOnce if is_first(&attempts, request) => Fault::Only(number),
+                Fault::EachAnswerOnce if is_first(&attempts, request) => Fault::LostAnswer(number),
                 fault => fault,
             };
             let reply = fail(fault, number, request).unwrap_or_else(|| s3.answer(request));
@@ -93,7 +95,7 @@ impl Bucket {
             ("AWS_ACCESS_KEY_ID", "key"),
             ("AWS_SECRET_ACCESS_KEY", "secret"),
         ]);
-        Self { name, fault, count, root, server, _environment: environment }
+        Self { name, fault, count, tried, root, server, _environment: environment }
     }
 
     /// A folder of the bucket.
@@ -109,6 +111,7 @@ impl Bucket {
     /// Restarts the count of requests, some of which fail.
     pub fn set(&self, fault: Fault) {
         self.count.store(0, Ordering::SeqCst);
+        self.tried.lock().unwrap().clear();
         *self.fault.lock().unwrap() = fault;
     }
 
@@ -157,7 +160,7 @@ fn copy_tree(from: &std::path::Path, to: &std::path::Path) {
     assert!(copied.success());
 }
 
-/// Whether the request is new, or was made twice before, and so on.
+/// Whether this is an odd attempt at a request: each one that fails is followed by one that is served.
 fn is_first(tried: &Mutex<BTreeSet<[String; 2]>>, request: &Request) -> bool {
     let request = [request.method.clone(), request.target.clone()];
     let mut tried = tried.lock().unwrap();

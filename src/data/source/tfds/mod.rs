@@ -16,7 +16,7 @@ use super::contract::Source;
 use super::hugging_face::HuggingFaceDataSource;
 use super::parse::RecordParser;
 use super::slices::slice_files;
-use super::split::{Reading, SplitFiles};
+use super::split::{FileReading, SplitFiles};
 use crate::error::DataError;
 use folder::{Found, TfdsName};
 use info::Info;
@@ -62,7 +62,7 @@ impl TfdsDataSource {
     fn hub(&self, folder: String) -> HuggingFaceDataSource {
         HuggingFaceDataSource {
             split: self.splits.clone(),
-            reading: Reading { bad_records: self.bad_records, ..Reading::default() },
+            reading: FileReading { bad_records: self.bad_records, ..FileReading::default() },
             ..HuggingFaceDataSource::new(&folder)
         }
     }

@@ -67,7 +67,7 @@ pub struct AttentionParameters {
     ignored(sow_intermediates = "it keeps results for inspection")
 )]
 pub struct MultiHeadAttention {
-    /// What all attentions have.
+    /// Parameters of every attention.
     #[gin(flatten)]
     pub attention: AttentionParameters,
     /// Only False is supported.

@@ -28,7 +28,7 @@ pub enum LongAttention {
     ignored(rotary_embedding_max_timescale = "positions are biases of attention scores")
 )]
 pub struct EncoderLocalSelfAttention {
-    /// What all attentions have.
+    /// Parameters of every attention.
     #[gin(flatten)]
     pub attention: AttentionParameters,
     /// Tokens that a token attends to on either side.
@@ -53,7 +53,7 @@ pub struct EncoderLocalSelfAttention {
     ignored(concat_3_blocks_implementation = "each gives the same results")
 )]
 pub struct EtcTransientGlobalSelfAttention {
-    /// What all attentions have.
+    /// Parameters of every attention.
     #[gin(flatten)]
     pub attention: AttentionParameters,
     /// Tokens of a block, at least 2.

@@ -45,7 +45,7 @@ pub struct LongEncoder {
     pub input_dropout_factory: Ref<Dropout>,
     /// Dropout of the encoder's result.
     pub output_dropout_factory: Ref<Dropout>,
-    /// What all stacks have.
+    /// Parameters of every stack.
     #[gin(flatten)]
     pub stack: StackParameters,
     /// The bias of relative position of all layers; it must be given.
@@ -76,7 +76,7 @@ pub struct LongEncoderLayer {
     pub attention_factory: Ref<LongAttention>,
     /// The feed-forward block after it.
     pub mlp: MlpBlock,
-    /// What all layers have.
+    /// Parameters of every layer.
     #[gin(flatten)]
     pub layer: LayerParameters,
     /// Only None is supported.

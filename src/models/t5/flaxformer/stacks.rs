@@ -107,14 +107,14 @@ pub struct LayerParameters {
     ignored(capture_gradients = "it keeps results for inspection")
 )]
 pub struct Encoder {
-    /// A layer.
+    /// A layer; in a stack with experts, one without.
     #[gin(call(supplies = ["shared_relative_position_bias"]))]
     pub layer_factory: Ref<EncoderLayer>,
     /// Dropout of embedded tokens.
     pub input_dropout_factory: Ref<Dropout>,
     /// Dropout of the encoder's result.
     pub output_dropout_factory: Ref<Dropout>,
-    /// What all stacks have.
+    /// Parameters of every stack.
     #[gin(flatten)]
     pub stack: StackParameters,
     /// The bias of relative position of all layers; None if each layer has its own.
@@ -139,7 +139,7 @@ pub struct EncoderLayer {
     pub attention: MultiHeadAttention,
     /// The feed-forward block after it.
     pub mlp: MlpBlock,
-    /// What all layers have.
+    /// Parameters of every layer.
     #[gin(flatten)]
     pub layer: LayerParameters,
     /// The layer's own bias of relative position.
@@ -158,12 +158,12 @@ pub struct EncoderLayer {
     ignored(capture_gradients = "it keeps results for inspection")
 )]
 pub struct Decoder {
-    /// A layer.
+    /// A layer; in a stack with experts, one without.
     #[gin(call(supplies = ["shared_relative_position_bias"]))]
     pub layer_factory: Ref<DecoderLayer>,
     /// Dropout of embedded tokens and of the decoder's result.
     pub dropout_factory: Ref<Dropout>,
-    /// What all stacks have.
+    /// Parameters of every stack.
     #[gin(flatten)]
     pub stack: StackParameters,
     /// The bias of relative position of all layers; None if each layer has its own.
@@ -193,7 +193,7 @@ pub struct DecoderLayer {
     pub encoder_decoder_attention: Option<MultiHeadAttention>,
     /// The feed-forward block after them.
     pub mlp: MlpBlock,
-    /// What all layers have.
+    /// Parameters of every layer.
     #[gin(flatten)]
     pub layer: LayerParameters,
     /// The layer's own bias of relative position.

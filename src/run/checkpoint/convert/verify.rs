@@ -17,7 +17,7 @@ use crate::run::configure::map_paths;
 use crate::run::failure::Failure;
 use crate::run::gin_flags::GinArgs;
 use crate::run::output::write;
-use crate::session::restored_params::Wanted;
+use crate::session::restored_params::RestoredParams;
 use crate::session::weights::Weights;
 use crate::storage::Path;
 
@@ -112,7 +112,7 @@ fn logits(spec: &InteractiveModel) -> Result<Tensor, Failure> {
     network.decoder.dims.dtype = Dtype::Float32;
     network.fp8 = None;
     let mesh = spec.mesh(Process { rank: 0, count: 1 }, LocalDevice::Cpu);
-    let wanted = Wanted::new(&spec.model, &spec.restore_config());
+    let wanted = RestoredParams::new(&spec.model, &spec.restore_config());
     let path = Path::parse(&spec.checkpoint_path).map_err(storage_failure)?;
     let params = Weights::new(&spec.model, wanted, None, mesh).restore(&path)?.params;
     let batch = batch(network.vocab_size as i64);

@@ -132,12 +132,17 @@ fn save_part(
     before()
 }
 
-/// The actions of [`save_part`] before which a process dies: before it begins, before the first array, between two, behind
-/// the last, before the commit.
-const MOMENTS: [usize; 5] = [0, 1, 4, 8, 9];
+/// The number of actions after which a process has done its part.
+fn done() -> usize {
+    state().len() + 3
+}
 
-/// The last action of [`save_part`]: the process has done its part.
-const DONE: usize = 10;
+/// The numbers of actions after which a process dies: before it begins, before the first array, between two, behind the
+/// last, before the commit.
+fn moments() -> [usize; 5] {
+    let arrays = state().len();
+    [0, 1, 4, arrays + 1, arrays + 2]
+}
 
 /// Returns the procedure of one of several processes.
 fn process(rank: usize, count: usize, save_id: &str, patience: Duration) -> Procedure {
@@ -280,7 +285,7 @@ fn whenever_one_of_the_processes_is_killed_nothing_is_visible() {
     let (_dir, scratch) = scratch();
     let kill = |victim: usize, at: usize| {
         let model_dir = scratch.join(&format!("{victim}_{at}"));
-        let is_whole = at == DONE;
+        let is_whole = at == done();
         let other_succeeds = is_whole || victim == 0 && at > 0;
         let start = |rank: usize| match rank == victim {
             true => spawn(&model_dir, &process(rank, 2, "a1", LONG), at as u64),
@@ -303,7 +308,9 @@ fn whenever_one_of_the_processes_is_killed_nothing_is_visible() {
     std::thread::scope(|scope| {
         for victim in 0..2 {
             let kill = &kill;
-            scope.spawn(move || MOMENTS.into_iter().chain([DONE]).for_each(|at| kill(victim, at)));
+            scope.spawn(move || {
+                moments().into_iter().chain([done()]).for_each(|at| kill(victim, at))
+            });
         }
     });
 }
@@ -327,7 +334,7 @@ fn check_left(model_dir: &Path, commit: Commit, is_whole: bool) {
 #[test]
 fn a_process_that_stops_is_named_and_nothing_is_visible_anywhere() {
     every_way(|model_dir, commit| {
-        for at in MOMENTS {
+        for at in moments() {
             let all = processes(2, "a1", SHORT, commit);
             let folder = model_dir.join(&at.to_string());
             let mut saved = save_together(&folder, &all, Some((1, at)));

@@ -79,7 +79,7 @@ impl Router {
             batch_prioritized,
             padding,
         };
-        let (of, ignore_padding_tokens, routing) = match self {
+        let (parameters, ignore_padding_tokens, routing) = match self {
             Self::TokensChoose(router) => {
                 let (count, first) =
                     (router.num_selected_experts, router.batch_prioritized_routing);
@@ -98,17 +98,17 @@ impl Router {
         };
         RouterSpec {
             routing,
-            use_bias: of.router_weights.use_bias,
-            weights_dtype: of.router_weights.dtype,
-            dtype: of.dtype,
-            jitter_noise: of.jitter_noise,
+            use_bias: parameters.router_weights.use_bias,
+            weights_dtype: parameters.router_weights.dtype,
+            dtype: parameters.dtype,
+            jitter_noise: parameters.jitter_noise,
             ignore_padding_tokens,
-            initializer: of.router_weights.kernel_init.initializer(),
+            initializer: parameters.router_weights.kernel_init.initializer(),
         }
     }
 
     fn check(&self, num_experts: usize) -> Result<(), String> {
-        let (name, selected, of) = match self {
+        let (name, selected, parameters) = match self {
             Self::TokensChoose(it) => {
                 ("TokensChooseMaskedRouter", Some(it.num_selected_experts), &it.router)
             }
@@ -122,7 +122,7 @@ impl Router {
                 "routing.{name}.num_selected_experts is {count}, expected 1 to {num_experts}, the number of experts"
             ));
         }
-        let noise = of.jitter_noise;
+        let noise = parameters.jitter_noise;
         match (0.0..=1.0).contains(&noise) {
             true => Ok(()),
             false => Err(format!("routing.{name}.jitter_noise is {noise}, expected 0 to 1")),

@@ -80,7 +80,7 @@ pub struct RouterParameters {
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "flaxformer.architectures.moe.routing.TokensChooseMaskedRouter")]
 pub struct TokensChooseMaskedRouter {
-    /// What all routers have.
+    /// Parameters of every router.
     #[gin(flatten)]
     pub router: RouterParameters,
     /// Whether padding gets no places.
@@ -97,7 +97,7 @@ pub struct TokensChooseMaskedRouter {
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "flaxformer.architectures.moe.routing.TokensChooseScatterRouter")]
 pub struct TokensChooseScatterRouter {
-    /// What all routers have.
+    /// Parameters of every router.
     #[gin(flatten)]
     pub router: RouterParameters,
     /// Whether padding has no probability.
@@ -113,7 +113,7 @@ pub struct TokensChooseScatterRouter {
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "flaxformer.architectures.moe.routing.ExpertsChooseMaskedRouter")]
 pub struct ExpertsChooseMaskedRouter {
-    /// What all routers have.
+    /// Parameters of every router.
     #[gin(flatten)]
     pub router: RouterParameters,
     /// Whether padding has no probability.

@@ -12,7 +12,7 @@ use crate::models::transformer::LayerLayout;
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "flaxformer.architectures.moe.moe_architecture.SparseEncoder")]
 pub struct SparseEncoder {
-    /// What a stack without experts has.
+    /// Parameters of a stack without experts.
     #[gin(flatten)]
     pub encoder: Encoder,
     /// A layer with experts.
@@ -40,7 +40,7 @@ pub struct SparseEncoderLayer {
     pub attention: MultiHeadAttention,
     /// The block of experts after it.
     pub mlp: MoeLayer,
-    /// What all layers have.
+    /// Parameters of every layer.
     #[gin(flatten)]
     pub layer: LayerParameters,
     /// A block without experts after that (ST-MoE; Zoph et al. 2022, arXiv:2202.08906).
@@ -55,7 +55,7 @@ pub struct SparseEncoderLayer {
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "flaxformer.architectures.moe.moe_architecture.SparseDecoder")]
 pub struct SparseDecoder {
-    /// What a stack without experts has.
+    /// Parameters of a stack without experts.
     #[gin(flatten)]
     pub decoder: Decoder,
     /// A layer with experts.
@@ -85,7 +85,7 @@ pub struct SparseDecoderLayer {
     pub encoder_decoder_attention: Option<MultiHeadAttention>,
     /// The block of experts after them.
     pub mlp: MoeLayer,
-    /// What all layers have.
+    /// Parameters of every layer.
     #[gin(flatten)]
     pub layer: LayerParameters,
     /// A block without experts after that (ST-MoE; Zoph et al. 2022, arXiv:2202.08906).
