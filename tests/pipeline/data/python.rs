@@ -230,8 +230,13 @@ fn a_source_is_read_and_resumed_by_record() {
 fn processes_stay_from_epoch_to_epoch() {
     let folder = tempfile::tempdir().unwrap();
     let path = || kwargs(&[("folder", ValueKind::Str(folder.path().display().to_string()))]);
-    let source = FunctionDataSource { kwargs: path(), ..function_source("counted_source") };
-    let counted = PythonPreprocessor { kwargs: path(), ..step("counted") };
+    // Workers of its own: other tests of this program leave processes, which a source would take.
+    let here = folder.path().display().to_string();
+    let python_path = [workers().python_path, vec![here]].concat();
+    let own = PythonWorkers { python_path, ..workers() };
+    let source = function_source("counted_source");
+    let source = FunctionDataSource { kwargs: path(), workers: own.clone(), ..source };
+    let counted = PythonPreprocessor { kwargs: path(), workers: own, ..step("counted") };
     let tokenize = Tokenize { copy_pretokenized: false, with_eos: false };
     let steps = vec![Preprocessor::PythonPreprocessor(counted), Preprocessor::Tokenize(tokenize)];
     let source = DataSource::FunctionDataSource(source);
