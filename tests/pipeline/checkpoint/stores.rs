@@ -141,7 +141,7 @@ fn every_request_that_is_served_without_an_answer_is_made_again() {
     check_each_request(Fault::EachAnswerOnce);
 }
 
-/// If each request of saving and removing a checkpoint fails once, the result is the same.
+/// If each of the different requests of saving and removing a checkpoint fails once, the result is the same.
 fn check_each_request(fault: Fault) {
     let bucket = Bucket::new();
     let model_dir = bucket.path("run");
@@ -154,10 +154,10 @@ fn check_each_request(fault: Fault) {
         assert!(!model_dir.exists().unwrap(), "{:?}", names(&model_dir));
     };
     for commit in [Commit::LastFile, Commit::Rename] {
-        let least = requests(&bucket, || work(commit));
         bucket.set(fault);
         work(commit);
-        assert!(bucket.count() >= 2 * least, "{} requests instead of {least}", bucket.count());
+        let (failed, count) = (bucket.num_tried(), bucket.count());
+        assert!(failed > 20 && count >= 2 * failed, "{failed} of {count} requests failed");
     }
 }
 

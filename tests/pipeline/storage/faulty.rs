@@ -24,9 +24,9 @@ pub enum Fault {
     Only(usize),
     /// This request is served, and the connection breaks before the answer.
     LostAnswer(usize),
-    /// The first attempt at each request is answered by 503.
+    /// The first of equal requests is answered by 503.
     EachOnce,
-    /// The first attempt at each request is served, and the connection breaks before the answer.
+    /// The first of equal requests is served, and the connection breaks before the answer.
     EachAnswerOnce,
     /// The answer to this request begins and never ends.
     Stall(usize),
@@ -48,13 +48,16 @@ pub enum Fault {
     IgnoresChanges,
 }
 
+/// Method, target and body of a request.
+type Tried = (String, String, Vec<u8>);
+
 /// A bucket with its settings in the environment while it lives.
 pub struct Bucket {
     name: String,
     fault: Arc<Mutex<Fault>>,
     count: Arc<AtomicUsize>,
-    /// Requests, by method and target, whose last attempt failed.
-    tried: Arc<Mutex<BTreeSet<[String; 2]>>>,
+    /// The requests that were made while each fails once.
+    tried: Arc<Mutex<BTreeSet<Tried>>>,
     /// The folder in which the server keeps the files.
     pub root: std::path::PathBuf,
     server: Server,
@@ -70,7 +73,7 @@ impl Bucket {
         std::fs::remove_file(root.join("public.txt")).unwrap();
         let (fault, count) = (Arc::new(Mutex::new(Fault::None)), Arc::new(AtomicUsize::new(0)));
         let writing = Mutex::new(());
-        let tried: Arc<Mutex<BTreeSet<_>>> = Arc::default();
+        let tried: Arc<Mutex<BTreeSet<Tried>>> = Arc::default();
         let (set, counted, attempts) = (fault.clone(), count.clone(), tried.clone());
         let server = Server::start(move |request| {
             // Between its check of a condition and its write this server may serve another request.
@@ -120,6 +123,11 @@ impl Bucket {
         self.count.load(Ordering::SeqCst)
     }
 
+    /// Returns the number of different requests that have failed once.
+    pub fn num_tried(&self) -> usize {
+        self.tried.lock().unwrap().len()
+    }
+
     /// Copies all objects aside.
     pub fn copied(&self) -> TempDir {
         let copied = tempfile::tempdir().unwrap();
@@ -160,11 +168,10 @@ fn copy_tree(from: &std::path::Path, to: &std::path::Path) {
     assert!(copied.success());
 }
 
-/// Whether this is an odd attempt at a request: each one that fails is followed by one that is served.
-fn is_first(tried: &Mutex<BTreeSet<[String; 2]>>, request: &Request) -> bool {
-    let request = [request.method.clone(), request.target.clone()];
-    let mut tried = tried.lock().unwrap();
-    tried.insert(request.clone()) || !tried.remove(&request)
+/// Whether no such request was made before. Removals of several objects differ in their bodies only.
+fn is_first(tried: &Mutex<BTreeSet<Tried>>, request: &Request) -> bool {
+    let request = (request.method.clone(), request.target.clone(), request.body.clone());
+    tried.lock().unwrap().insert(request)
 }
 
 /// Whether the request joins the parts of a file.
