@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use gimlet::models::decoding::{BeamSearch, DecodeFn, Prediction, TemperatureSample};
 use gimlet::models::t5::{T5, T5Config};
-use gimlet::models::{Batch, Network, feature};
+use gimlet::models::{Batch, PredictingNetwork, feature};
 use gimlet::nn::{Dtype, Params, cpu};
 use gimlet::telemetry::{cpu_seconds, peak_resident_bytes};
 use tch::{Device, Kind, Tensor};

@@ -21,6 +21,9 @@ fn check_examples(spec: &Evaluate) -> Result<(), UnfitSpec> {
     if spec.dataset_cfg.batch_size == 0 {
         return unfit("utils.DatasetConfig.batch_size is 0, expected at least 1".to_string());
     }
+    if spec.inference_evaluator_cls.is_some() {
+        spec.model.prediction_spec()?;
+    }
     if spec.dataset_cfg.pack && spec.inference_evaluator_cls.is_some() {
         return unfit(
             "predictions are made of single examples: bind utils.DatasetConfig.pack = False"

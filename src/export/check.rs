@@ -62,7 +62,7 @@ fn check_warmup(spec: &Save) -> Result<(), UnfitSpec> {
 }
 
 fn check_vocabulary(spec: &Save) -> Result<(), UnfitSpec> {
-    match spec.model.output_vocabulary() {
+    match &spec.model.prediction_spec()?.vocabulary {
         VocabularySpec::SentencePiece(_) | VocabularySpec::Byte(_) => Ok(()),
         _ if spec.tokenized_inputs => Ok(()),
         other => {

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::checkpoint::{
     DType, Format, HuggingFaceOptions, Stored, Weights, export_hugging_face, open,
 };
+use crate::models::PredictionSpec;
 use crate::models::decoding::DecodeFn;
 use crate::session::error::SessionError;
 use crate::storage::Path;
@@ -44,25 +45,26 @@ fn options(spec: &Save, from: &dyn Stored) -> Result<HuggingFaceOptions, Session
         without_tokenizer: spec.tokenized_inputs,
         ..stated(&spec.model)?
     };
-    options.generation.extend(generation(spec));
+    let predictions = spec.model.prediction_spec()?;
+    options.generation.extend(generation(spec, &predictions));
     if !spec.tokenized_inputs {
-        state_vocabulary(&spec.model, &mut options)?;
+        state_vocabulary(&predictions, &mut options)?;
     }
     Ok(options)
 }
 
 /// Returns the decoding under transformers' names. Their beam search normalizes scores by another function of the length
 /// than T5X's, which has no counterpart.
-fn generation(spec: &Save) -> Map<String, Value> {
+fn generation(spec: &Save, predictions: &PredictionSpec) -> Map<String, Value> {
     // The end token's id is in the configuration already.
-    let prediction = spec.model.prediction(1);
+    let prediction = predictions.prediction(1);
     let mut out = Map::new();
     if let Some(length) = spec.task_feature_lengths.get("targets") {
         let length = longest(&prediction.decode_fn).map_or(*length, |limit| limit.min(*length));
         // Their lengths count the padding with which decoding starts.
         out.insert("max_length".to_string(), json!(length + 1));
     }
-    let num_returned = if spec.model.returns_all_decodes() { prediction.num_decodes } else { 1 };
+    let num_returned = if predictions.returns_all_decodes { prediction.num_decodes } else { 1 };
     let decoding = match &prediction.decode_fn {
         DecodeFn::Generate(own) => {
             out.extend(own.fields());

@@ -3,8 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use crate::checkpoint::HuggingFaceOptions;
-use crate::models::Model;
 use crate::models::transformer::{Reach, StackSpec, TransformerSpec};
+use crate::models::{Model, PredictionSpec};
 use crate::nn::Activation;
 use crate::session::check::{UnfitSpec, unfit};
 use crate::storage::{Path, StorageError};
@@ -18,24 +18,24 @@ const MT5_VOCABULARY: &str = "mc4.250000";
 /// # Errors
 /// Transformers have no such network: what it has, and the remedy.
 pub fn stated(model: &Model) -> Result<HuggingFaceOptions, UnfitSpec> {
-    let spec = model.transformer();
+    let (spec, predictions) = (model.transformer(), model.prediction_spec()?);
     let encoder = encoder(&spec)?;
     let names = |stack: &StackSpec| -> Vec<String> {
         let names = stack.dims.mlp_activations.iter().map(Activation::as_str);
         names.map(str::to_string).collect()
     };
     let activations = names(encoder);
-    if activations != names(&spec.decoder) {
+    if activations != names(&spec.last) {
         return refused("activations in the encoder that are not the decoder's");
     }
     let epsilon = encoder.dims.layer_norm_epsilon;
-    if epsilon != spec.decoder.dims.layer_norm_epsilon {
+    if epsilon != spec.last.dims.layer_norm_epsilon {
         return refused("norms in the encoder with another epsilon than the decoder's");
     }
     let ids = [
-        ("decoder_start_token_id", json!(model.bos_id())),
+        ("decoder_start_token_id", json!(predictions.bos_id)),
         // The end token of every T5 is 1, unless the model has its own.
-        ("eos_token_id", json!(model.prediction(1).eos_id)),
+        ("eos_token_id", json!(predictions.prediction(1).eos_id)),
     ];
     let generation: Map<String, Value> =
         ids.into_iter().map(|(key, id)| (key.to_string(), id)).collect();
@@ -43,7 +43,7 @@ pub fn stated(model: &Model) -> Result<HuggingFaceOptions, UnfitSpec> {
     config.insert("layer_norm_epsilon".to_string(), json!(epsilon));
     let radius = encoder.reach.radius();
     let is_long = encoder.reach != Reach::All;
-    let is_mt5 = vocabulary_file(model).is_some_and(|file| file.contains(MT5_VOCABULARY))
+    let is_mt5 = vocabulary_file(&predictions).is_some_and(|file| file.contains(MT5_VOCABULARY))
         && !encoder.bias_per_layer;
     let model_type = match () {
         () if is_long => Some("longt5"),
@@ -68,10 +68,10 @@ pub fn stated(model: &Model) -> Result<HuggingFaceOptions, UnfitSpec> {
 /// # Errors
 /// The path of the vocabulary is not valid.
 pub fn state_vocabulary(
-    model: &Model,
+    predictions: &PredictionSpec,
     options: &mut HuggingFaceOptions,
 ) -> Result<(), StorageError> {
-    match model.output_vocabulary() {
+    match &predictions.vocabulary {
         VocabularySpec::SentencePiece(spec) => {
             options.vocabulary = Some(Path::parse(&spec.sentencepiece_model_file)?);
             options.extra_ids = Some(spec.extra_ids);
@@ -85,8 +85,8 @@ pub fn state_vocabulary(
     Ok(())
 }
 
-fn vocabulary_file(model: &Model) -> Option<&str> {
-    match model.output_vocabulary() {
+fn vocabulary_file(predictions: &PredictionSpec) -> Option<&str> {
+    match &predictions.vocabulary {
         VocabularySpec::SentencePiece(spec) => Some(&spec.sentencepiece_model_file),
         _ => None,
     }
@@ -100,7 +100,7 @@ fn encoder(spec: &TransformerSpec) -> Result<&StackSpec, UnfitSpec> {
     if spec.stacks().any(|stack| stack.sparse.is_some()) {
         return refused("layers of experts");
     }
-    if encoder.name == spec.decoder.name {
+    if encoder.name == spec.last.name {
         return refused(
             "an encoder that reads the decoder's parameters (tie_encoder_decoder = True)",
         );

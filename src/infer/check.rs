@@ -11,6 +11,7 @@ use super::spec::{Infer, WriteFn};
 pub fn check(spec: &Infer) -> Result<(), UnfitSpec> {
     check_path("INFER_OUTPUT_DIR", &spec.output_dir)?;
     spec.model.check().map_err(UnfitSpec)?;
+    spec.model.prediction_spec()?;
     check_examples(spec)?;
     check_shards(spec)?;
     check_files(spec)?;

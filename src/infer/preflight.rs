@@ -6,6 +6,7 @@ use crate::data::{
     DatasetConfig, FeatureConverter, Functions, Packing, Task, TaskProvider, check_split,
     import_functions, split_files_found, subtasks,
 };
+use crate::models::PredictionSpec;
 use crate::session::check::{UnfitSpec, unfit};
 use crate::session::error::SessionError;
 use crate::session::held_out_task::prediction_converter;
@@ -52,8 +53,8 @@ pub fn converter(spec: &Infer, task: &Task) -> Result<FeatureConverter, SessionE
     match spec.mode {
         Mode::Predict | Mode::PredictWithAux => prediction_converter(task, lengths, &spec.model),
         Mode::Score => {
-            let features = spec.model.prediction_converter();
-            Ok(FeatureConverter::new(&features, lengths, Packing::None, spec.model.bos_id())?)
+            let PredictionSpec { converter, bos_id, .. } = spec.model.prediction_spec()?;
+            Ok(FeatureConverter::new(&converter, lengths, Packing::None, bos_id)?)
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::data::{
     FeatureConverter, Task, task_examples,
 };
 use crate::gin::Json;
-use crate::models::feature;
+use crate::models::{PredictionSpec, feature};
 use crate::partition::Process;
 use crate::session::agreement::{agree_to_go_on, of_all, of_first};
 use crate::session::error::SessionError;
@@ -30,6 +30,7 @@ use super::spec::{Infer, Mode, WriteFn};
 /// The inference of one task.
 pub struct TaskInference<'a> {
     spec: &'a Infer,
+    predictions: PredictionSpec,
     task: Arc<Task>,
     files: TaskFiles,
     options: ExampleOptions,
@@ -67,12 +68,23 @@ impl<'a> TaskInference<'a> {
             num_shards: spec.num_shards,
             ..ExampleOptions::default()
         };
-        let model_vocabulary = spec.model.output_vocabulary().build()?;
+        let predictions = spec.model.prediction_spec()?;
+        let model_vocabulary = predictions.vocabulary.build()?;
         let vocabulary = match task.output_features.get(&spec.output_vocab_feature_name) {
             Some(feature) => feature.vocabulary.build()?,
             None => Arc::clone(&model_vocabulary),
         };
-        Ok(Self { spec, task, files, options, converter, vocabulary, model_vocabulary, made_with })
+        Ok(Self {
+            spec,
+            predictions,
+            task,
+            files,
+            options,
+            converter,
+            vocabulary,
+            model_vocabulary,
+            made_with,
+        })
     }
 
     /// Computes the outputs that are not written yet, writes them, and adds their number to `num_written`.
@@ -245,7 +257,7 @@ impl Computing<'_> {
         padding: &ChunkPadding,
         number: u64,
     ) -> Result<Vec<String>, SessionError> {
-        let TaskInference { spec, converter, vocabulary, .. } = self.inference;
+        let TaskInference { spec, converter, vocabulary, predictions, .. } = self.inference;
         let seed = spec.dataset_cfg.seed.unwrap_or(0);
         let seed = derive(seed, Purpose::Decoding, &[spec.shard_id as u64, number]);
         tch::manual_seed(seed as i64);
@@ -258,7 +270,7 @@ impl Computing<'_> {
             None => self.scores(&batch)?,
         };
         let WriteFn::Inferences(written) = &spec.write_fn.0;
-        let all_decodes = spec.model.returns_all_decodes();
+        let all_decodes = predictions.returns_all_decodes;
         let lines = Lines { spec: written, vocabulary: &**vocabulary, all_decodes };
         let each = examples.iter().zip(&outputs);
         Ok(each.map(|(example, output)| lines.line(example, padding, output)).collect())
@@ -266,8 +278,7 @@ impl Computing<'_> {
 
     fn scores(&self, batch: &Batch) -> Result<Vec<Output>, SessionError> {
         let EvalContext { forward, params, step, .. } = *self.cx;
-        let model = &self.inference.spec.model;
-        if !model.returns_intermediates() {
+        if !self.inference.predictions.returns_intermediates {
             let scores = forward.score(params, step, batch)?.into_iter();
             return Ok(scores.map(|score| Output::Score { score, parts: None }).collect());
         }

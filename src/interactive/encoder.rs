@@ -41,6 +41,7 @@ impl Encoder {
     /// # Errors
     /// One cannot be built, takes no text, or has more ids than the model.
     pub fn new(spec: &InteractiveModel) -> Result<Self, SessionError> {
+        let predictions = spec.model.prediction_spec()?;
         let vocabularies = spec.model.vocabularies();
         let vocabulary = |feature: &str| {
             let found = vocabularies.iter().find(|(name, _)| *name == feature);
@@ -49,14 +50,14 @@ impl Encoder {
         let (inputs, targets) = (vocabulary("inputs")?, vocabulary("targets")?);
         check_vocabulary(&spec.model, &*inputs)?;
         check_vocabulary(&spec.model, &*targets)?;
-        let ends_inputs = spec.add_eos.unwrap_or(spec.model.transformer().encoder.is_some());
+        let ends_inputs = spec.add_eos.unwrap_or(!predictions.continues_inputs);
         let eos_id = targets.eos_id();
         Ok(Self {
             inputs_length: spec.inputs_length(),
             targets_length: spec.targets_length(),
             end_of_inputs: inputs.eos_id().filter(|_| ends_inputs),
             end_of_targets: eos_id.filter(|_| spec.add_eos.unwrap_or(true)),
-            prediction: spec.model.prediction(i64::from(eos_id.unwrap_or(1))),
+            prediction: predictions.prediction(i64::from(eos_id.unwrap_or(1))),
             inputs,
             targets,
         })

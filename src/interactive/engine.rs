@@ -10,7 +10,7 @@ use crate::data::{
     PrefixLMFeatureConverter, Value,
 };
 use crate::models::decoding::{Decodes, Observer};
-use crate::models::{Batch, Model, Predict};
+use crate::models::{Batch, Predict, PredictionSpec};
 use crate::nn::Params;
 use crate::partition::Mesh;
 use crate::session::check::UnfitSpec;
@@ -78,6 +78,7 @@ pub struct Engine<'a> {
     parts: &'a EngineParts,
     encoder: Encoder,
     converter: ConverterClass,
+    continues_inputs: bool,
     predict: Box<dyn Predict + 'a>,
 }
 
@@ -92,10 +93,14 @@ impl<'a> Engine<'a> {
         texts: usize,
     ) -> Result<Self, SessionError> {
         let encoder = Encoder::new(spec)?;
-        let hypotheses = texts * spec.model.prediction(1).num_decodes;
+        let predictions = spec.model.prediction_spec()?;
+        let hypotheses = texts * predictions.prediction(1).num_decodes;
         let EngineParts { forward, params, step } = parts;
-        let predict = forward.guarded(*step, || forward.network.predictor(params, hypotheses))?;
-        Ok(Self { spec, parts, encoder, converter: converter(&spec.model), predict })
+        let predict =
+            forward.guarded(*step, || forward.predicting().predictor(params, hypotheses))?;
+        let converter = converter(&predictions);
+        let continues_inputs = predictions.continues_inputs;
+        Ok(Self { spec, parts, encoder, converter, continues_inputs, predict })
     }
 
     /// The spec of the model.
@@ -206,7 +211,7 @@ impl<'a> Engine<'a> {
 
     /// Tokens of each text that a decoder alone reads again at its first steps, because another text is shorter.
     fn skipped(&self, texts: &[&Asked]) -> Vec<usize> {
-        if self.spec.model.transformer().encoder.is_some() {
+        if !self.continues_inputs {
             return vec![0; texts.len()];
         }
         let least = texts.iter().map(|asked| asked.inputs.len()).min().unwrap_or(0);
@@ -263,10 +268,10 @@ impl Observer for Steps<'_> {
 }
 
 /// The converter of texts: a decoder alone always continues inputs.
-fn converter(model: &Model) -> ConverterClass {
-    match model.transformer().encoder {
-        Some(_) => EncDecFeatureConverter {}.into(),
-        None => PrefixLMFeatureConverter { loss_on_targets_only: true, pack_before_joining: false }
+fn converter(predictions: &PredictionSpec) -> ConverterClass {
+    match predictions.continues_inputs {
+        false => EncDecFeatureConverter {}.into(),
+        true => PrefixLMFeatureConverter { loss_on_targets_only: true, pack_before_joining: false }
             .into(),
     }
 }

@@ -1,39 +1,28 @@
-//! L3: the model families.
+//! L3: models. A model is described by one [`TransformerSpec`](transformer::TransformerSpec), from which its parameters, passes
+//! and estimates follow; its family says the rest through the [`contract`].
 //!
-//! [`BaseModel`] and `network` are the interface of every family; nothing outside this folder names one.
-//! `spec` and each family's `spec` are torch-free: they describe the parameters and the
-//! configurables. The rest runs them.
+//! ```text
+//! families  ->  contract  <-  everything that trains, measures or predicts
+//!        \        |
+//!         transformer, heads, decoding
+//! ```
+//! Specs are torch-free: they describe the parameters and the configurables. The rest runs them.
 
-pub mod decoder_only;
+pub mod contract;
 pub mod decoding;
-pub mod loss;
-pub mod memory;
-pub mod t5;
+pub mod families;
+pub mod heads;
 pub mod transformer;
 
-mod base_model;
-mod encoder_decoder;
-mod moe;
 mod spec;
 mod vocabularies;
 
-#[cfg(feature = "torch")]
-mod features;
-#[cfg(feature = "torch")]
-mod network;
-#[cfg(feature = "torch")]
-mod row_facts;
-
-pub use base_model::BaseModel;
-pub use decoder_only::DecoderOnlyModel;
-pub use encoder_decoder::{DecoderParams, EncoderDecoderModel, PredictBatchWithAux};
-pub use moe::{MoeDecoderOnlyModel, MoeEncoderDecoderModel};
-pub use spec::{Model, Module};
+pub use contract::{BaseModel, ModuleSpec, NoPredictions, PredictionSpec, memory};
+pub use families::decoder_only::{DecoderOnlyModel, MoeDecoderOnlyModel};
+pub use families::t5::{EncoderDecoderModel, MoeEncoderDecoderModel};
+pub use families::{decoder_only, flaxformer, t5};
+pub use spec::Model;
 pub use vocabularies::{GetInputVocabulary, GetOutputVocabulary};
 
 #[cfg(feature = "torch")]
-pub use features::{Batch, feature};
-#[cfg(feature = "torch")]
-pub use network::{Network, Predict};
-#[cfg(feature = "torch")]
-pub use row_facts::RowFacts;
+pub use contract::{Batch, HasNetwork, Network, Predict, PredictingNetwork, RowFacts, feature};

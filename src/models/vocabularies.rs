@@ -1,8 +1,6 @@
 //! The vocabularies of a model, for features that are declared in a run's gin file.
 
-use super::decoder_only::DecoderOnlyModel;
-use super::encoder_decoder::EncoderDecoderModel;
-use super::moe::MoeDecoderOnlyModel;
+use super::families::t5::EncoderDecoderModel;
 use super::spec::Model;
 use crate::gin::{
     Configurable, Evaluator, FromGin, Function, Reference, Registry, Reported, Schema, Slot, Value,
@@ -55,8 +53,7 @@ impl Slot for ModelVocabularies {
 
     fn evaluate_as(schema: &'static Schema, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
         let mut vocabulary = |name| cx.param::<InScope>(schema, name, None).map(|found| found.0);
-        let decoders = [DecoderOnlyModel::schema().name, MoeDecoderOnlyModel::schema().name];
-        if decoders.contains(&schema.name) {
+        if schema.params.iter().any(|param| param.name == "vocabulary") {
             let both = vocabulary("vocabulary")?;
             return Ok(Self { input: both.clone(), output: both });
         }

@@ -31,9 +31,9 @@ pub fn check(spec: &Precompile) -> Result<(), UnfitSpec> {
 pub fn mesh(spec: &Precompile, process: Process, device: LocalDevice) -> Result<Mesh, UnfitSpec> {
     let unfit = |misfit: crate::partition::Misfit| UnfitSpec(misfit.to_string());
     let mesh = Mesh::new(&spec.partitioner, process, device).map_err(unfit)?;
-    let StepShape { inputs_length, targets_length, rows, .. } = shape(spec)?;
+    let StepShape { rows, lengths, .. } = shape(spec)?;
     mesh.check(&spec.model.param_tree()).map_err(unfit)?;
-    mesh.check_lengths(&[inputs_length, targets_length]).map_err(unfit)?;
+    mesh.check_lengths(&lengths).map_err(unfit)?;
     let count = mesh.data().size;
     match rows.is_multiple_of(count) {
         true => Ok(mesh),
@@ -63,7 +63,7 @@ pub fn preflight(spec: &Precompile, tasks: &dyn TaskProvider) -> Result<(), Sess
 /// # Errors
 /// A length is not bound, or the optimizer's rules do not cover a parameter.
 pub fn step_memory(spec: &Precompile, mesh: &Mesh) -> Result<Estimate, UnfitSpec> {
-    step_estimate(&spec.model, shape(spec)?, 1, mesh)
+    step_estimate(&spec.model, &shape(spec)?, 1, mesh)
 }
 
 /// Returns the shape of a batch.

@@ -10,7 +10,7 @@ use crate::data::{
     WithTruncatedData,
 };
 use crate::gin::{Configurable, Expression, Function, Operator, Registry, Value, ValueKind};
-use crate::models::t5::flaxformer::MultiQueryAttention;
+use crate::models::flaxformer::MultiQueryAttention;
 use crate::models::{GetInputVocabulary, GetOutputVocabulary};
 use crate::partition::ComputeNumModelPartitions;
 

@@ -1,6 +1,7 @@
 //! Mistakes in a root spec, and the checks that every root spec makes.
 
 use crate::checkpoint::RestoreCheckpointConfig;
+use crate::models::NoPredictions;
 use crate::partition::Partitioner;
 use crate::storage::Path;
 
@@ -13,6 +14,12 @@ pub struct UnfitSpec(
     /// The found and expected values, and the place to change.
     pub String,
 );
+
+impl From<NoPredictions> for UnfitSpec {
+    fn from(error: NoPredictions) -> Self {
+        Self(error.to_string())
+    }
+}
 
 /// Refuses a spec.
 ///

@@ -4,7 +4,7 @@
 use crate::checkpoint::{CheckpointError, Format, HuggingFaceConfig, Stored, activations_tuple};
 use crate::gin::FromGin;
 use crate::models::Model;
-use crate::models::decoding::DecodeFn;
+use crate::models::decoding::{DecodeFn, Prediction};
 use crate::nn::Activation;
 use crate::storage::Path;
 use crate::telemetry;
@@ -25,13 +25,14 @@ impl ModelFacts {
     /// Returns those of a model.
     pub fn of(model: &Model) -> Self {
         let (network, names) = (model.transformer(), model.dimensions());
-        let dims = &network.decoder.dims;
+        let dims = &network.last.dims;
         let activations: Vec<String> = dims.mlp_activations.iter().map(name).collect();
         let activations: Vec<&str> = activations.iter().map(String::as_str).collect();
-        let prediction = model.prediction(1);
-        let is_generate = matches!(prediction.decode_fn, DecodeFn::Generate(_));
+        let prediction = model.predicts().map(|predictions| predictions.prediction(1));
+        let ends_itself =
+            |prediction: &Prediction| !matches!(prediction.decode_fn, DecodeFn::Generate(_));
         Self {
-            other_ends: (!is_generate).then(|| prediction.ends()),
+            other_ends: prediction.filter(ends_itself).map(|prediction| prediction.ends()),
             activations: (names.parameter("mlp_activations"), tuple(&activations)),
             layer_norm_epsilon: (names.parameter("layer_norm_epsilon"), dims.layer_norm_epsilon),
             bos_id: model.bos_id(),

@@ -8,6 +8,7 @@ use crate::storage::StorageError;
 use crate::vocab::VocabError;
 
 use super::check::UnfitSpec;
+use crate::models::NoPredictions;
 
 /// The reason why a run stopped before its end.
 #[derive(Debug, thiserror::Error)]
@@ -91,6 +92,12 @@ pub enum SessionError {
     /// A file cannot be read or written.
     #[error(transparent)]
     Storage(#[from] StorageError),
+}
+
+impl From<NoPredictions> for SessionError {
+    fn from(error: NoPredictions) -> Self {
+        Self::Spec(error.into())
+    }
 }
 
 impl SessionError {

@@ -4,8 +4,8 @@ use tch::{Device, Kind};
 
 use crate::data;
 use crate::metrics::LossSums;
-use crate::models::loss::LossSpec;
-use crate::models::{Batch, Model, Network};
+use crate::models::heads::LossSpec;
+use crate::models::{Batch, Model, Network, PredictingNetwork};
 use crate::nn::{Dropout, Params, TransformerEngineConfig};
 use crate::partition::Mesh;
 
@@ -27,6 +27,14 @@ impl Forward {
     /// Creates it for a model, on one device; `fp8` replaces the model's own setting.
     pub fn new(model: &Model, fp8: Option<&TransformerEngineConfig>, mesh: &Mesh) -> Self {
         Self { network: model.network(fp8), loss: model.loss_spec(), device: mesh.device() }
+    }
+
+    /// The network as predicting sees it.
+    ///
+    /// # Panics
+    /// The model makes no predictions, which [`Model::prediction_spec`] tells.
+    pub fn predicting(&self) -> &dyn PredictingNetwork {
+        self.network.predicting().expect("the model makes predictions")
     }
 
     /// Computes the loss of a held-out batch, without dropout.
@@ -59,7 +67,7 @@ impl Forward {
     ) -> Result<Vec<f64>, SessionError> {
         let scores = self.guarded(step, || {
             let batch = Batch::from_host(batch).to_device(self.device);
-            self.network.score_batch(params, &batch)
+            self.predicting().score_batch(params, &batch)
         })?;
         Ok(Vec::try_from(scores.to_kind(Kind::Double)).expect("scores are one vector"))
     }
@@ -76,7 +84,7 @@ impl Forward {
     ) -> Result<Vec<(f64, Vec<f64>)>, SessionError> {
         let [sums, scores] = self.guarded(step, || {
             let batch = Batch::from_host(batch).to_device(self.device);
-            let scores = self.network.token_scores(params, &batch);
+            let scores = self.predicting().token_scores(params, &batch);
             let sums = scores.sum_dim_intlist(-1, false, Kind::Float);
             [sums, scores].map(|tensor| tensor.to_kind(Kind::Double).to_device(Device::Cpu))
         })?;

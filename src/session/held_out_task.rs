@@ -185,6 +185,7 @@ pub fn prediction_converter(
     lengths: &BTreeMap<String, usize>,
     model: &Model,
 ) -> Result<FeatureConverter, SessionError> {
+    let predictions = model.prediction_spec()?;
     let length = |feature: &str| {
         lengths.get(feature).copied().filter(|length| *length > 0).ok_or_else(|| {
             let name = task.task_name();
@@ -196,12 +197,7 @@ pub fn prediction_converter(
     };
     let lengths = ["inputs", "targets"].map(|name| Ok((name.to_string(), length(name)?)));
     let lengths = lengths.into_iter().collect::<Result<_, SessionError>>()?;
-    Ok(FeatureConverter::new(
-        &model.prediction_converter(),
-        &lengths,
-        Packing::None,
-        model.bos_id(),
-    )?)
+    Ok(FeatureConverter::new(&predictions.converter, &lengths, Packing::None, predictions.bos_id)?)
 }
 
 #[cfg(test)]

@@ -53,6 +53,7 @@ impl InferenceEvaluation {
         first_step: Option<u64>,
     ) -> Result<Self, SessionError> {
         let HeldOut { model, config, tasks: provider } = held_out;
+        let predictions = model.prediction_spec()?;
         let (mut tasks, mut left_out) = (Vec::new(), Vec::new());
         for task in subtasks(&config.mixture_or_task_name, provider)? {
             let cache = config.use_cached.then(|| provider.caches());
@@ -65,7 +66,7 @@ impl InferenceEvaluation {
             tasks,
             left_out,
             evaluator: evaluator.build(log_dir, first_step.map(|step| step as i64)),
-            vocabulary: model.output_vocabulary().build()?,
+            vocabulary: predictions.vocabulary.build()?,
             model: model.clone(),
             rows: config.batch_size,
             seed: config.seed.unwrap_or(0),

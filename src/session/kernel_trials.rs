@@ -4,7 +4,7 @@
 
 use tch::{Device, Kind, Tensor};
 
-use crate::models::loss::{Head, LossSpec, Targets, Vocabulary, cross_entropy};
+use crate::models::heads::{Head, LossSpec, Targets, Vocabulary, cross_entropy};
 use crate::nn::fused::gated_gelu;
 use crate::nn::fused::kernels::Kernel;
 use crate::nn::{

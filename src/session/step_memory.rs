@@ -15,7 +15,7 @@ use super::state_layout::state_variables;
 /// The optimizer's rules do not cover a parameter.
 pub fn step_estimate(
     model: &Model,
-    batch: StepShape,
+    batch: &StepShape,
     num_microbatches: usize,
     mesh: &Mesh,
 ) -> Result<Estimate, UnfitSpec> {
@@ -34,6 +34,6 @@ pub fn step_estimate(
     let of_state = updated.sum::<u64>() as f64 / model.num_params() as f64;
     let own = |param: &ParamSpec| count(mesh.shard(&param.axes, &param.shape));
     let held = Held::of(&params, &own, (4.0 * numbers as f64 * of_state) as u64);
-    let whole = model.estimate(held, gradients, shape, mesh.local_device());
+    let whole = model.estimate(held, gradients, &shape, mesh.local_device());
     Ok(Estimate { activations: whole.activations / mesh.model().size as u64, ..whole })
 }

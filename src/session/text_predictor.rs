@@ -42,9 +42,10 @@ impl<'a> TextPredictor<'a> {
     ) -> Result<Self, SessionError> {
         let &EvalContext { forward, params, step, .. } = cx;
         let eos_id = i64::from(vocabulary.eos_id().unwrap_or(1));
-        let prediction = model.prediction(eos_id);
+        let prediction = model.prediction_spec()?.prediction(eos_id);
         let hypotheses = rows * prediction.num_decodes;
-        let predict = forward.guarded(step, || forward.network.predictor(params, hypotheses))?;
+        let predict =
+            forward.guarded(step, || forward.predicting().predictor(params, hypotheses))?;
         Ok(Self { forward, step, predict, prediction, vocabulary })
     }
 

@@ -77,13 +77,15 @@ fn check_evaluations(train: &Train) -> Result<(), UnfitSpec> {
                 .to_string(),
         );
     }
-    match &train.infer_eval_dataset_cfg {
-        Some(config) if config.pack => unfit(
+    let Some(config) = &train.infer_eval_dataset_cfg else { return Ok(()) };
+    train.model.prediction_spec()?;
+    match config.pack {
+        true => unfit(
             "predictions are made of single examples: bind \
              infer_eval/utils.DatasetConfig.pack = False"
                 .to_string(),
         ),
-        _ => Ok(()),
+        false => Ok(()),
     }
 }
 

@@ -19,7 +19,7 @@ pub fn step_estimate(train: &Train, mesh: &Mesh) -> Result<Estimate, UnfitSpec> 
     let trainer = train.trainer_cls.0.trainer();
     step_memory::step_estimate(
         &train.model,
-        training_shape(train)?,
+        &training_shape(train)?,
         trainer.num_microbatches(),
         mesh,
     )

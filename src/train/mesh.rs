@@ -1,6 +1,5 @@
 //! The mesh of a run, on which everything can be divided.
 
-use crate::models::memory::StepShape;
 use crate::partition::{LocalDevice, Mesh, Process};
 use crate::session::check::UnfitSpec;
 
@@ -24,9 +23,9 @@ impl Train {
 /// # Errors
 /// They cannot.
 fn check_divides(spec: &Train, mesh: &Mesh) -> Result<(), UnfitSpec> {
-    let StepShape { inputs_length, targets_length, .. } = training_shape(spec)?;
+    let lengths = training_shape(spec)?.lengths;
     let fits = mesh.check(&spec.model.param_tree());
-    fits.and_then(|()| mesh.check_lengths(&[inputs_length, targets_length]))
+    fits.and_then(|()| mesh.check_lengths(&lengths))
         .map_err(|misfit| UnfitSpec(misfit.to_string()))?;
     let trainer = spec.trainer_cls.0.trainer();
     let (rows, parts) = (spec.train_dataset_cfg.batch_size, trainer.num_microbatches());

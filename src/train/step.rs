@@ -7,7 +7,7 @@ use tch::Tensor;
 
 use crate::metrics::LossSums;
 use crate::models::Batch;
-use crate::models::loss::{LossOutput, LossSpec, RoutingLosses, normalize};
+use crate::models::heads::{Divisors, LossOutput, LossSpec, RoutingLosses};
 use crate::nn::Axes;
 use crate::nn::kind;
 use crate::optim::{OptimError, Reduction, Watch, Watched};
@@ -109,18 +109,19 @@ impl Stepper {
         batch: &Batch,
     ) -> Result<StepReport, SessionError> {
         let learning_rate = self.schedule.at(i64::try_from(state.step).expect("steps fit"));
-        let of_batch = self.divisor(batch);
+        let of_batch = self.divisors(batch);
         let sent = self.axes.sent();
         let (mut outputs, mut watch) = (Vec::new(), Watch::new(self.watched));
         for part in 0..self.num_microbatches {
             let own = self.own_rows(batch, part);
-            let divisor = match self.microbatch_loss {
-                MicrobatchLoss::WholeBatch => of_batch,
-                MicrobatchLoss::SumOfMeans => self.divisor(&self.microbatch(batch, part)),
+            let of_part = match self.microbatch_loss {
+                MicrobatchLoss::WholeBatch => None,
+                MicrobatchLoss::SumOfMeans => Some(self.divisors(&self.microbatch(batch, part))),
             };
+            let divisors = of_part.as_ref().unwrap_or(&of_batch);
             // The second number was the process's before all processes shared their masks.
             let seed = derive(self.seed, Purpose::Dropout, &[state.step, 0, part as u64]);
-            let output = self.guarded(state.step, || self.loss(state, &own, divisor, seed))?;
+            let output = self.guarded(state.step, || self.loss(state, &own, divisors, seed))?;
             // Gradients add up in the parameters; the last ones may be consumed as they are
             // computed.
             match part + 1 == self.num_microbatches {
@@ -180,7 +181,7 @@ impl Stepper {
         &self,
         state: &TrainState,
         batch: &Batch,
-        divisor: Option<f64>,
+        divisors: &Divisors,
         dropout_seed: u64,
     ) -> LossOutput {
         tch::manual_seed(dropout_seed as i64);
@@ -194,7 +195,8 @@ impl Stepper {
         };
         let share = 1.0 / parts as f64;
         let routing = loss.routing.map(|losses| RoutingLosses { share, ..losses });
-        network.loss(&state.params, &batch, &LossSpec { divisor, routing, ..*loss }, dropout)
+        let spec = LossSpec { divisors: divisors.clone(), routing, ..loss.clone() };
+        network.loss(&state.params, &batch, &spec, dropout)
     }
 
     /// Updates the state with the gradients of `loss` and those already in the parameters.
@@ -215,13 +217,12 @@ impl Stepper {
         }
     }
 
-    /// Returns the divisor of the loss of these rows, if it is computed in parts and divided.
-    fn divisor(&self, batch: &Batch) -> Option<f64> {
-        if self.num_microbatches * self.replicas.size == 1 {
-            return None;
+    /// Returns the divisors of the loss of these rows, if it is computed in parts and divided.
+    fn divisors(&self, batch: &Batch) -> Divisors {
+        match self.num_microbatches * self.replicas.size {
+            1 => Divisors::new(),
+            _ => self.forward.network.divisors(batch, &self.forward.loss),
         }
-        let factor = normalize(self.forward.loss.loss_normalizing_factor, batch).factor?;
-        Some(factor.double_value(&[]))
     }
 
     /// Runs `body` as part of a step, and converts failures to errors.

@@ -46,8 +46,8 @@ pub fn traffic(train: &Train, mesh: &Mesh) -> Result<Traffic, UnfitSpec> {
     let are_spread = shards.iter().any(|part| part.dim(MeshDim::Data).is_some() && !part.stays);
     let are_experts_divided = shards.iter().any(|part| part.stays);
     let spec = train.model.transformer();
-    let summed = spec.summed_bytes(shape, mesh.splits_length(), are_spread);
-    let exchanged = if are_experts_divided { spec.exchanged_bytes(shape) } else { 0.0 };
+    let summed = spec.summed_bytes(&shape, mesh.splits_length(), are_spread);
+    let exchanged = if are_experts_divided { spec.exchanged_bytes(&shape) } else { 0.0 };
     let of_params = params.iter().map(|param| of_param(train, mesh, param, parts as f64));
     Ok(Traffic {
         model: ring(mesh.model().size) * summed * parts as f64,

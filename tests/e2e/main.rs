@@ -28,7 +28,7 @@ mod mesh_tf;
 mod meshes;
 mod microbatches;
 mod moe;
-mod my_optimizer;
+mod my_gimlet;
 mod network;
 mod own_task;
 mod pages;

@@ -1,7 +1,7 @@
 //! Compares whole models: with Gimlet's kernels and without, on the device and on the CPU, and in
 //! fp8.
 
-use gimlet::models::loss::LossSpec;
+use gimlet::models::heads::LossSpec;
 use gimlet::models::t5::{T5, T5Config};
 use gimlet::models::{Batch, Network, feature};
 use gimlet::nn::{Dropout, Dtype, Fp8Format, Params, RematPolicy, TransformerEngineConfig};

@@ -1,6 +1,6 @@
 //! Tests single operations, in shapes that cover every branch of their kernels.
 
-use gimlet::models::loss::{Head, LossSpec, Targets, Vocabulary, cross_entropy};
+use gimlet::models::heads::{Head, LossSpec, Targets, Vocabulary, cross_entropy};
 use gimlet::nn::fused::gated_gelu;
 use gimlet::nn::{
     Dropout, Joined, RelativePosition, RmsNorm, add_and_norm, relative_position_bias, rms_norm,

@@ -130,15 +130,12 @@ fn parameters_of_modules_describe_the_network() {
         found.unwrap_or_else(|message| panic!("{binding}: {message}")).transformer()
     };
     assert_eq!(
-        changed("dense_attention.MultiHeadDotProductAttention.head_dim = None")
-            .decoder
-            .dims
-            .head_dim,
+        changed("dense_attention.MultiHeadDotProductAttention.head_dim = None").last.dims.head_dim,
         85
     );
     assert!(
         changed("dense_attention.MultiHeadDotProductAttention.rescale_logits = True")
-            .decoder
+            .last
             .dims
             .scale_attn_logits
     );
@@ -160,7 +157,7 @@ fn longt5_is_t5_1_1_with_another_reach() {
     let models = "flaxformer/t5x/configs/longt5/models/longt5_1_1";
     for size in ["small", "base", "large", "xl", "xxl"] {
         let mut expected = network(&format!("flaxformer/t5x/configs/t5/models/t5_1_1_{size}.gin"));
-        expected.decoder.dims.drops_mlp_twice = false;
+        expected.last.dims.drops_mlp_twice = false;
         let reaches = [
             ("", Reach::Local { radius: 127 }),
             ("_transient_global", Reach::TransientGlobal { radius: 127, tokens_per_block: 16 }),
@@ -178,7 +175,7 @@ fn longt5_is_t5_1_1_with_another_reach() {
     assert!(has("encoder/side_relpos_bias/rel_embedding"));
     assert!(has("encoder/layers_11/attention/T5LayerNorm_0/scale"));
     let dropped = model(&[LONG], &["DROPOUT_RATE = 0.1"]).expect("it loads").transformer();
-    assert!(dropped.decoder.dims.drops_mlp_twice && dropped.dropout_rate == 0.1);
+    assert!(dropped.last.dims.drops_mlp_twice && dropped.dropout_rate == 0.1);
 }
 
 #[test]

@@ -30,7 +30,7 @@ fn transformers_computes_our_logits_with_what_is_written() {
         let mut spec = model.t5.spec().clone();
         let encoder = spec.encoder.as_mut().expect("a T5 has an encoder");
         encoder.dims.mlp_activations.clone_from(&activations);
-        spec.decoder.dims.mlp_activations.clone_from(&activations);
+        spec.last.dims.mlp_activations.clone_from(&activations);
         let params = match activations.len() {
             1 => with_one_projection(&model.params),
             _ => Params::from_tensors(

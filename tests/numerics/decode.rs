@@ -4,7 +4,7 @@ use gimlet::models::decoding::{
     BeamSearch, DecodeFn, Decodes, NextLogits, Prediction, Prompt, TemperatureSample,
 };
 use gimlet::models::t5::{T5, T5Config};
-use gimlet::models::{Batch, Network, feature};
+use gimlet::models::{Batch, PredictingNetwork, feature};
 use gimlet::nn::{Dropout, Params};
 use tch::{Device, Kind, Tensor};
 

@@ -1,7 +1,7 @@
 //! Compares training in 8-bit floats with training in float32.
 
 use gimlet::metrics::sum;
-use gimlet::models::loss::{LossNormalizingFactor, LossSpec};
+use gimlet::models::heads::{LossNormalizingFactor, LossSpec};
 use gimlet::models::t5::{T5, T5Config};
 use gimlet::models::{Batch, Network};
 use gimlet::nn::{Dropout, Fp8Format, Params, TransformerEngineConfig};

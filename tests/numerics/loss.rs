@@ -1,6 +1,6 @@
 //! Compares cross entropy with smoothing and z-loss with the textbook, differentiated by autograd.
 
-use gimlet::models::loss::{Head, LossSpec, Targets, Vocabulary, cross_entropy};
+use gimlet::models::heads::{Head, LossSpec, Targets, Vocabulary, cross_entropy};
 use tch::{Device, Kind, Tensor};
 
 use crate::fixture;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gimlet::models::loss::{Head, LossSpec, Targets, Vocabulary, cross_entropy};
+use gimlet::models::heads::{Head, LossSpec, Targets, Vocabulary, cross_entropy};
 use gimlet::nn::bridge::Transport;
 use gimlet::nn::c10d::{Membership, ProcessGroup, Store};
 use gimlet::nn::{Axis, Lost, Portion};

@@ -1,7 +1,7 @@
 //! Compares the T5 network with Hugging Face's, and with itself: packed, in bfloat16, with dropout.
 
 use gimlet::metrics::sum;
-use gimlet::models::loss::{LossNormalizingFactor, LossSpec};
+use gimlet::models::heads::{LossNormalizingFactor, LossSpec};
 use gimlet::models::t5::{T5, T5Config};
 use gimlet::models::{Batch, Network};
 use gimlet::nn::{Dropout, Dtype};

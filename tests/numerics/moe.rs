@@ -1,7 +1,7 @@
 //! Compares layers with experts with flaxformer's, whose numbers moe.py writes: float32, each array within 1e-5 of its norm.
 
 use gimlet::metrics::sum;
-use gimlet::models::loss::{LossNormalizingFactor, LossSpec, RoutingLosses};
+use gimlet::models::heads::{LossNormalizingFactor, LossSpec, RoutingLosses};
 use gimlet::models::t5::{T5, T5Config};
 use gimlet::models::transformer::{
     FeedForwardSpec, LayerLayout, SparseLayers, StackSpec, TransformerSpec,
@@ -164,12 +164,12 @@ fn network() -> TransformerSpec {
     };
     let dense = config.transformer();
     let encoder = dense.encoder.map(|stack| StackSpec { sparse: sparse(true), ..stack });
-    let decoder = StackSpec { sparse: sparse(false), ..dense.decoder };
-    TransformerSpec { encoder, decoder, ..dense }
+    let decoder = StackSpec { sparse: sparse(false), ..dense.last };
+    TransformerSpec { encoder, last: decoder, ..dense }
 }
 
 fn with_policy(mut spec: TransformerSpec, remat_policy: RematPolicy) -> TransformerSpec {
-    for stack in spec.encoder.iter_mut().chain([&mut spec.decoder]) {
+    for stack in spec.encoder.iter_mut().chain([&mut spec.last]) {
         stack.dims.remat_policy = remat_policy;
     }
     spec

@@ -3,7 +3,7 @@
 
 use gimlet::metrics::sum;
 use gimlet::models::Network;
-use gimlet::models::loss::LossSpec;
+use gimlet::models::heads::LossSpec;
 use gimlet::models::t5::{T5, T5Config};
 use gimlet::nn::{Dropout, Dtype, Params, RematPolicy};
 use tch::Tensor;

@@ -43,9 +43,9 @@ impl TransformerSpec {
         self.stacks().try_for_each(|stack| self.check_stack(stack, names))?;
         let layers = match &self.encoder {
             Some(encoder) => {
-                vec![("num_encoder_layers", encoder), ("num_decoder_layers", &self.decoder)]
+                vec![("num_encoder_layers", encoder), ("num_decoder_layers", &self.last)]
             }
-            None => vec![("num_layers", &self.decoder)],
+            None => vec![("num_layers", &self.last)],
         };
         match layers.into_iter().find(|(_, stack)| stack.num_layers > MAX_LAYERS) {
             Some((name, stack)) => Err(format!(

@@ -28,7 +28,7 @@ impl<'a> Decoding<'a> {
         tch::no_grad(|| Self {
             spec,
             params,
-            decoder: PackedStack::new(&spec.decoder, &spec.of_layers(params), hypotheses),
+            decoder: PackedStack::new(&spec.last, &spec.of_layers(params), hypotheses),
             head: PackedKernel::new(&head, hypotheses),
             // With more hypotheses, libtorch's part of a step is large enough for its threads.
             steps_by_team: hypotheses <= PackedKernel::FEW_ROWS
@@ -50,7 +50,7 @@ impl<'a> Decoding<'a> {
     pub fn new_cache(&self, prompt: &Prompt) -> DecoderCache {
         let (batch, max_length) = prompt.inputs.size2().expect("a prompt is [batch, length]");
         let device = self.device();
-        let position = Position::first(device, self.spec.decoder.dims.head_dim as i64);
+        let position = Position::first(device, self.spec.last.dims.head_dim as i64);
         let size = CacheSize { hypotheses: batch * prompt.num_decodes, max_length, device };
         self.decoder.new_cache(size, position)
     }

@@ -6,13 +6,13 @@ use tch::{Kind, Tensor};
 
 use super::layer_arrays::LayerArrays;
 use super::spec::TransformerSpec;
-use crate::models::loss::{Head, Vocabulary};
+use crate::models::heads::{Head, Vocabulary};
 use crate::nn::{Params, embed, kind};
 
 impl TransformerSpec {
     /// Embedding rows of `tokens` of any shape in the compute dtype: `[.., embed]`.
     pub fn embed(&self, params: &Params, tokens: &Tensor) -> Tensor {
-        let kind = kind(self.decoder.dims.dtype);
+        let kind = kind(self.last.dims.dtype);
         let (table, rows) = (params.read(&self.table()), self.vocabulary(params));
         let model = &params.division().axes.model;
         if model.is_alone() {
@@ -28,7 +28,7 @@ impl TransformerSpec {
     /// The logits of `hidden` `[batch, length, embed]`, to be computed.
     pub fn head(&self, params: &Params, hidden: &Tensor) -> Head {
         Head {
-            hidden: hidden.reshape([-1, self.decoder.dims.emb_dim as i64]),
+            hidden: hidden.reshape([-1, self.last.dims.emb_dim as i64]),
             kernel: self.head_kernel(params),
             scale: self.logits_scale(),
             vocabulary: Vocabulary {
@@ -48,7 +48,7 @@ impl TransformerSpec {
     /// T5 1.0 divides the logits of a shared embedding by sqrt(emb_dim).
     fn logits_scale(&self) -> f64 {
         match self.logits_via_embedding {
-            true => (self.decoder.dims.emb_dim as f64).sqrt().recip(),
+            true => (self.last.dims.emb_dim as f64).sqrt().recip(),
             false => 1.0,
         }
     }

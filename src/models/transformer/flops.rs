@@ -7,19 +7,18 @@
 //! Chowdhery et al. 2022 (arXiv:2204.02311) count them for the utilization of a device.
 
 use super::spec::{FeedForwardSpec, StackSpec, TransformerSpec};
-use crate::models::memory::StepShape;
+use crate::models::contract::memory::StepShape;
 
 impl TransformerSpec {
     /// Returns the operations of a training step over rows of that shape, padding included.
-    pub fn train_step_flops(&self, shape: StepShape) -> f64 {
-        let StepShape { rows, inputs_length, targets_length, parts } = shape;
-        let tokens = |length| Tokens { rows, length, parts };
-        let encoder = self.encoder.as_ref();
-        let encoder = encoder.map_or(0.0, |stack| forward_flops(stack, tokens(inputs_length), 0.0));
-        let decoder = forward_flops(&self.decoder, tokens(targets_length), inputs_length as f64);
-        let num_logits = rows * targets_length * self.vocab_size;
-        let head = 2.0 * num_logits as f64 * self.decoder.dims.emb_dim as f64;
-        3.0 * (encoder + decoder + head)
+    pub fn train_step_flops(&self, shape: &StepShape) -> f64 {
+        let StepShape { rows, parts, .. } = *shape;
+        let stacks = self.stacks_of(shape).map(|(stack, length, encoding)| {
+            forward_flops(stack, Tokens { rows, length, parts }, encoding as f64)
+        });
+        let num_logits = rows * shape.last_length() * self.vocab_size;
+        let head = 2.0 * num_logits as f64 * self.last.dims.emb_dim as f64;
+        3.0 * (stacks.sum::<f64>() + head)
     }
 }
 
@@ -90,14 +89,14 @@ mod tests {
             mlp_activations: vec![Activation::Relu],
             ..config([7, 11, 3, 1])
         };
-        let shape = StepShape { rows: 4, inputs_length: 13, targets_length: 17, parts: 1 };
+        let shape = StepShape::whole(4, [13, 17]);
         // A token in a stack: four projections of 7 x 15 and two of 7 x 11. A pair: two products of 15.
         let token = 2 * (4 * 7 * 15 + 2 * 7 * 11);
         let encoder_layer = 13 * token + 13 * 13 * 60;
         let cross = 2 * (2 * 17 + 2 * 13) * 7 * 15 + 17 * 13 * 60;
         let decoder_layer = 17 * token + 17 * 17 * 60 + cross;
         let forward = 2 * encoder_layer + decoder_layer + 2 * 17 * 7 * 100;
-        assert_eq!(config.transformer().train_step_flops(shape), f64::from(3 * 4 * forward));
+        assert_eq!(config.transformer().train_step_flops(&shape), f64::from(3 * 4 * forward));
     }
 
     /// Neighbours are as many at any length; tokens beside the row grow with it.
@@ -106,8 +105,8 @@ mod tests {
         let flops = |reach, inputs_length| {
             let mut spec = config([7, 11, 3, 1]).transformer();
             spec.encoder.as_mut().expect("a T5 has an encoder").reach = reach;
-            let shape = StepShape { rows: 1, inputs_length, targets_length: 1, parts: 1 };
-            spec.train_step_flops(shape)
+            let shape = StepShape::whole(1, [inputs_length, 1]);
+            spec.train_step_flops(&shape)
         };
         let all = |length: usize| flops(Reach::All, length);
         let local = |length: usize| flops(Reach::Local { radius: 2 }, length);
@@ -129,8 +128,8 @@ mod tests {
             ([2048, 5120, 32, 24], 5346.0),
         ];
         for (dims, expected) in sizes {
-            let shape = StepShape { rows: 1, inputs_length: 512, targets_length: 114, parts: 1 };
-            let found = config(dims).transformer().train_step_flops(shape) / 1e9;
+            let shape = StepShape::whole(1, [512, 114]);
+            let found = config(dims).transformer().train_step_flops(&shape) / 1e9;
             assert!((found - expected).abs() < 0.06, "{found} for {dims:?}");
         }
     }

@@ -28,7 +28,7 @@ pub enum LayerArrays {
 impl LayerArrays {
     /// Returns the arrays in which the parameters `tree` of a network lie.
     pub(super) fn arrange(self, tree: Vec<ParamSpec>, spec: &TransformerSpec) -> Vec<ParamSpec> {
-        let by_head = |param| by_head(param, spec.decoder.dims.head_dim);
+        let by_head = |param| by_head(param, spec.last.dims.head_dim);
         match self {
             Self::Joined => tree,
             Self::ByHead => tree.into_iter().map(by_head).collect(),

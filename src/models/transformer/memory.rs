@@ -7,7 +7,7 @@
 use super::layer_arrays::LayerArrays;
 use super::pair_memory::{Kernels, LearnedBias, Pairs};
 use super::spec::{AttentionSpec, FeedForwardSpec, LayerDims, Reach, StackSpec, TransformerSpec};
-use crate::models::memory::{Estimate, Gradients, Held, PROCESS, StepShape};
+use crate::models::contract::memory::{Estimate, Gradients, Held, PROCESS, StepShape};
 use crate::nn::{Activation, Dtype, RelativePosition, RematPolicy, Routing, SCORES_AT_ONCE};
 use crate::partition::LocalDevice;
 
@@ -17,10 +17,10 @@ impl TransformerSpec {
         &self,
         held: Held,
         gradients: Gradients,
-        shape: StepShape,
+        shape: &StepShape,
         device: LocalDevice,
     ) -> Estimate {
-        let (num_params, dims) = (self.num_params(), &self.decoder.dims);
+        let (num_params, dims) = (self.num_params(), &self.last.dims);
         let table = (self.vocab_size * dims.emb_dim) as u64;
         let tables = if self.logits_via_embedding { table } else { 2 * table };
         // Tables are read in float32. All other parameters are cast, or copied next to kernels with
@@ -58,9 +58,9 @@ impl TransformerSpec {
     }
 
     /// The passes of a step through the stacks.
-    fn passes(&self, shape: StepShape, device: LocalDevice) -> Vec<Pass<'_>> {
-        let StepShape { rows, inputs_length, targets_length, parts } = shape;
-        let pass = |stack, length: usize, encoding: usize| Pass {
+    fn passes(&self, shape: &StepShape, device: LocalDevice) -> Vec<Pass<'_>> {
+        let StepShape { rows, parts, .. } = *shape;
+        let pass = |(stack, length, encoding): (_, usize, usize)| Pass {
             stack,
             dropped: self.dropout_rate > 0.0,
             tokens: (rows * length) as f64,
@@ -70,9 +70,7 @@ impl TransformerSpec {
             parts,
             kernels: Kernels::on(device),
         };
-        let encoder = self.encoder.as_ref().map(|stack| pass(stack, inputs_length, 0));
-        let read = if encoder.is_some() { inputs_length } else { 0 };
-        encoder.into_iter().chain([pass(&self.decoder, targets_length, read)]).collect()
+        self.stacks_of(shape).map(pass).collect()
     }
 }
 
@@ -94,7 +92,7 @@ fn joined_kernels(stack: &StackSpec) -> u64 {
 }
 
 /// Returns the bytes of all passes, and of what precedes and follows them.
-fn activations(passes: &[Pass<'_>], spec: &TransformerSpec, shape: StepShape) -> f64 {
+fn activations(passes: &[Pass<'_>], spec: &TransformerSpec, shape: &StepShape) -> f64 {
     let layers = passes.iter().map(|pass| {
         let kinds = pass.stack.layer_kinds().into_iter();
         kinds.map(|(count, blocks)| count as f64 * pass.kept(&blocks)).sum::<f64>()
@@ -106,7 +104,7 @@ fn activations(passes: &[Pass<'_>], spec: &TransformerSpec, shape: StepShape) ->
     let ends: f64 = passes.iter().map(Pass::ends).sum();
     // The larger of a slice of logits and the gradients inside one attention layer.
     let row = 4 * spec.vocab_size as u64;
-    let targets = (shape.rows * shape.targets_length) as f64;
+    let targets = (shape.rows * shape.last_length()) as f64;
     let logits = targets.min(((128 << 20) / row).max(256) as f64) * row as f64;
     let passing = passes.iter().map(Pass::passing).fold(logits, f64::max);
     layers.sum::<f64>() + whole.fold(0.0, f64::max) + ends + passing
@@ -308,12 +306,12 @@ mod tests {
     fn check(dtype: Dtype, remat_policy: RematPolicy, measured_mb: f64) {
         let config = T5Config { dtype, remat_policy, ..T5Config::t5_1_1_small() };
         let spec = config.transformer();
-        let shape = StepShape { rows: 8, inputs_length: 512, targets_length: 114, parts: 1 };
+        let shape = StepShape::whole(8, [512, 114]);
         // Adafactor's factored state is below a percent of the parameters.
         let estimated = spec.step_estimate(
             Held::whole(&spec.param_tree(), 1 << 20),
             Gradients::OneByOne,
-            shape,
+            &shape,
             LocalDevice::Cpu,
         );
         let estimated = estimated.tensors() as f64 / 1e6;

@@ -9,7 +9,7 @@ use crate::nn::{Dtype, ExpertsSpec, Initializer, ParamSpec};
 impl TransformerSpec {
     /// Every parameter, sorted by name as flax sorts them.
     pub fn param_tree(&self) -> Vec<ParamSpec> {
-        let emb_dim = self.decoder.dims.emb_dim;
+        let emb_dim = self.last.dims.emb_dim;
         let embedding = param(
             format!("{}/embedding", self.embedding),
             vec![self.vocab_size, emb_dim],

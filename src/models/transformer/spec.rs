@@ -3,6 +3,7 @@
 
 use super::layer_arrays::LayerArrays;
 use super::sparse::SparseLayers;
+use crate::models::contract::memory::StepShape;
 use crate::nn::{
     Activation, Distribution, Dtype, ExpertsSpec, FanMode, Initializer, RelativePosition,
     RematPolicy, RoutingMode, TransformerEngineConfig,
@@ -15,19 +16,19 @@ pub const LAYER_NORM_EPSILON: f64 = 1e-6;
 /// Distance from which all positions share a bucket; fixed in T5X's `network.py`.
 pub const MAX_DISTANCE: usize = 128;
 
-/// A Transformer that predicts tokens: a decoder, and perhaps an encoder whose result it reads.
+/// A Transformer: a stack whose result the heads read, and perhaps an encoder before it whose result that stack reads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TransformerSpec {
-    /// Path of the token embedding, which both stacks share.
+    /// Path of the token embedding, which all stacks share.
     pub embedding: &'static str,
     /// Rows of the embedding.
     pub vocab_size: usize,
     /// Whether the embedding also maps to logits, instead of a matrix of its own.
     pub logits_via_embedding: bool,
-    /// The encoder, if there is one.
+    /// The encoder before the last stack, if there is one.
     pub encoder: Option<StackSpec>,
-    /// The decoder.
-    pub decoder: StackSpec,
+    /// The last stack: a decoder, or an encoder alone.
+    pub last: StackSpec,
     /// The initial values of the embedding.
     pub embedding_init: Initializer,
     /// Those of the logits' own matrix.
@@ -198,14 +199,28 @@ impl LayerInitializers {
 }
 
 impl TransformerSpec {
+    /// The same with projections in fp8, if `fp8` is given.
+    pub fn with_fp8(self, fp8: Option<&TransformerEngineConfig>) -> Self {
+        Self { fp8: fp8.cloned().or(self.fp8), ..self }
+    }
+
     /// The stacks, the encoder first.
     pub fn stacks(&self) -> impl Iterator<Item = &StackSpec> {
-        self.encoder.iter().chain([&self.decoder])
+        self.encoder.iter().chain([&self.last])
+    }
+
+    /// The stacks with the lengths of their rows, and of the encoder's rows that each reads, 0 for none.
+    pub fn stacks_of(&self, shape: &StepShape) -> impl Iterator<Item = (&StackSpec, usize, usize)> {
+        let read = [0].into_iter().chain(shape.lengths.iter().copied());
+        self.stacks()
+            .zip(&shape.lengths)
+            .zip(read)
+            .map(|((stack, length), read)| (stack, *length, read))
     }
 
     /// Path of the logits' own kernel.
     pub fn logits_dense(&self) -> String {
-        format!("{}/logits_dense", self.decoder.name)
+        format!("{}/logits_dense", self.last.name)
     }
 }
 

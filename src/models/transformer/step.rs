@@ -242,7 +242,7 @@ mod tests {
         let real = Tensor::ones([2, 5], (Kind::Bool, Device::Cpu));
         let size = CacheSize { hypotheses: 4, max_length: 6, device: Device::Cpu };
         tch::no_grad(|| {
-            let decoder = PackedStack::new(&config.transformer().decoder, &params, 4);
+            let decoder = PackedStack::new(&config.transformer().last, &params, 4);
             let mut cache = decoder.new_cache(size, position);
             decoder.read_encoding(&mut cache, &encoded, &real);
             if filled > 0 {

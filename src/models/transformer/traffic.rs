@@ -1,20 +1,18 @@
 //! The activations that processes along an axis of the mesh exchange in a training step, by arithmetic alone.
 
 use super::spec::{FeedForwardSpec, StackSpec, TransformerSpec};
-use crate::models::memory::StepShape;
+use crate::models::contract::memory::StepShape;
 use crate::nn::RematPolicy;
 
 impl TransformerSpec {
     /// Returns the bytes that are summed over the model axis for a forward and a backward pass over rows of that shape, a
     /// gather and a scatter of parts counting as one sum. `splits_length` says that the stream is divided along its
     /// length, and `are_spread` that layers are made again because their parameters are.
-    pub fn summed_bytes(&self, shape: StepShape, splits_length: bool, are_spread: bool) -> f64 {
-        let StepShape { rows, inputs_length, targets_length, .. } = shape;
-        let dims = &self.decoder.dims;
+    pub fn summed_bytes(&self, shape: &StepShape, splits_length: bool, are_spread: bool) -> f64 {
+        let dims = &self.last.dims;
         let width = dims.emb_dim as f64 * dims.dtype.size() as f64;
-        let stream = |length: usize| (rows * length) as f64 * width;
-        let encoder = self.encoder.iter().map(|stack| (stack, inputs_length));
-        let stacks = encoder.chain([(&self.decoder, targets_length)]).map(|(stack, length)| {
+        let stream = |length: usize| (shape.rows * length) as f64 * width;
+        let stacks = self.stacks_of(shape).map(|(stack, length, _)| {
             let blocks = stack.num_blocks() as f64;
             // The sum after each block, that of gradients before it, and in a layer that is made again the first once
             // more, as far as it is not kept: the scatter after a block is, the gather before it is not.
@@ -37,11 +35,9 @@ impl TransformerSpec {
     /// Returns the bytes of the buffers of experts that divided experts exchange for a forward and a backward pass over
     /// rows of that shape: to the experts and back, and the gradients of both. A layer that is made again exchanges once
     /// more what it has not kept.
-    pub fn exchanged_bytes(&self, shape: StepShape) -> f64 {
-        let StepShape { rows, inputs_length, targets_length, parts } = shape;
-        let encoder = self.encoder.iter().map(|stack| (stack, inputs_length));
-        let stacks = encoder.chain([(&self.decoder, targets_length)]);
-        let of_stack = |(stack, length): (&StackSpec, usize)| {
+    pub fn exchanged_bytes(&self, shape: &StepShape) -> f64 {
+        let StepShape { rows, parts, .. } = *shape;
+        let of_stack = |(stack, length, _): (&StackSpec, usize, usize)| {
             let buffers = |block: &FeedForwardSpec| {
                 let size = block.experts.as_ref().map_or(0, |experts| experts.dtype.size());
                 block.num_places((rows, length), parts) * stack.dims.emb_dim as f64 * size as f64
@@ -51,7 +47,7 @@ impl TransformerSpec {
                 kinds.map(|(count, blocks)| count as f64 * blocks.iter().map(buffers).sum::<f64>());
             num_exchanges(stack) * of_layers.sum::<f64>()
         };
-        stacks.map(of_stack).sum()
+        self.stacks_of(shape).map(of_stack).sum()
     }
 
     /// Returns the number of these exchanges.

@@ -2,7 +2,7 @@
 //! that everything else reads and writes. `gimlet plan` turns it into seconds.
 
 use super::spec::{StackSpec, TransformerSpec};
-use crate::models::memory::StepShape;
+use crate::models::contract::memory::StepShape;
 use crate::partition::Mesh;
 
 /// Passes over logits in float32, forward and backward: written, read for sums, read for probabilities, and twice for
@@ -62,9 +62,9 @@ impl MatrixProducts {
 
 impl TransformerSpec {
     /// Returns the work of one process of a mesh for a microbatch of that shape.
-    pub fn forward_work(&self, shape: StepShape, mesh: &Mesh) -> ForwardWork {
-        let StepShape { rows, inputs_length, targets_length, parts } = shape;
-        let dims = &self.decoder.dims;
+    pub fn forward_work(&self, shape: &StepShape, mesh: &Mesh) -> ForwardWork {
+        let StepShape { rows, parts, .. } = *shape;
+        let dims = &self.last.dims;
         let size = dims.dtype.size() as f64;
         let mut work = ForwardWork {
             products: Vec::new(),
@@ -73,9 +73,7 @@ impl TransformerSpec {
             num_operations: 0.0,
             size,
         };
-        let encoder = self.encoder.iter().map(|stack| (stack, inputs_length, 0));
-        let decoder = (&self.decoder, targets_length, inputs_length);
-        for (stack, length, encoding) in encoder.chain([decoder]) {
+        for (stack, length, encoding) in self.stacks_of(shape) {
             let part = stack.part(mesh.model().size);
             let tokens = Tokens { rows, length, encoding, parts };
             let is_dropped = self.dropout_rate > 0.0;
@@ -83,7 +81,7 @@ impl TransformerSpec {
         }
         let vocabulary = self.vocab_size.div_ceil(mesh.model().size) as f64;
         // The head multiplies in the format of activations, and leaves float32.
-        let [rows, inner] = [rows * targets_length, dims.emb_dim].map(|number| number as f64);
+        let [rows, inner] = [rows * shape.last_length(), dims.emb_dim].map(|number| number as f64);
         work.products.push(MatrixProducts {
             rows,
             inner,
@@ -195,18 +193,18 @@ mod tests {
         let pjit = PjitPartitioner { num_partitions: Some(count), ..Default::default() };
         let process = Process { rank: 0, count };
         let mesh = Mesh::new(&Partitioner::Pjit(pjit), process, LocalDevice::Cpu);
-        let shape = StepShape { rows: 4, inputs_length: 512, targets_length: 114, parts: 1 };
-        T5Config::t5_1_1_small().transformer().forward_work(shape, &mesh.expect("it divides"))
+        let shape = StepShape::whole(4, [512, 114]);
+        T5Config::t5_1_1_small().transformer().forward_work(&shape, &mesh.expect("it divides"))
     }
 
     #[test]
     fn the_work_has_the_operations_of_the_model_and_processes_divide_them() {
-        let shape = StepShape { rows: 4, inputs_length: 512, targets_length: 114, parts: 1 };
+        let shape = StepShape::whole(4, [512, 114]);
         let flops = |work: &ForwardWork| {
             work.products.iter().map(MatrixProducts::flops).sum::<f64>() + work.attention_flops
         };
         let whole = flops(&work(1));
-        let counted = T5Config::t5_1_1_small().transformer().train_step_flops(shape);
+        let counted = T5Config::t5_1_1_small().transformer().train_step_flops(&shape);
         assert_eq!(3.0 * whole, counted);
         assert!((flops(&work(2)) / whole - 0.5).abs() < 1e-6);
     }

@@ -46,7 +46,7 @@ pub(super) fn train_step(args: &BenchArgs, color: bool) -> Result<(), Failure> {
         return Ok(());
     }
     let mut report = Report::new("train_step");
-    describe_model(&configured.spec, figures.shape, &mut report);
+    describe_model(&configured.spec, &figures.shape, &mut report);
     describe_machine(&figures.machine, &mut report);
     describe_mesh(&mesh, &mut report);
     describe_time("step", &figures.laps, plan.warmup, &mut report);
@@ -69,7 +69,7 @@ pub(super) fn decode(args: &BenchArgs, color: bool) -> Result<(), Failure> {
     let figures = bench_decode(&configured.spec, &mesh(&configured.spec), plan);
     let figures = figures.map_err(Failure::from)?;
     let mut report = Report::new("decode");
-    describe_model(&configured.spec, figures.shape, &mut report);
+    describe_model(&configured.spec, &figures.shape, &mut report);
     describe_machine(&figures.machine, &mut report);
     describe_decoding(&figures, plan, &mut report);
     describe_memory(&figures.machine, figures.peak_bytes, None, &mut report);
@@ -88,24 +88,19 @@ fn plan(args: &BenchArgs) -> Plan {
 }
 
 /// Describes the model and its device.
-fn describe_model(train: &Train, shape: StepShape, report: &mut Report) {
-    let model = &train.model;
-    let StepShape { rows, inputs_length, targets_length, .. } = shape;
+fn describe_model(train: &Train, shape: &StepShape, report: &mut Report) {
+    let (model, rows) = (&train.model, shape.rows);
     let (dtype, num_params) = (model.dtype().as_str(), model.num_params());
     report.set(json!({
         "dtype": dtype,
         "parameters": num_params,
         "rows": rows,
-        "inputs_length": inputs_length,
-        "targets_length": targets_length,
+        "inputs_length": shape.inputs_length(),
+        "targets_length": shape.last_length(),
     }));
     let num_params = thousands(num_params as f64);
     report.say("model", format!("{num_params} parameters, activations in {dtype}"));
-    let lengths = match inputs_length {
-        0 => format!("{targets_length} tokens"),
-        _ => format!("{inputs_length} inputs and {targets_length} targets"),
-    };
-    report.say("batch", format!("{rows} rows of {lengths}"));
+    report.say("batch", format!("{rows} rows of {shape}"));
 }
 
 /// Describes the time of a step, or of another repeated operation.
@@ -159,10 +154,9 @@ fn describe_exchange(figures: &TrainStepFigures, report: &mut Report) {
 
 /// Rates are those of the median step.
 fn describe_speed(figures: &TrainStepFigures, report: &mut Report) {
-    let StepShape { rows, inputs_length, targets_length, .. } = figures.shape;
     let step = figures.laps.median();
-    let sequences = rows as f64 / step;
-    let tokens = sequences * (inputs_length + targets_length) as f64;
+    let sequences = figures.shape.rows as f64 / step;
+    let tokens = figures.shape.num_tokens() as f64 / step;
     let flops = figures.flops / step;
     let utilization = figures.machine.peak_flops.map(|peak| flops / peak);
     report.set(json!({
@@ -183,19 +177,18 @@ fn describe_speed(figures: &TrainStepFigures, report: &mut Report) {
 }
 
 fn describe_decoding(figures: &DecodeFigures, plan: Plan, report: &mut Report) {
-    let StepShape { rows, inputs_length, .. } = figures.shape;
     let DecodeFigures { decode_fn, num_decodes, laps, encoder, .. } = figures;
     report.set(json!({ "decode_fn": decode_fn, "num_decodes": num_decodes }));
     report.say("decoding", format!("{decode_fn}, {num_decodes} a row"));
     describe_time("time", laps, plan.warmup, report);
-    let sequences = rows as f64 / laps.median();
+    let sequences = figures.shape.rows as f64 / laps.median();
     let tokens = sequences * figures.num_tokens as f64;
     report.set(json!({
         "encoder_seconds": encoder.median(),
         "sequences_per_second": sequences,
         "tokens_per_second": tokens,
     }));
-    let before_steps = if inputs_length > 0 { "encoder" } else { "prompt" };
+    let before_steps = if figures.shape.inputs_length() > 0 { "encoder" } else { "prompt" };
     report.say(before_steps, format!("{} of it", seconds(encoder.median())));
     let speed = format!("{} tokens/s, {} sequences/s", rate(tokens), rate(sequences));
     report.say("speed", speed + if *num_decodes > 1 { ", one counted for each row" } else { "" });

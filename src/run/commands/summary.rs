@@ -20,16 +20,15 @@ pub fn describe_batches(model: &Model, data: &DatasetConfig, out: &mut String) {
     let lengths = data.task_feature_lengths.as_ref();
     if let Some(shape) = lengths.and_then(|lengths| model.step_shape(data.batch_size, lengths).ok())
     {
-        let StepShape { rows, inputs_length, targets_length, .. } = shape;
-        let names: Vec<&str> = match inputs_length {
-            0 => lengths.into_iter().flatten().map(|(name, _)| name.as_str()).collect(),
-            length => {
-                let _ = writeln!(out, "batch        encoder inputs [{rows}, {length}]");
-                vec!["targets"]
-            }
+        let StepShape { rows, lengths: of_stacks, .. } = shape;
+        let names: Vec<&str> = lengths.into_iter().flatten().map(|(name, _)| &name[..]).collect();
+        let stacks = match of_stacks.len() {
+            1 => vec![format!("{} {}", model.transformer().last.name, names.join(" and "))],
+            _ => ["encoder inputs", "decoder targets"].map(str::to_string).into(),
         };
-        let names = names.join(" and ");
-        let _ = writeln!(out, "batch        decoder {names} [{rows}, {targets_length}]");
+        for (stack, length) in stacks.iter().zip(&of_stacks) {
+            let _ = writeln!(out, "batch        {stack} [{rows}, {length}]");
+        }
     }
     let packing = if data.pack { "several examples a row" } else { "one example a row" };
     let _ = writeln!(out, "rows         {packing}");

@@ -164,7 +164,7 @@ impl MeshLayout {
                 self.num_microbatches.to_string(),
             ),
         ];
-        let remat = train.model.remat_parameters().into_iter().map(|parameter| {
+        let remat = train.model.module().remat_parameters().into_iter().map(|parameter| {
             let value = format!("\"'{}'\"", remat_name(self.remat_policy));
             (self.changes_remat(train), parameter, value)
         });

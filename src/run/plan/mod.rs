@@ -78,7 +78,7 @@ pub(super) fn plan_command(args: &PlanArgs, color: bool) -> Result<(), Failure> 
 
 /// Returns the measured time of a step for each predicted second.
 fn pace(args: &PlanArgs, train: &Train, machine: &Cluster) -> Result<f64, Failure> {
-    let flops = train.model.train_step_flops(training_shape(train).map_err(Failure::usage)?);
+    let flops = train.model.train_step_flops(&training_shape(train).map_err(Failure::usage)?);
     let measured = flags::measured_seconds(args, flops).map_err(Failure::usage)?;
     let Some(measured) = measured else { return Ok(1.0) };
     Ok(measured / alone(train, machine).map_err(Failure::usage)?.total())

@@ -113,7 +113,7 @@ fn a_rate_as_bench_prints_it_is_that_of_a_step() {
         alone(&train, &machine).expect("it can be planned").total()
     };
     let (train, _) = read("small", &["--cpus=2", "--gflops=151"]);
-    let flops = train.model.train_step_flops(training_shape(&train).expect("lengths are bound"));
+    let flops = train.model.train_step_flops(&training_shape(&train).expect("lengths are bound"));
     for (flag, seconds) in [("--gflops=151", flops / 151e9), ("--measured_step=7s", 7.0)] {
         assert!((step(flag) / seconds - 1.0).abs() < 1e-9, "{flag}: {} {seconds}", step(flag));
     }

@@ -44,8 +44,8 @@ pub fn report(
     let mut out = String::new();
     describe_run(train, machine, &mut out)?;
     let batch = training_shape(train)?;
-    let tokens = (batch.rows * (batch.inputs_length + batch.targets_length)) as f64;
-    let flops = train.model.train_step_flops(batch) / machine.peak();
+    let tokens = batch.num_tokens() as f64;
+    let flops = train.model.train_step_flops(&batch) / machine.peak();
     let cells = |row: &Row| {
         let step = row.time.total();
         cells(row, tokens / step, flops / step)
@@ -70,13 +70,9 @@ pub fn report(
 
 fn describe_run(train: &Train, machine: &Cluster, out: &mut String) -> Result<(), UnfitSpec> {
     let batch = training_shape(train)?;
-    let lengths = match batch.inputs_length {
-        0 => format!("{} tokens", batch.targets_length),
-        inputs => format!("{inputs} inputs and {} targets", batch.targets_length),
-    };
     let (num_params, dtype) = (grouped(train.model.num_params()), train.model.dtype().as_str());
     let _ = writeln!(out, "model    {num_params} parameters, activations in {dtype}");
-    let _ = writeln!(out, "batch    {} rows of {lengths}", batch.rows);
+    let _ = writeln!(out, "batch    {} rows of {batch}", batch.rows);
     let Cluster { count, per_host, device, .. } = machine;
     let _ = match machine.is_of_cpus() {
         true => writeln!(

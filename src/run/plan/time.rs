@@ -90,7 +90,7 @@ pub fn step_time(
     let batch = training_shape(train)?;
     let shape = batch.divided(num_microbatches, mesh.data().size);
     let spec = transformer(train, zero);
-    let work = spec.forward_work(shape, mesh);
+    let work = spec.forward_work(&shape, mesh);
     let mut time = computing(&spec, &work, machine, num_microbatches as f64);
     time.optimizer = updating(train, mesh, machine)?;
     time = time.scaled(machine.pace);
@@ -112,7 +112,7 @@ fn transformer(train: &Train, zero: Zero) -> TransformerSpec {
         spec.fp8 = Some(fp8.0.clone());
     }
     let is_fp8 = is_fp8(&spec);
-    for stack in spec.encoder.iter_mut().chain([&mut spec.decoder]) {
+    for stack in spec.encoder.iter_mut().chain([&mut spec.last]) {
         let policy = &mut stack.dims.remat_policy;
         if zero == Zero::Parameters && *policy == RematPolicy::None {
             *policy = RematPolicy::Minimal;
@@ -136,7 +136,7 @@ fn computing(
     machine: &Cluster,
     num_microbatches: f64,
 ) -> StepTime {
-    let dims = &spec.decoder.dims;
+    let dims = &spec.last.dims;
     let again = |is_again: bool| if is_again { 1.0 } else { 0.0 };
     let remat = again(dims.remat_policy != RematPolicy::None);
     let products_again = again(dims.remat_policy == RematPolicy::Full);
@@ -197,7 +197,7 @@ fn add_model_axis(
     }
     let blocks = |stack: &StackSpec| stack.num_blocks();
     let blocks: usize = spec.stacks().map(blocks).sum();
-    let is_remade = spec.decoder.dims.remat_policy != RematPolicy::None;
+    let is_remade = spec.last.dims.remat_policy != RematPolicy::None;
     let sums = num_microbatches * blocks as f64 * if is_remade { 3.0 } else { 2.0 };
     let (rate, place) = machine.link(size.min(machine.per_host), size);
     time.wait(place, sent.model / rate + sums * latency(machine, size));

@@ -47,17 +47,21 @@ pub struct DecodeFigures {
 /// # Errors
 /// Lengths are not bound or contradict the decoding function, memory runs out, or libtorch fails.
 pub fn bench_decode(spec: &Train, mesh: &Mesh, plan: Plan) -> Result<DecodeFigures, SessionError> {
-    let (prediction, device) = (spec.model.prediction(NEVER), mesh.device());
-    let bound = decoding_shape(spec)?;
-    let targets_length = num_tokens(&prediction, bound.targets_length)?;
+    let predictions = spec.model.prediction_spec()?;
+    let (prediction, device) = (predictions.prediction(NEVER), mesh.device());
+    let mut shape = decoding_shape(spec)?;
+    let whole = shape.clone();
+    let targets_length = num_tokens(&prediction, shape.last_length())?;
+    *shape.lengths.last_mut().expect("a network has a stack") = targets_length;
     let seed = spec.random_seed.unwrap_or(0) as u64;
     let stepper = Stepper::new(spec, seed, mesh, (&Axes::default(), &Arc::default()))?;
     let (params, batch) = stepper.guarded(0, || {
-        let batch = batch(bound, spec.model.num_ids(), RowKind::Plain, seed);
+        let features = stepper.forward.network.features();
+        let batch = batch(features, &whole, spec.model.num_ids(), RowKind::Plain, seed);
         let params = draw_params(&spec.model.param_tree(), seed, mesh);
         (params, batch.to_device(device))
     })?;
-    let (network, hypotheses) = (&stepper.forward.network, bound.rows * prediction.num_decodes);
+    let (network, hypotheses) = (stepper.forward.predicting(), whole.rows * prediction.num_decodes);
     let predictor = stepper.guarded(0, || network.predictor(&params, hypotheses))?;
     let decode = || {
         stepper.guarded(0, || {
@@ -77,7 +81,7 @@ pub fn bench_decode(spec: &Train, mesh: &Mesh, plan: Plan) -> Result<DecodeFigur
     let peak_bytes = peak_bytes(device);
     Ok(DecodeFigures {
         machine: Machine::of(device),
-        shape: StepShape { targets_length, ..bound },
+        shape,
         decode_fn: match prediction.decode_fn {
             DecodeFn::BeamSearch(_) => "beam_search",
             DecodeFn::TemperatureSample(_) => "temperature_sample",

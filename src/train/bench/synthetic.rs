@@ -14,35 +14,53 @@ pub(super) enum RowKind {
     Packed,
 }
 
-/// Creates a batch of that shape, on the CPU like those of the data pipeline, with ids below
+/// The sides of a network, whose names begin the names of features.
+const SIDES: [&str; 2] = ["encoder_", "decoder_"];
+
+/// Creates a batch of that shape with those features, on the CPU like those of the data pipeline, with ids below
 /// `vocab_size`; the same seed gives the same batch.
-pub(super) fn batch(shape: StepShape, vocab_size: usize, kind: RowKind, seed: u64) -> Batch {
+pub(super) fn batch(
+    features: &[&'static str],
+    shape: &StepShape,
+    vocab_size: usize,
+    kind: RowKind,
+    seed: u64,
+) -> Batch {
     tch::manual_seed(seed as i64);
-    // 0 is padding.
-    let tokens = |ids: &Tensor| ids.randint_like_low_dtype(1, vocab_size as i64) * ids.gt(0);
-    let mut features = Vec::new();
-    if shape.inputs_length > 0 {
-        let ids = segments(kind, shape.rows, shape.inputs_length);
-        features.push((feature::ENCODER_INPUT_TOKENS, tokens(&ids)));
-        features.extend(kind.is_packed().then_some((feature::ENCODER_SEGMENT_IDS, ids)));
+    let of_side = |side: &'static str| features.iter().filter(move |name| name.starts_with(side));
+    let sides = SIDES.into_iter().filter(|side| of_side(side).next().is_some());
+    let mut out = Vec::new();
+    for (side, length) in sides.zip(&shape.lengths) {
+        let ids = segments(kind, shape.rows, *length);
+        // 0 is padding.
+        let tokens = ids.randint_like_low_dtype(1, vocab_size as i64) * ids.gt(0);
+        for name in of_side(side) {
+            let value = match *name {
+                feature::DECODER_INPUT_TOKENS => begun(&tokens, &ids),
+                feature::DECODER_CAUSAL_ATTENTION => prefix(&ids),
+                name if name.ends_with("tokens") => tokens.shallow_clone(),
+                name if name.ends_with("weights") => ids.gt(0).to_kind(Kind::Float),
+                _ if kind.is_packed() => ids.shallow_clone(),
+                _ => continue,
+            };
+            out.push((*name, value));
+        }
     }
-    let ids = segments(kind, shape.rows, shape.targets_length);
-    let targets = tokens(&ids);
-    if shape.inputs_length == 0 {
-        // A decoder alone reads half of each row at once.
-        let places = Tensor::arange(shape.targets_length as i64, (Kind::Int64, ids.device()));
-        let prefix = places.lt(shape.targets_length as i64 / 2).logical_and(&ids.eq(1));
-        features.push((feature::DECODER_CAUSAL_ATTENTION, prefix.to_kind(Kind::Int64)));
-    }
+    Batch::new(out)
+}
+
+/// Moves the targets of each example right by one.
+fn begun(targets: &Tensor, ids: &Tensor) -> Tensor {
     let begun = targets.roll([1], [1]) * ids.eq_tensor(&ids.roll([1], [1]));
     let _ = begun.select(1, 0).zero_();
-    features.extend([
-        (feature::DECODER_INPUT_TOKENS, begun),
-        (feature::DECODER_LOSS_WEIGHTS, targets.gt(0).to_kind(Kind::Float)),
-        (feature::DECODER_TARGET_TOKENS, targets),
-    ]);
-    features.extend(kind.is_packed().then_some((feature::DECODER_SEGMENT_IDS, ids)));
-    Batch::new(features)
+    begun
+}
+
+/// Marks half of each row, which a decoder alone reads at once.
+fn prefix(ids: &Tensor) -> Tensor {
+    let length = ids.size()[1];
+    let places = Tensor::arange(length, (Kind::Int64, ids.device()));
+    places.lt(length / 2).logical_and(&ids.eq(1)).to_kind(Kind::Int64)
 }
 
 impl RowKind {
@@ -68,8 +86,14 @@ mod tests {
 
     #[test]
     fn packed_rows_hold_two_examples_and_padding() {
-        let shape = StepShape { rows: 2, inputs_length: 64, targets_length: 3, parts: 1 };
-        let batch = batch(shape, 9, RowKind::Packed, 1);
+        let features = [
+            feature::ENCODER_INPUT_TOKENS,
+            feature::ENCODER_SEGMENT_IDS,
+            feature::DECODER_INPUT_TOKENS,
+            feature::DECODER_LOSS_WEIGHTS,
+            feature::DECODER_SEGMENT_IDS,
+        ];
+        let batch = batch(&features, &StepShape::whole(2, [64, 3]), 9, RowKind::Packed, 1);
         let counts = |ids: &Tensor, id: i64| ids.eq(id).sum(Kind::Int64).int64_value(&[]);
         let ids = batch.tensor(feature::ENCODER_SEGMENT_IDS);
         assert_eq!([0, 1, 2].map(|id| counts(ids, id)), [2 * 2, 2 * 40, 2 * 22]);

@@ -77,7 +77,9 @@ pub fn bench_train_step(
     let stepper = Stepper::new(spec, seed, mesh, (axes, processes))?;
     let mut state = initialize(spec, seed, mesh, axes)?;
     let kind = if spec.train_dataset_cfg.pack { RowKind::Packed } else { RowKind::Plain };
-    let batch = stepper.guarded(0, || batch(shape, spec.model.num_ids(), kind, seed))?;
+    let features = stepper.forward.network.features();
+    let batch = || batch(features, &shape, spec.model.num_ids(), kind, seed);
+    let batch = stepper.guarded(0, batch)?;
     let (mut losses, mut laps, mut sent) = (Vec::new(), Laps::default(), 0);
     let mut step = || {
         let mut report = stepper.train_step(&mut state, &batch)?;
@@ -110,8 +112,8 @@ pub fn bench_train_step(
     };
     Ok(TrainStepFigures {
         machine: Machine::of(device),
+        flops: spec.model.train_step_flops(&shape),
         shape,
-        flops: spec.model.train_step_flops(shape),
         laps,
         losses,
         peak_bytes,

@@ -6,7 +6,7 @@ use gimlet::data::{
 };
 use gimlet::models::decoder_only::{DecoderOnly, TransformerConfig};
 use gimlet::models::decoding::{DecodeFn, Prediction, TemperatureSample};
-use gimlet::models::{Batch, Network};
+use gimlet::models::{Batch, PredictingNetwork};
 use gimlet::nn::{Activation, Dtype, Params};
 use tch::Tensor;
 

@@ -7,7 +7,7 @@ use gimlet::checkpoint::Stored;
 use gimlet::models::decoding::{BeamSearch, DecodeFn, Prediction};
 use gimlet::models::t5::{T5, T5Config};
 use gimlet::models::transformer::{LayerArrays, TransformerSpec};
-use gimlet::models::{Batch, Network, feature};
+use gimlet::models::{Batch, PredictingNetwork, feature};
 use gimlet::nn::Params;
 use serde_json::Value;
 use tch::{Kind, Tensor};

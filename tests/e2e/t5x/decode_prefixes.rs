@@ -4,7 +4,7 @@
 use gimlet::data::{self, DecoderFeatureConverter, FeatureConverter, Packing, Value};
 use gimlet::models::decoder_only::{DecoderOnly, TransformerConfig};
 use gimlet::models::decoding::{BeamSearch, DecodeFn, Prediction, TemperatureSample};
-use gimlet::models::{Batch, Network};
+use gimlet::models::{Batch, PredictingNetwork};
 use gimlet::nn::{Activation, Dtype, Params};
 
 use super::decode::{ROWS, assert_scores, numbers, read_params};

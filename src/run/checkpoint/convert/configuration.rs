@@ -90,7 +90,8 @@ pub(super) fn options(args: &ConvertArgs, from: &Path) -> Result<HuggingFaceOpti
         let model = evaluated(&args.gin, from)?.model;
         options = stated(&model).map_err(Failure::usage)?;
         if configuration.folder.is_none() && args.model.vocabulary.is_none() {
-            state_vocabulary(&model, &mut options).map_err(storage_failure)?;
+            let predictions = model.prediction_spec().map_err(Failure::usage)?;
+            state_vocabulary(&predictions, &mut options).map_err(storage_failure)?;
         }
     }
     options.folder = configuration.folder.clone();

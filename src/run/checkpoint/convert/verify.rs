@@ -109,7 +109,7 @@ fn logits(spec: &InteractiveModel) -> Result<Tensor, Failure> {
         )));
     };
     encoder.dims.dtype = Dtype::Float32;
-    network.decoder.dims.dtype = Dtype::Float32;
+    network.last.dims.dtype = Dtype::Float32;
     network.fp8 = None;
     let mesh = spec.mesh(Process { rank: 0, count: 1 }, LocalDevice::Cpu);
     let wanted = RestoredParams::new(&spec.model, &spec.restore_config());

@@ -1,0 +1,123 @@
+//! The interface of models: what checks, estimates and loops ask of a model, whatever its family.
+
+use super::memory::{Estimate, Gradients, Held, StepShape};
+use super::module_spec::ModuleSpec;
+use super::network::HasNetwork;
+use super::prediction_spec::PredictionSpec;
+use crate::data::{ConverterClass, DataError, Lengths};
+use crate::gin::AnySpec;
+use crate::models::heads::LossSpec;
+use crate::models::transformer::{DimensionNames, TransformerSpec};
+use crate::nn::{Dtype, ParamSpec};
+use crate::optim::OptimizerDef;
+use crate::partition::LocalDevice;
+use crate::vocab::VocabularySpec;
+
+/// A model as gin binds it: network, vocabularies, optimizer and loss. With torch, [`HasNetwork`] has its tensors. Source: T5X
+/// `models.py`, `BaseModel`.
+pub trait BaseModel: HasNetwork + AnySpec {
+    /// The module that describes the network.
+    fn module(&self) -> &dyn ModuleSpec;
+
+    /// Vocabularies by feature of a task.
+    fn vocabularies(&self) -> Vec<(&'static str, &VocabularySpec)>;
+
+    /// Converter of a task's features into the model's inputs.
+    fn feature_converter(&self) -> ConverterClass;
+
+    /// Shape of a batch with so many rows.
+    ///
+    /// # Errors
+    /// A length of a task's feature that the model reads is not bound, or is 0.
+    fn step_shape(&self, rows: usize, lengths: &Lengths) -> Result<StepShape, DataError>;
+
+    /// Optimizer.
+    fn optimizer_def(&self) -> &OptimizerDef;
+
+    /// Parameters of the loss.
+    fn loss_spec(&self) -> LossSpec;
+
+    /// The predictions that it makes; `None` for a model that is only trained and measured.
+    fn predicts(&self) -> Option<PredictionSpec> {
+        None
+    }
+
+    /// The name under which messages mention the model.
+    fn name(&self) -> &'static str {
+        let name = self.own_schema().name;
+        name.rfind("models.").map_or(name, |start| &name[start..])
+    }
+
+    /// Finds values with which the network cannot be made.
+    ///
+    /// # Errors
+    /// The first such value, with the expected ones.
+    fn check(&self) -> Result<(), String> {
+        self.module().check()?;
+        self.transformer().check(self.dimensions())
+    }
+
+    /// Finds values of the loss or the optimizer with which no training can succeed.
+    ///
+    /// # Errors
+    /// The first such value, with the expected ones.
+    fn check_training(&self) -> Result<(), String> {
+        self.loss_spec().check(self.name())?;
+        let tree = self.param_tree();
+        let names = tree.iter().map(|param| &param.name[..]);
+        let optimizer = self.optimizer_def();
+        let checked = optimizer.check().and_then(|()| optimizer.check_updates(names));
+        checked.map_err(|error| error.to_string())
+    }
+
+    /// Description of the network.
+    fn transformer(&self) -> TransformerSpec {
+        self.module().transformer()
+    }
+
+    /// The parameters that set the network's dimensions, for messages.
+    fn dimensions(&self) -> DimensionNames {
+        self.module().dimensions()
+    }
+
+    /// Every parameter, sorted by name.
+    fn param_tree(&self) -> Vec<ParamSpec> {
+        self.transformer().param_tree()
+    }
+
+    /// Number of parameters.
+    fn num_params(&self) -> u64 {
+        self.param_tree().iter().map(ParamSpec::num_elements).sum()
+    }
+
+    /// Type of activations.
+    fn dtype(&self) -> Dtype {
+        self.transformer().last.dims.dtype
+    }
+
+    /// Number of token ids in the embedding.
+    fn num_ids(&self) -> usize {
+        self.transformer().vocab_size
+    }
+
+    /// The id that a decoder reads before a sequence.
+    fn bos_id(&self) -> i32 {
+        self.predicts().map_or(0, |predictions| predictions.bos_id)
+    }
+
+    /// Estimates the memory of a training step on a device that holds some parts of the model.
+    fn estimate(
+        &self,
+        held: Held,
+        gradients: Gradients,
+        shape: &StepShape,
+        device: LocalDevice,
+    ) -> Estimate {
+        self.transformer().step_estimate(held, gradients, shape, device)
+    }
+
+    /// Operations of a training step over rows of that shape, padding included.
+    fn train_step_flops(&self, shape: &StepShape) -> f64 {
+        self.transformer().train_step_flops(shape)
+    }
+}

@@ -1,0 +1,36 @@
+//! The contract between a model and the rest: what training asks of it, and apart from that what predicting asks.
+//!
+//! A family implements [`BaseModel`], and with torch [`HasNetwork`] and [`Network`]. One that makes predictions also returns
+//! [`Predictions`], and its network is a [`PredictingNetwork`].
+
+pub mod memory;
+
+mod base_model;
+mod module_spec;
+mod prediction_spec;
+
+#[cfg(feature = "torch")]
+mod features;
+#[cfg(feature = "torch")]
+mod network;
+#[cfg(feature = "torch")]
+mod row_facts;
+
+pub use base_model::BaseModel;
+pub use module_spec::ModuleSpec;
+pub use prediction_spec::{NoPredictions, PredictionSpec};
+
+#[cfg(feature = "torch")]
+pub use features::{Batch, feature};
+#[cfg(feature = "torch")]
+pub use network::{HasNetwork, Network, Predict, PredictingNetwork};
+#[cfg(feature = "torch")]
+pub use row_facts::RowFacts;
+
+/// The tensors of a model, which only a build with torch has.
+#[cfg(not(feature = "torch"))]
+mod network {
+    pub trait HasNetwork {}
+
+    impl<T> HasNetwork for T {}
+}

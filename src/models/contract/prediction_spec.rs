@@ -1,0 +1,56 @@
+//! The facts of a model that predicting needs, beside those that training needs.
+
+use thiserror::Error;
+
+use crate::data::ConverterClass;
+use crate::models::decoding::{DecodeFn, Prediction};
+use crate::vocab::VocabularySpec;
+
+/// How a model predicts, and what of it is returned.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PredictionSpec {
+    /// Vocabulary of predictions.
+    pub vocabulary: VocabularySpec,
+    /// Converter for predictions, whose rows hold one example each.
+    pub converter: ConverterClass,
+    /// Whether a prediction goes on where the inputs end, as a decoder alone does, instead of reading all of them first.
+    pub continues_inputs: bool,
+    /// Decoding function.
+    pub decode_fn: DecodeFn,
+    /// Sequences per input.
+    pub num_decodes: usize,
+    /// The id that a decoder reads before a sequence.
+    pub bos_id: i32,
+    /// The id that ends a sequence; `None` for the vocabulary's end token.
+    pub eos_id: Option<i32>,
+    /// Whether sequences begin with the targets, for completing them.
+    pub prompt_with_targets: bool,
+    /// Whether predictions are all sequences of an input instead of the best.
+    pub returns_all_decodes: bool,
+    /// Whether scores come with those of each target.
+    pub returns_intermediates: bool,
+}
+
+/// A model from which no predictions are asked.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(
+    "{model} makes no predictions; training measures its loss on held-out rows: bind \
+     train.infer_eval_dataset_cfg = None and train.train_eval_dataset_cfg = @train_eval/utils.DatasetConfig()"
+)]
+pub struct NoPredictions {
+    /// The model's configurable.
+    pub model: &'static str,
+}
+
+impl PredictionSpec {
+    /// Options for decoding sequences that end in `eos_id`, the vocabulary's end token, unless the model has its own.
+    pub fn prediction(&self, eos_id: i64) -> Prediction {
+        Prediction {
+            num_decodes: self.decode_fn.num_decodes(self.num_decodes),
+            decode_fn: self.decode_fn.clone(),
+            bos_id: i64::from(self.bos_id),
+            eos_id: self.eos_id.map_or(eos_id, i64::from),
+            prompt_with_targets: self.prompt_with_targets,
+        }
+    }
+}

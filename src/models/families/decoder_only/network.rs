@@ -1,0 +1,141 @@
+//! A decoder behind the interface of networks.
+
+use tch::Tensor;
+
+use super::model::{DecoderOnlyModel, MoeDecoderOnlyModel};
+use super::predict::Predictor;
+use super::spec::TransformerConfig;
+use crate::models::heads::{Divisors, Head, LossOutput, LossSpec, TokenLogits};
+use crate::models::transformer::{Passed, Stack, StackInput, TransformerSpec, Visible};
+use crate::models::{BaseModel, Batch, HasNetwork, Network, Predict, PredictingNetwork, feature};
+use crate::nn::{
+    Dropout, Params, RoutingReport, TransformerEngineConfig, causal_mask, decoder_positions, pairs,
+    same_segment,
+};
+
+/// A decoder alone. It holds no weights: every method gets them as `Params`.
+#[derive(Clone, Debug)]
+pub struct DecoderOnly {
+    pub(super) spec: TransformerSpec,
+    /// Whether all positions of a prefix attend to each other.
+    pub(super) inputs_bidirectional_attention: bool,
+}
+
+impl DecoderOnly {
+    /// The decoder of that description.
+    pub fn of(spec: TransformerSpec, inputs_bidirectional_attention: bool) -> Self {
+        Self { spec, inputs_bidirectional_attention }
+    }
+
+    /// A decoder of these dimensions, with projections in fp8 if `fp8` is given.
+    pub fn new(
+        config: &TransformerConfig,
+        inputs_bidirectional_attention: bool,
+        fp8: Option<TransformerEngineConfig>,
+    ) -> Self {
+        let spec = TransformerSpec { fp8, ..config.transformer() };
+        Self::of(spec, inputs_bidirectional_attention)
+    }
+
+    /// Pairs that may attend: bool `[batch, 1, length, length]`, of one row if all rows are alike.
+    fn mask(&self, batch: &Batch) -> Tensor {
+        let targets = batch.tensor(feature::DECODER_TARGET_TOKENS);
+        let allowed = match self.inputs_bidirectional_attention {
+            true => prefix_mask(batch.tensor(feature::DECODER_CAUSAL_ATTENTION)),
+            false => causal_mask(targets.size()[1], targets.device()),
+        };
+        if batch.facts().is_some_and(|facts| facts.full_targets) {
+            return allowed;
+        }
+        // Targets, not the decoder's inputs, because those begin with 0.
+        let real = targets.gt(0);
+        let mask = pairs(&real, &real).logical_and(&allowed);
+        match batch.get(feature::DECODER_SEGMENT_IDS) {
+            Some(ids) => mask.logical_and(&same_segment(ids, ids)),
+            None => mask,
+        }
+    }
+
+    /// The logits of `batch`, to be computed, and the reports of routers on the way to them.
+    fn head(&self, params: &Params, batch: &Batch, dropout: Dropout) -> (Head, Vec<RoutingReport>) {
+        let params = &self.spec.begin(params);
+        let tokens = batch.tensor(feature::DECODER_INPUT_TOKENS);
+        let input = StackInput {
+            embedded: self.spec.embed(params, tokens),
+            visible: &Visible::Pairs(self.mask(batch)),
+            real: self.spec.last.sparse.is_some().then(|| decoder_positions(tokens)),
+        };
+        let Passed { hidden, routing } =
+            Stack::new(&self.spec.last, params).forward(input, None, dropout);
+        (self.spec.head(params, &hidden), routing)
+    }
+}
+
+/// Pairs whose key is not after the query, or that are both of a prefix, which `prefix` marks by 1,
+/// int64 `[batch, length]`: bool `[batch, 1, length, length]`. T5X `layers.py`, `make_decoder_mask`.
+pub(super) fn prefix_mask(prefix: &Tensor) -> Tensor {
+    let inside = prefix.gt(0);
+    pairs(&inside, &inside).logical_or(&causal_mask(prefix.size()[1], prefix.device()))
+}
+
+impl HasNetwork for DecoderOnlyModel {
+    fn network(&self, fp8: Option<&TransformerEngineConfig>) -> Box<dyn Network> {
+        let is_bidirectional = self.shared.inputs_bidirectional_attention;
+        Box::new(DecoderOnly::of(self.transformer().with_fp8(fp8), is_bidirectional))
+    }
+}
+
+impl HasNetwork for MoeDecoderOnlyModel {
+    fn network(&self, fp8: Option<&TransformerEngineConfig>) -> Box<dyn Network> {
+        let is_bidirectional = self.shared.inputs_bidirectional_attention;
+        Box::new(DecoderOnly::of(self.transformer().with_fp8(fp8), is_bidirectional))
+    }
+}
+
+impl Network for DecoderOnly {
+    fn dropout(&self) -> Dropout {
+        Dropout::train(self.spec.dropout_rate)
+    }
+
+    fn features(&self) -> &'static [&'static str] {
+        &[
+            feature::DECODER_INPUT_TOKENS,
+            feature::DECODER_TARGET_TOKENS,
+            feature::DECODER_LOSS_WEIGHTS,
+            feature::DECODER_CAUSAL_ATTENTION,
+            feature::DECODER_SEGMENT_IDS,
+        ]
+    }
+
+    fn loss(
+        &self,
+        params: &Params,
+        batch: &Batch,
+        spec: &LossSpec,
+        dropout: Dropout,
+    ) -> LossOutput {
+        let (head, reports) = self.head(params, batch, dropout);
+        TokenLogits::TARGETS.loss_with_routers(&head, &reports, batch, spec)
+    }
+
+    fn divisors(&self, batch: &Batch, spec: &LossSpec) -> Divisors {
+        TokenLogits::TARGETS.divisors(batch, spec)
+    }
+
+    fn predicting(&self) -> Option<&dyn PredictingNetwork> {
+        Some(self)
+    }
+}
+
+impl PredictingNetwork for DecoderOnly {
+    fn token_scores(&self, params: &Params, batch: &Batch) -> Tensor {
+        tch::no_grad(|| {
+            let (head, _) = self.head(params, batch, Dropout::off());
+            TokenLogits::TARGETS.scores(&head, batch)
+        })
+    }
+
+    fn predictor<'a>(&'a self, params: &'a Params, hypotheses: usize) -> Box<dyn Predict + 'a> {
+        Box::new(Predictor::new(self, params, hypotheses))
+    }
+}

@@ -1,0 +1,257 @@
+//! Models that read inputs and write targets, with experts or without.
+
+use super::module::Module;
+use crate::data::{
+    ConverterClass, DataError, EncDecFeatureConverter, Lengths, PrePackedEncDecFeatureConverter,
+    feature_length,
+};
+use crate::gin::{Configurable, Parameters, Ref};
+use crate::models::contract::memory::StepShape;
+use crate::models::contract::{BaseModel, ModuleSpec, PredictionSpec};
+use crate::models::decoding::DecodeFn;
+use crate::models::families::parameters::{
+    LossParameters, RoutingLossFactors, check_experts, of_shared,
+};
+use crate::models::heads::LossSpec;
+use crate::optim::OptimizerDef;
+use crate::vocab::VocabularySpec;
+
+/// Any feature converter of an encoder-decoder model.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+pub enum EncDecConverter {
+    /// A converter for inputs and targets.
+    EncDec(EncDecFeatureConverter),
+    /// A converter for rows that are packed already.
+    PrePacked(PrePackedEncDecFeatureConverter),
+}
+
+impl From<EncDecConverter> for ConverterClass {
+    fn from(converter: EncDecConverter) -> Self {
+        match converter {
+            EncDecConverter::EncDec(spec) => spec.into(),
+            EncDecConverter::PrePacked(spec) => spec.into(),
+        }
+    }
+}
+
+/// Parameters of every model of inputs and targets. Source: T5X `models.py`.
+#[derive(Clone, Debug, PartialEq, Parameters)]
+pub struct EncoderDecoderParameters {
+    /// The network.
+    pub module: Module,
+    /// Vocabulary of the inputs' ids.
+    pub input_vocabulary: VocabularySpec,
+    /// Vocabulary of the targets' ids; its end token ends a decoded sequence.
+    pub output_vocabulary: VocabularySpec,
+    /// Optimizer, which turns gradients into updates.
+    pub optimizer_def: OptimizerDef,
+    /// Decoding function, which makes sequences from distributions.
+    #[gin(default = Ref(DecodeFn::default()))]
+    pub decode_fn: Ref<DecodeFn>,
+    /// Parameters of the loss.
+    #[gin(flatten)]
+    pub loss: LossParameters,
+    /// Converts a task's features into the model's inputs; None is `seqio.EncDecFeatureConverter`.
+    #[gin(default = None)]
+    pub feature_converter_cls: Option<Ref<EncDecConverter>>,
+}
+
+/// A network and everything that training and decoding need besides. Source: T5X `models.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "t5x.models.EncoderDecoderModel")]
+pub struct EncoderDecoderModel {
+    /// Parameters of every such model.
+    #[gin(flatten)]
+    pub shared: EncoderDecoderParameters,
+    /// The id that the decoder reads before a sequence, which T5X fixes to that of padding (transformers:
+    /// `decoder_start_token_id`).
+    #[gin(default = 0)]
+    pub bos_id: i32,
+    /// The id that ends a decoded sequence (transformers: `eos_token_id`); None is the output vocabulary's end token.
+    #[gin(default = None)]
+    pub eos_id: Option<i32>,
+    /// Defaults for parameters of `predict_batch_with_aux` that are not bound.
+    #[gin(default = None)]
+    pub default_decoder_params: Option<DecoderParams>,
+    /// Parameters of decoding a batch.
+    #[gin(method)]
+    pub predict_batch_with_aux: PredictBatchWithAux,
+    /// Parameters of scoring a batch.
+    #[gin(method)]
+    pub score_batch: ScoreBatch,
+}
+
+/// Defaults of decoding. Source: T5X `models.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "t5x.models.DecoderParams")]
+pub struct DecoderParams {
+    /// Whether all sequences are returned instead of the best.
+    #[gin(default = false)]
+    pub return_all_decodes: bool,
+    /// Beams, or samples, per input.
+    #[gin(default = 1)]
+    pub num_decodes: usize,
+}
+
+/// Options of decoding a batch. Source: T5X `models.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(
+    name = "t5x.models.EncoderDecoderModel.predict_batch_with_aux",
+    ignored(
+        params = "the run gives it",
+        batch = "the run gives it",
+        rng = "the run gives it",
+        decoder_params = "bind the decoding function's own parameters"
+    )
+)]
+pub struct PredictBatchWithAux {
+    /// Whether all sequences are returned instead of the best.
+    #[gin(default = None)]
+    pub return_all_decodes: Option<bool>,
+    /// Beams, or samples, per input.
+    #[gin(default = None)]
+    pub num_decodes: Option<usize>,
+    /// Whether sequences begin with the targets, for completing them.
+    #[gin(default = false)]
+    pub prompt_with_targets: bool,
+}
+
+/// Options of scoring a batch. Source: T5X `models.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(
+    name = "t5x.models.EncoderDecoderModel.score_batch",
+    ignored(params = "the run gives it", batch = "the run gives it")
+)]
+pub struct ScoreBatch {
+    /// Whether `gimlet infer` writes the score, id and weight of each target beside the score of all.
+    #[gin(default = false)]
+    pub return_intermediates: bool,
+}
+
+/// An encoder-decoder model with experts: `EncoderDecoderModel` with the losses of routers. Source: T5X
+/// `contrib/moe/models.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "t5x.contrib.moe.models.MoeEncoderDecoderModel")]
+pub struct MoeEncoderDecoderModel {
+    /// Parameters of the model without experts.
+    #[gin(flatten)]
+    pub shared: EncoderDecoderParameters,
+    /// Weights of the losses of routers.
+    #[gin(flatten)]
+    pub routing: RoutingLossFactors,
+    /// Parameters of decoding a batch.
+    #[gin(method)]
+    pub predict_batch_with_aux: PredictWithExperts,
+    /// Parameters of scoring a batch.
+    #[gin(method)]
+    pub score_batch: ScoreBatch,
+}
+
+/// Options of decoding a batch by a model with experts. Source: T5X `contrib/moe/models.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(
+    name = "t5x.contrib.moe.models.MoeEncoderDecoderModel.predict_batch_with_aux",
+    ignored(decoder_params = "bind the decoding function's own parameters")
+)]
+pub struct PredictWithExperts {
+    /// Whether all sequences are returned instead of the best.
+    #[gin(default = false)]
+    pub return_all_decodes: bool,
+    /// Beams, or samples, per input.
+    #[gin(default = 1)]
+    pub num_decodes: usize,
+    /// Whether sequences begin with the targets, for completing them.
+    #[gin(default = false)]
+    pub prompt_with_targets: bool,
+}
+
+impl EncoderDecoderParameters {
+    fn vocabularies(&self) -> Vec<(&'static str, &VocabularySpec)> {
+        vec![("inputs", &self.input_vocabulary), ("targets", &self.output_vocabulary)]
+    }
+
+    fn feature_converter(&self) -> ConverterClass {
+        let class = self.feature_converter_cls.as_ref();
+        class.map_or_else(ConverterClass::default, |class| class.0.clone().into())
+    }
+
+    fn step_shape(&self, rows: usize, lengths: &Lengths) -> Result<StepShape, DataError> {
+        let lengths = [feature_length("inputs", lengths)?, feature_length("targets", lengths)?];
+        Ok(StepShape::whole(rows, lengths))
+    }
+
+    /// The predictions of a model with defaults for all that it may set itself.
+    fn predictions(&self, score_batch: &ScoreBatch) -> PredictionSpec {
+        PredictionSpec {
+            vocabulary: self.output_vocabulary.clone(),
+            converter: EncDecFeatureConverter {}.into(),
+            continues_inputs: false,
+            decode_fn: self.decode_fn.0.clone(),
+            num_decodes: 1,
+            bos_id: 0,
+            eos_id: None,
+            prompt_with_targets: false,
+            returns_all_decodes: false,
+            returns_intermediates: score_batch.return_intermediates,
+        }
+    }
+}
+
+impl BaseModel for EncoderDecoderModel {
+    of_shared!();
+
+    fn loss_spec(&self) -> LossSpec {
+        self.shared.loss.spec(None)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        self.shared.module.check()?;
+        let num_ids = self.num_ids();
+        for (name, id) in [("bos_id", Some(self.bos_id)), ("eos_id", self.eos_id)] {
+            if let Some(id) = id.filter(|id| !usize::try_from(*id).is_ok_and(|id| id < num_ids)) {
+                return Err(format!(
+                    "models.EncoderDecoderModel.{name} is {id}, expected an id of the embedding, which has {num_ids} rows"
+                ));
+            }
+        }
+        self.transformer().check(self.dimensions())
+    }
+
+    fn predicts(&self) -> Option<PredictionSpec> {
+        let (own, default) = (&self.predict_batch_with_aux, self.default_decoder_params.as_ref());
+        let num_decodes = own.num_decodes.or(default.map(|params| params.num_decodes));
+        let all = own.return_all_decodes.or(default.map(|params| params.return_all_decodes));
+        Some(PredictionSpec {
+            num_decodes: num_decodes.unwrap_or(1),
+            bos_id: self.bos_id,
+            eos_id: self.eos_id,
+            prompt_with_targets: own.prompt_with_targets,
+            returns_all_decodes: all.unwrap_or(false),
+            ..self.shared.predictions(&self.score_batch)
+        })
+    }
+}
+
+impl BaseModel for MoeEncoderDecoderModel {
+    of_shared!();
+
+    fn loss_spec(&self) -> LossSpec {
+        self.shared.loss.spec(Some(&self.routing))
+    }
+
+    fn check(&self) -> Result<(), String> {
+        self.shared.module.check()?;
+        self.transformer().check(self.dimensions())?;
+        check_experts(&self.transformer(), self.name())
+    }
+
+    fn predicts(&self) -> Option<PredictionSpec> {
+        let own = &self.predict_batch_with_aux;
+        Some(PredictionSpec {
+            num_decodes: own.num_decodes,
+            prompt_with_targets: own.prompt_with_targets,
+            returns_all_decodes: own.return_all_decodes,
+            ..self.shared.predictions(&self.score_batch)
+        })
+    }
+}

@@ -1,0 +1,28 @@
+//! T5 1.0, T5 1.1, mT5, umT5, ByT5 and LongT5: models of an encoder and a decoder, sized and varied by their modules.
+//!
+//! Source: T5X `models.py` and `examples/t5/{network,layers}.py`.
+
+mod encoder_decoder;
+mod module;
+mod scalable;
+pub(in crate::models) mod spec;
+
+#[cfg(feature = "torch")]
+mod model;
+#[cfg(feature = "torch")]
+mod network;
+#[cfg(feature = "torch")]
+mod predict;
+
+pub use encoder_decoder::{
+    DecoderParams, EncDecConverter, EncoderDecoderModel, EncoderDecoderParameters,
+    MoeEncoderDecoderModel, PredictBatchWithAux, PredictWithExperts, ScoreBatch,
+};
+pub use module::Module;
+pub use scalable::{ScalableConfig, ScalableTransformer};
+pub use spec::{T5Config, Transformer};
+
+#[cfg(feature = "torch")]
+pub use model::T5;
+#[cfg(feature = "torch")]
+pub use predict::Predictor;

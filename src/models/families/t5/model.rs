@@ -1,0 +1,158 @@
+//! The whole network: embeddings, both stacks and logits.
+
+use std::sync::Arc;
+
+use tch::{Kind, Tensor};
+
+use crate::models::heads::Head;
+use crate::models::transformer::{
+    Encoding, Reach, Stack, StackInput, StackSpec, TransformerSpec, Visible,
+};
+use crate::models::{Batch, RowFacts, feature};
+use crate::nn::{
+    Dropout, Lookahead, Params, RoutingReport, causal_mask, decoder_positions, pairs, same_segment,
+};
+
+/// A T5. It holds no weights: every method gets them as `Params`.
+#[derive(Clone, Debug)]
+pub struct T5 {
+    pub(super) spec: TransformerSpec,
+}
+
+impl T5 {
+    /// The T5 of that description, which has an encoder.
+    pub fn new(spec: TransformerSpec) -> Self {
+        Self { spec }
+    }
+
+    /// Its description.
+    pub fn spec(&self) -> &TransformerSpec {
+        &self.spec
+    }
+
+    /// float32 `[batch, targets_length, vocab]`
+    pub fn logits(&self, params: &Params, batch: &Batch, dropout: Dropout) -> Tensor {
+        let (head, _) = self.head(params, batch, dropout);
+        head.logits().view([batch.num_rows(), -1, self.spec.vocab_size as i64])
+    }
+
+    /// Encoding of `tokens` `[batch, inputs_length]` without packing: `[batch, inputs_length, embed]`.
+    pub fn encode(&self, params: &Params, tokens: &Tensor, dropout: Dropout) -> Tensor {
+        let params = &self.spec.begin(params);
+        let real = tokens.gt(0);
+        let input = StackInput {
+            embedded: self.spec.embed(params, tokens),
+            visible: &match self.encoder().reach {
+                Reach::All => Visible::Pairs(pairs(&real, &real)),
+                _ => Visible::Examples(real.to_kind(Kind::Int64)),
+            },
+            real: self.encoder().sparse.is_some().then(|| real.shallow_clone()),
+        };
+        Stack::new(self.encoder(), params).forward(input, None, dropout).hidden
+    }
+
+    /// The encoder.
+    pub(super) fn encoder(&self) -> &StackSpec {
+        self.spec.encoder.as_ref().expect("a T5 has an encoder")
+    }
+
+    /// The logits of `batch`, to be computed, and the reports of routers on the way to them.
+    pub(super) fn head(
+        &self,
+        params: &Params,
+        batch: &Batch,
+        dropout: Dropout,
+    ) -> (Head, Vec<RoutingReport>) {
+        let inputs = batch.tensor(feature::ENCODER_INPUT_TOKENS);
+        let targets = batch.tensor(feature::DECODER_INPUT_TOKENS);
+        let params = &self.spec.begin(params);
+        // One lookup for both stacks, since its gradient is as large as the embedding.
+        let embedded = self.spec.embed(params, &Tensor::cat(&[inputs, targets], 1));
+        let lengths = [inputs, targets].map(|tokens| tokens.size()[1]);
+        let masks = Masks::new(batch, self.encoder().reach);
+        let of_encoder = StackInput {
+            embedded: embedded.narrow(1, 0, lengths[0]),
+            visible: &masks.encoder,
+            real: self.encoder().sparse.is_some().then(|| inputs.gt(0)),
+        };
+        let of_decoder = StackInput {
+            embedded: embedded.narrow(1, lengths[0], lengths[1]),
+            visible: &Visible::Pairs(masks.decoder),
+            real: self.spec.last.sparse.is_some().then(|| decoder_positions(targets)),
+        };
+        let layers = self.spec.stacks().flat_map(StackSpec::layers);
+        let layers = Arc::new(Lookahead::new(params, layers));
+        let encoder = Stack::among(&layers, self.encoder(), params);
+        let encoded = encoder.forward(of_encoder, None, dropout);
+        let encoding = Encoding {
+            hidden: encoded.hidden,
+            mask: masks.cross.shallow_clone(),
+            runs: batch.facts().and_then(|facts| facts.cross.clone()),
+        };
+        let decoder = Stack::among(&layers, &self.spec.last, params);
+        let decoded = decoder.forward(of_decoder, Some(&encoding), dropout);
+        let reports = encoded.routing.into_iter().chain(decoded.routing).collect();
+        (self.spec.head(params, &decoded.hidden), reports)
+    }
+}
+
+/// Masks of the pairs of positions that may attend, bool `[batch, 1, q_length, kv_length]`; of an encoder whose positions attend
+/// to neighbours, the examples.
+struct Masks {
+    encoder: Visible,
+    decoder: Tensor,
+    cross: Tensor,
+}
+
+impl Masks {
+    fn new(batch: &Batch, reach: Reach) -> Self {
+        let real_input = batch.tensor(feature::ENCODER_INPUT_TOKENS).gt(0);
+        // Targets, not the decoder's inputs, because those begin with 0.
+        let targets = batch.tensor(feature::DECODER_TARGET_TOKENS);
+        let real_target = targets.gt(0);
+        let causal = causal_mask(targets.size()[1], targets.device());
+        let masks = Self {
+            encoder: match reach {
+                Reach::All => Visible::Pairs(pairs(&real_input, &real_input)),
+                _ => Visible::Examples(real_input.to_kind(Kind::Int64)),
+            },
+            decoder: pairs(&real_target, &real_target).logical_and(&causal),
+            cross: pairs(&real_target, &real_input),
+        }
+        .within_examples(batch);
+        match batch.facts() {
+            Some(facts) => masks.of_one_row(facts, causal),
+            None => masks,
+        }
+    }
+
+    /// Removes pairs of different examples of packed rows.
+    fn within_examples(self, batch: &Batch) -> Self {
+        let ids = [feature::ENCODER_SEGMENT_IDS, feature::DECODER_SEGMENT_IDS];
+        let [Some(encoder), Some(decoder)] = ids.map(|name| batch.get(name)) else { return self };
+        Self {
+            encoder: match self.encoder {
+                Visible::Pairs(pairs) => {
+                    Visible::Pairs(pairs.logical_and(&same_segment(encoder, encoder)))
+                }
+                Visible::Examples(real) => Visible::Examples(real * encoder),
+            },
+            decoder: self.decoder.logical_and(&same_segment(decoder, decoder)),
+            cross: self.cross.logical_and(&same_segment(decoder, encoder)),
+        }
+    }
+
+    /// Returns masks of one row instead, if each row is one example without padding: with a
+    /// position bias added, they stay as small as the bias.
+    fn of_one_row(self, facts: &RowFacts, causal: Tensor) -> Self {
+        let all = Tensor::ones([1, 1, 1, 1], (Kind::Bool, causal.device()));
+        Self {
+            encoder: match self.encoder {
+                Visible::Pairs(_) if facts.full_inputs => Visible::Pairs(all),
+                encoder => encoder,
+            },
+            decoder: if facts.full_targets { causal } else { self.decoder },
+            cross: self.cross,
+        }
+    }
+}

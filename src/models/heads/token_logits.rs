@@ -1,0 +1,92 @@
+//! The head that predicts a token at each position of a stack: its loss, and the scores of its targets.
+
+use tch::{Kind, Tensor};
+
+use super::cross_entropy::{Targets, cross_entropy, log_likelihoods};
+use super::head::Head;
+use super::spec::{Divisors, LossSpec};
+use super::sums::{HeadLoss, LossOutput};
+use super::weights::normalize;
+use crate::metrics::sum;
+use crate::models::{Batch, feature};
+use crate::nn::RoutingReport;
+use crate::nn::profiler::{Activity, part};
+
+/// The features of such a head, each `[batch, length]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TokenLogits {
+    /// The tokens to predict, int64.
+    pub tokens: &'static str,
+    /// The weight of each in the loss, float32.
+    pub weights: &'static str,
+    /// The example of each position of a packed row, int64.
+    pub segment_ids: &'static str,
+}
+
+impl TokenLogits {
+    /// The targets of a decoder.
+    pub const TARGETS: Self = Self {
+        tokens: feature::DECODER_TARGET_TOKENS,
+        weights: feature::DECODER_LOSS_WEIGHTS,
+        segment_ids: feature::DECODER_SEGMENT_IDS,
+    };
+
+    /// The tokens that an encoder's inputs mask.
+    pub const MASKED: Self = Self {
+        tokens: feature::ENCODER_TARGET_TOKENS,
+        weights: feature::ENCODER_LOSS_WEIGHTS,
+        segment_ids: feature::ENCODER_SEGMENT_IDS,
+    };
+
+    /// The loss of a batch's targets, whose logits `head` computes, and the sums for its metrics.
+    pub fn loss(&self, head: &Head, batch: &Batch, spec: &LossSpec) -> HeadLoss {
+        let _part = part(Activity::Loss);
+        let normalized = normalize(spec.loss_normalizing_factor, batch, self);
+        let weights = normalized.weights.reshape(-1);
+        let coefficients = match (spec.divisors.get(self.tokens), &normalized.factor) {
+            (Some(divisor), _) => &weights / *divisor,
+            (None, Some(factor)) => &weights / factor,
+            (None, None) => weights.shallow_clone(),
+        };
+        let tokens = batch.tensor(self.tokens).reshape(-1);
+        let num_targets = tokens.numel() as u64;
+        let targets = Targets { tokens, coefficients };
+        let (losses, scalar) = cross_entropy(head, &targets, spec);
+        let value = losses.loss.dot(&targets.coefficients);
+        // T5X's metrics count targets with any weight, independently of its size.
+        let counted = weights.ne(0).to_kind(Kind::Float);
+        let sums = vec![
+            (sum::Z_LOSS, losses.z_loss.dot(&targets.coefficients)),
+            (sum::CORRECT, losses.correct.dot(&counted)),
+            (sum::NUM_WEIGHTED_TOKENS, counted.sum(Kind::Float)),
+            (sum::WEIGHT_SUM, weights.sum(Kind::Float)),
+        ];
+        // The value of the loss with the gradient of the scalar.
+        let loss = &scalar + (&value - scalar.detach());
+        HeadLoss { loss, value, sums, num_targets }
+    }
+
+    /// The same as a whole loss, to which the routers on the way to the head add theirs.
+    pub fn loss_with_routers(
+        &self,
+        head: &Head,
+        reports: &[RoutingReport],
+        batch: &Batch,
+        spec: &LossSpec,
+    ) -> LossOutput {
+        let of_routers = spec.routing.and_then(|losses| losses.of(reports));
+        LossOutput::new(batch, [self.loss(head, batch, spec)].into_iter().chain(of_routers))
+    }
+
+    /// Log-likelihood of each target, weighted, without smoothing or z-loss: float32 `[batch, length]`.
+    pub fn scores(&self, head: &Head, batch: &Batch) -> Tensor {
+        let (tokens, weights) = (batch.tensor(self.tokens), batch.tensor(self.weights));
+        log_likelihoods(head, &tokens.reshape(-1)).view_as(tokens) * weights
+    }
+
+    /// The divisor of the loss over these rows, if it is divided.
+    pub fn divisors(&self, batch: &Batch, spec: &LossSpec) -> Divisors {
+        let factor = normalize(spec.loss_normalizing_factor, batch, self).factor;
+        factor.map(|factor| (self.tokens, factor.double_value(&[]))).into_iter().collect()
+    }
+}
