@@ -5,3 +5,10 @@
 //! configurables. Everything after these statements is the same for every dialect.
 
 pub mod mesh_tf;
+
+mod dialect;
+
+pub use dialect::Dialect;
+
+/// Every dialect.
+pub const DIALECTS: &[&dyn Dialect] = &[&mesh_tf::MeshTf];

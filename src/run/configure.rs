@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::data::{Mixture, Task, TaskFamily, set_tfds_data_dir};
-use crate::dialects::mesh_tf;
+use crate::dialects::{DIALECTS, Dialect};
 use crate::gin::{
     Bound, Config, Configurable, Diagnostic, Diagnostics, Evaluator, Loaded, Modules, Registry,
     Running, Schema, Severity, Source, ValueKind,
@@ -69,16 +69,16 @@ pub fn registry() -> Registry {
     with_functions(registry)
 }
 
-/// Returns every configurable that a gin file of Mesh TensorFlow may name: those of its dialect, and of tasks.
-pub fn mesh_tf_registry() -> Registry {
-    let registry = Registry::default().with_modules(mesh_tf::MODULES);
+/// Returns every configurable that a gin file of a dialect may name: its own, and those of tasks.
+pub fn dialect_registry(dialect: &dyn Dialect) -> Registry {
+    let registry = Registry::default().with_modules(dialect.modules());
     let tasks = registry.with::<Task>().with::<TaskFamily>().with::<Mixture>();
-    mesh_tf::with_configurables(with_task_functions(tasks))
+    dialect.with_configurables(with_task_functions(tasks))
 }
 
 /// Returns the configurables of every dialect, for the page that lists them.
 pub fn documented_registry() -> Registry {
-    mesh_tf::with_configurables(registry())
+    DIALECTS.iter().fold(registry(), |registry, dialect| dialect.with_configurables(registry))
 }
 
 /// Loads and evaluates the configuration that flags describe.

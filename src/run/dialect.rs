@@ -1,99 +1,153 @@
-//! The dialects of gin files, and the choice of the one in which a configuration is written.
+//! The languages in which gin files are written, and the choice of a configuration's.
 
-use crate::dialects::mesh_tf;
-use crate::gin::{
-    Config, Diagnostic, Loaded, Registry, Request, Running, SkipUnknown, Source, load_anyway,
-};
+use std::cell::OnceCell;
 
-use super::configure::{bound_roots, mesh_tf_registry, running};
+use crate::dialects::{DIALECTS, Dialect};
+use crate::gin::{Config, Diagnostic, Loaded, Registry, Request, Running, Source, load_anyway};
 
-/// The names that a configuration uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dialect {
-    /// Those of T5X and SeqIO.
-    T5x,
-    /// Those of Mesh TensorFlow and t5.
-    MeshTf,
+use super::configure::{bound_roots, dialect_registry, registry, running};
+
+/// The language in which a configuration is written: that of T5X and SeqIO, or a dialect, with its place among others.
+#[derive(Clone, Copy, Debug)]
+pub struct Language(Option<(usize, &'static dyn Dialect)>);
+
+/// The names of every language.
+pub struct Registries {
+    t5x: Registry,
+    dialects: Vec<(&'static dyn Dialect, OnceCell<Registry>)>,
 }
 
-impl Dialect {
+impl Language {
+    /// Whether it is another project's.
+    pub fn is_dialect(self) -> bool {
+        self.0.is_some()
+    }
+
     /// Returns the configurables that run, each in its scope; none if the files are a part of a configuration.
     pub fn running(self, config: &Config, registry: &Registry) -> Vec<Running> {
-        match self {
-            Self::T5x => match &bound_roots(config, registry)[..] {
-                [] => Vec::new(),
-                roots => running(roots, config),
-            },
-            Self::MeshTf if binds_run(config) => mesh_tf::running(config),
-            Self::MeshTf => Vec::new(),
+        match (self.0, &bound_roots(config, registry)[..]) {
+            (Some((_, dialect)), _) => dialect.running(config),
+            (None, []) => Vec::new(),
+            (None, roots) => running(roots, config),
         }
     }
 
-    /// Returns what a run cannot do that is bound, if nothing else is wrong with it.
+    /// Returns the bound parts of a run that cannot be done, if nothing else is wrong with it.
     pub fn refused(self, loaded: &Loaded, registry: &Registry) -> Vec<Diagnostic> {
-        if self == Self::T5x || loaded.incomplete || !binds_run(&loaded.config) {
-            return Vec::new();
+        self.0.map_or_else(Vec::new, |(_, dialect)| dialect.refused(loaded, registry))
+    }
+}
+
+impl Registries {
+    /// All languages that Gimlet knows.
+    pub fn all() -> Self {
+        Self::new(registry(), DIALECTS)
+    }
+
+    /// Another project's names alone.
+    pub fn only(registry: Registry) -> Self {
+        Self::new(registry, &[])
+    }
+
+    fn new(t5x: Registry, dialects: &[&'static dyn Dialect]) -> Self {
+        let dialects = dialects.iter().map(|dialect| (*dialect, OnceCell::new())).collect();
+        Self { t5x, dialects }
+    }
+
+    /// Returns the names of T5X and SeqIO, or those of `--schema`.
+    pub fn t5x(&self) -> &Registry {
+        &self.t5x
+    }
+
+    /// Loads a configuration in the language whose names it uses.
+    pub fn load(&self, request: &Request, source: &dyn Source) -> (Loaded, Language) {
+        let loaded = load_anyway(request, source, &self.t5x);
+        if !loaded.incomplete {
+            return (loaded, Language(None));
         }
-        let meaning = match mesh_tf::read(loaded, registry) {
-            Ok(meaning) => meaning,
-            Err(mistakes) => return mistakes,
+        for (place, (dialect, registry)) in self.dialects.iter().enumerate() {
+            let registry = registry.get_or_init(|| dialect_registry(*dialect));
+            let mut other = load_anyway(&dialect.request(request), source, registry);
+            if dialect.recognizes(&other.config) {
+                dialect.tidy(&mut other);
+                return (other, Language(Some((place, *dialect))));
+            }
+        }
+        (loaded, Language(None))
+    }
+
+    /// Returns the names of a language that [`Self::load`] has chosen.
+    pub fn of(&self, language: Language) -> &Registry {
+        let dialect = language.0.and_then(|(place, _)| self.dialects[place].1.get());
+        dialect.unwrap_or(&self.t5x)
+    }
+
+    /// Returns the names of that language alone.
+    pub fn into_one(mut self, language: Language) -> Registry {
+        let dialect = language.0.and_then(|(place, _)| self.dialects[place].1.take());
+        dialect.unwrap_or(self.t5x)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gin::{Configurable, Modules};
+    use crate::run::library::Library;
+
+    /// The run of a project that does not exist.
+    #[derive(Clone, Debug, PartialEq, Configurable)]
+    #[gin(name = "other.project.run")]
+    struct OtherRun {
+        /// Updates.
+        steps: usize,
+    }
+
+    #[derive(Debug)]
+    struct Other;
+
+    impl Dialect for Other {
+        fn modules(&self) -> Modules {
+            Modules::default()
+        }
+
+        fn with_configurables(&self, registry: Registry) -> Registry {
+            registry.with::<OtherRun>()
+        }
+
+        fn request(&self, request: &Request) -> Request {
+            request.clone()
+        }
+
+        fn recognizes(&self, config: &Config) -> bool {
+            config.mentioned.contains("other.project.run")
+        }
+
+        fn tidy(&self, _: &mut Loaded) {}
+
+        fn running(&self, _: &Config) -> Vec<Running> {
+            vec![(String::new(), OtherRun::schema())]
+        }
+
+        fn refused(&self, _: &Loaded, _: &Registry) -> Vec<Diagnostic> {
+            Vec::new()
+        }
+    }
+
+    #[test]
+    fn a_configuration_is_read_in_the_dialect_that_recognizes_it() {
+        let registries = Registries::new(registry(), &[&Other, DIALECTS[0]]);
+        let load = |binding: &str| {
+            let bindings = vec![("--gin_bindings".to_string(), binding.to_string())];
+            registries.load(&Request { bindings, ..Request::default() }, &Library)
         };
-        let given = mesh_tf::Given { model_dir: "MODEL_DIR".to_string(), ..Default::default() };
-        match mesh_tf::translate(&meaning, loaded, &given) {
-            Ok(translation) => translation.warnings,
-            Err(mistakes) => mistakes,
-        }
-    }
-}
-
-/// Whether files bind a run of Mesh TensorFlow beside its own defaults.
-fn binds_run(config: &Config) -> bool {
-    let run = "mesh_tensorflow.transformer.utils.run";
-    config.bindings.keys().any(|(_, name)| *name == run)
-}
-
-/// Loads a configuration in the dialect whose names it uses. `t5x` has T5X's.
-pub fn load_in_dialect(
-    request: &Request,
-    source: &dyn Source,
-    t5x: &Registry,
-) -> (Loaded, Dialect) {
-    let loaded = load_anyway(request, source, t5x);
-    if !loaded.incomplete {
-        return (loaded, Dialect::T5x);
-    }
-    let registry = mesh_tf_registry();
-    let request = mesh_tf_request(request);
-    let mut other = load_anyway(&request, source, &registry);
-    match mesh_tf::is_mesh_tf(&other.config) {
-        true => {
-            mesh_tf::without_effect(&mut other);
-            mesh_tf::explain(&mut other.diagnostics);
-            (other, Dialect::MeshTf)
-        }
-        false => (loaded, Dialect::T5x),
-    }
-}
-
-/// Returns the request as t5's program makes it, with its folder and its list of names to skip. A run that was printed
-/// has Mesh TensorFlow's defaults already, so they are not read here.
-fn mesh_tf_request(request: &Request) -> Request {
-    let folder = [mesh_tf::GIN_FOLDER.to_string()];
-    let skip_unknown = match &request.skip_unknown {
-        SkipUnknown::All => SkipUnknown::All,
-        SkipUnknown::No => SkipUnknown::Named(mesh_tf::DEPRECATED.map(str::to_string).to_vec()),
-        SkipUnknown::Named(names) => {
-            let own = mesh_tf::DEPRECATED.map(str::to_string);
-            SkipUnknown::Named([&own[..], names].concat())
-        }
-    };
-    // t5's program imports its mixtures before it reads any file.
-    let import = ("--module_import".to_string(), format!("import {}", mesh_tf::MODULE));
-    let bindings = [import].into_iter().chain(request.bindings.iter().cloned()).collect();
-    Request {
-        bindings,
-        search_paths: folder.into_iter().chain(request.search_paths.iter().cloned()).collect(),
-        skip_unknown,
-        ..request.clone()
+        let (loaded, language) = load("other.project.run.steps = 3");
+        assert!(language.is_dialect() && loaded.diagnostics.is_empty(), "{:?}", loaded.diagnostics);
+        let running = language.running(&loaded.config, registries.of(language));
+        assert_eq!(running[0].1.name, OtherRun::schema().name);
+        let (_, language) = load("mesh_tensorflow.transformer.utils.run.train_steps = 3");
+        assert!(registries.of(language).get("mesh_tensorflow.transformer.utils.run").is_some());
+        let (_, language) = load("seqio.Task.source = None");
+        assert!(!language.is_dialect());
     }
 }

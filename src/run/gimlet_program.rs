@@ -16,10 +16,10 @@ use super::bench;
 use super::cli::{Command, expand_flag_files, parse};
 use super::doctor;
 use super::failure::Failure;
+use super::foreign::{ForeignCommand, Translated};
 use super::interrupt;
 use super::launch;
 use super::start::torch_command;
-use super::t5_mesh_transformer::Translated;
 use super::tools;
 
 /// The way in which libtorch's OpenMP threads wait for work. By default they spin, and on shared
@@ -74,21 +74,27 @@ pub(super) fn without_torch(args: &[String], color: bool) -> Result<Option<Comma
             command.check(color, launch::num_processes(command)?)?;
             launch::on_every_device(command, args)?
         }
-        Command::T5MeshTransformer(run) => {
-            let (num_processes, is_first) = (launch::num_sharing()?, launch::is_first()?);
-            let Translated { command, record, .. } = match is_first {
-                true => run.announced(num_processes, color)?,
-                false => run.translated(num_processes, color)?,
-            };
-            command.check(color, launch::num_processes(&command)?)?;
-            if is_first {
-                record.write()?;
-            }
-            launch::on_every_device(&command, args)?
-        }
-        _ => false,
+        command => match command.foreign() {
+            Some(run) => run_foreign(run, args, color)?,
+            None => false,
+        },
     };
     Ok((!is_done).then_some(command))
+}
+
+/// Does the part of another project's command that needs no libtorch. Returns whether nothing is left.
+fn run_foreign(run: &dyn ForeignCommand, args: &[String], color: bool) -> Result<bool, Failure> {
+    let translated = run.translated(launch::num_sharing()?, color)?;
+    let is_first = launch::is_first()?;
+    if is_first {
+        run.announce(&translated)?;
+    }
+    let Translated { command, record, .. } = translated;
+    command.check(color, launch::num_processes(&command)?)?;
+    if is_first {
+        record.write()?;
+    }
+    launch::on_every_device(&command, args)
 }
 
 /// Replaces this process by a program that loads libtorch, with the settings that libraries read when

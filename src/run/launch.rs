@@ -130,16 +130,17 @@ impl Launched {
         let num_processes = self.group.nproc_per_node * num_machines;
         match &self.command {
             Command::Model(command) => command.check(color, num_processes)?,
-            Command::T5MeshTransformer(run) => {
-                run.translated(num_processes, color)?.command.check(color, num_processes)?;
-            }
             Command::Bench(args) if args.runs_in_processes() => args.check(color, num_processes)?,
             Command::Cache(args) if args.dry_run => {
                 cache_command(args, color)?;
                 return Ok(true);
             }
             Command::Cache(args) => check_cache(args, color)?,
-            _ => {
+            command => {
+                if let Some(run) = command.foreign() {
+                    let command = run.translated(num_processes, color)?.command;
+                    return command.check(color, num_processes).map(|()| false);
+                }
                 let found = &self.group.args[0];
                 let message = format!(
                     "`gimlet launch` runs `train`, `eval`, `infer`, `t5_mesh_transformer`, `cache` and `bench train_step`, and not `{found}`"
@@ -194,9 +195,11 @@ pub(super) fn launch_here(args: &LaunchArgs, color: bool) -> Result<bool, Failur
     if launched.check(color, launched.machines.most)? {
         return Ok(true);
     }
-    if let (Command::T5MeshTransformer(run), 0) = (&launched.command, launched.group.node_rank) {
+    if let (Some(run), 0) = (launched.command.foreign(), launched.group.node_rank) {
         let num_processes = launched.group.nproc_per_node * launched.machines.most;
-        run.announced(num_processes, color)?.record.write()?;
+        let translated = run.translated(num_processes, color)?;
+        run.announce(&translated)?;
+        translated.record.write()?;
     }
     if launched.machines.most > 1 {
         launched.terms(args, &telemetry::notice)?;

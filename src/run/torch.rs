@@ -51,7 +51,7 @@ fn run(args: Vec<String>, color: bool) -> Result<(), Failure> {
     if let Command::Model(command) = command {
         return command.run(verbosity, color);
     }
-    if let Command::T5MeshTransformer(run) = &command {
+    if let Some(run) = command.foreign() {
         return run.translated(num_sharing()?, color)?.command.run(verbosity, color);
     }
     if let Command::Launch(args) = &command {

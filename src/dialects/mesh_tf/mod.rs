@@ -4,6 +4,7 @@
 //! statements for T5X's configurables. Facts: tensorflow/mesh `da90793`, t5 `e081111`, and the t5 of 2019
 //! (`9fd7b14`) that wrote the paper's configurations.
 
+mod dialect;
 mod read;
 mod translate;
 mod unsupported;
@@ -11,9 +12,8 @@ mod values;
 
 pub mod spec;
 
-pub use read::{
-    Meaning, ModelSpecs, Places, Sentinels, explain, is_mesh_tf, read, running, without_effect,
-};
+pub use dialect::MeshTf;
+pub use read::{Meaning, ModelSpecs, Places, Sentinels, explain, read, running, without_effect};
 pub use translate::{Given, Mode, Statement, Translation, Vocabularies, Vocabulary, translate};
 
 use gimlet_gin::{Modules, Registry};
@@ -58,7 +58,7 @@ pub const MODULES: Modules = Modules {
 };
 
 /// Adds the dialect's configurables to those of data.
-pub fn with_configurables(registry: Registry) -> Registry {
+fn with_configurables(registry: Registry) -> Registry {
     let registry = registry
         .with::<spec::Run>()
         .with::<spec::MakeBitransformer>()

@@ -22,6 +22,7 @@ use super::cache::CacheArgs;
 use super::checkpoint::CheckpointToolArgs;
 use super::commands::ModelCommand;
 use super::doctor::DoctorArgs;
+use super::foreign::ForeignCommand;
 use super::gin::GinToolArgs;
 use super::launch::LaunchArgs;
 use super::plan::PlanArgs;
@@ -67,6 +68,16 @@ impl OutputArgs {
             OutputArgs { quiet: true, .. } => Verbosity::Quiet,
             OutputArgs { verbose: true, .. } => Verbosity::Verbose,
             _ => Verbosity::Normal,
+        }
+    }
+}
+
+impl Command {
+    /// The command as one of another project's program, if it is one.
+    pub fn foreign(&self) -> Option<&dyn ForeignCommand> {
+        match self {
+            Self::T5MeshTransformer(args) => Some(&**args),
+            _ => None,
         }
     }
 }

@@ -4,11 +4,10 @@ use anyhow::{Context, anyhow};
 use clap::Args;
 
 use crate::gin::{
-    Diagnostic, Diagnostics, Loaded, Registry, Running, Schema, Severity, configurable,
-    load_anyway, registry_of,
+    Diagnostic, Diagnostics, Loaded, Registry, Running, Schema, Severity, configurable, registry_of,
 };
-use crate::run::configure::{MODULES, mesh_tf_registry, registry, running};
-use crate::run::dialect::{Dialect, load_in_dialect};
+use crate::run::configure::{MODULES, registry, running};
+use crate::run::dialect::{Language, Registries};
 use crate::run::failure::Failure;
 use crate::run::gin_flags::GinFileArgs;
 use crate::run::library::{Library, read_anywhere};
@@ -65,8 +64,8 @@ pub struct Project {
     pub roots: Vec<&'static Schema>,
     /// Everything that runs, each in its scope.
     pub running: Vec<Running>,
-    /// The dialect in which the files are written.
-    pub dialect: Dialect,
+    /// The language in which the files are written.
+    pub language: Language,
 }
 
 impl Project {
@@ -81,17 +80,12 @@ impl Project {
         reading: &ReadingArgs,
         schemas: &[String],
     ) -> Result<Self, Failure> {
-        let mut registry = registry_for(schemas)?;
+        let registries = registries_for(schemas)?;
         let mut request = reading.by_flag.request();
         request.files.extend_from_slice(files);
         request.files.iter_mut().for_each(|file| *file = file_of(file));
-        let (mut loaded, dialect) = match schemas {
-            [] => load_in_dialect(&request, &Library, &registry),
-            _ => (load_anyway(&request, &Library, &registry), Dialect::T5x),
-        };
-        if dialect == Dialect::MeshTf {
-            registry = mesh_tf_registry();
-        }
+        let (mut loaded, language) = registries.load(&request, &Library);
+        let registry = registries.into_one(language);
         let (lacking, diagnostics) =
             std::mem::take(&mut loaded.diagnostics).into_iter().partition(|d| d.missing.is_some());
         loaded.diagnostics = diagnostics;
@@ -102,15 +96,15 @@ impl Project {
                 })?;
                 running(&[root], &loaded.config)
             }
-            None => dialect.running(&loaded.config, &registry),
+            None => language.running(&loaded.config, &registry),
         };
         // Tasks and mixtures are declared in scopes of their own.
         let roots = running.iter().filter(|(scope, _)| scope.is_empty());
-        // A run of Mesh TensorFlow calls the others.
-        let number = if dialect == Dialect::MeshTf { 1 } else { usize::MAX };
+        // The run of a dialect calls the others.
+        let number = if language.is_dialect() { 1 } else { usize::MAX };
         let roots = roots.map(|(_, schema)| *schema).take(number).collect();
         let unread = loaded.settle(&running, &registry);
-        Ok(Self { registry, loaded, lacking, unread, roots, running, dialect })
+        Ok(Self { registry, loaded, lacking, unread, roots, running, language })
     }
 
     /// Adds to the diagnostics the values that the root needs, and the bindings that nothing reads.
@@ -121,7 +115,7 @@ impl Project {
         }
         let unbound = self.loaded.unbound(&self.running, &self.registry);
         self.loaded.diagnostics.extend(unbound);
-        let refused = self.dialect.refused(&self.loaded, &self.registry);
+        let refused = self.language.refused(&self.loaded, &self.registry);
         let known = &self.loaded.diagnostics;
         let refused = refused.into_iter().filter(|one| !known.contains(one)).collect::<Vec<_>>();
         self.loaded.diagnostics.extend(refused);
@@ -159,17 +153,26 @@ impl Project {
     /// # Errors
     /// Neither a flag nor the files name one.
     pub fn operative_roots(&self) -> Result<Vec<(Vec<String>, &'static Schema)>, Failure> {
-        Ok(match self.dialect {
-            Dialect::T5x => vec![(Vec::new(), self.root()?)],
-            Dialect::MeshTf => {
-                self.running.iter().map(|(_, schema)| (Vec::new(), *schema)).collect()
-            }
+        Ok(match self.language.is_dialect() {
+            false => vec![(Vec::new(), self.root()?)],
+            true => self.running.iter().map(|(_, schema)| (Vec::new(), *schema)).collect(),
         })
     }
 
     /// Combines diagnostics with their texts.
     pub fn diagnostics(&self, list: Vec<Diagnostic>) -> Diagnostics {
         Diagnostics { sources: self.loaded.sources.clone(), list }
+    }
+}
+
+/// Returns the names that `--schema` files declare; without any, those of every language that Gimlet knows.
+///
+/// # Errors
+/// A file that cannot be read, or is no schema.
+pub fn registries_for(schemas: &[String]) -> Result<Registries, Failure> {
+    match schemas {
+        [] => Ok(Registries::all()),
+        schemas => registry_for(schemas).map(Registries::only),
     }
 }
 

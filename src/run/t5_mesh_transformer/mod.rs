@@ -6,8 +6,6 @@ mod flags;
 mod record;
 mod vocabularies;
 
-use std::collections::BTreeSet;
-
 pub use flags::T5MeshTransformerArgs;
 pub use record::Record;
 
@@ -20,28 +18,15 @@ use crate::telemetry;
 
 use super::cli::{Command, CommandLine, Unparsed, try_parse};
 use super::commands::{EvalArgs, FilesArgs, ModelCommand, TrainArgs};
-use super::configure::{map_paths, mesh_tf_registry};
+use super::configure::{dialect_registry, map_paths};
 use super::failure::Failure;
+use super::foreign::{ForeignCommand, Translated};
 use super::gin_flags::{GinArgs, GinFileArgs};
 use super::library::Library;
 use super::output::{write, write_error};
 use super::python_tasks::load_for_run;
 use super::tasks::GinTasks;
 use vocabularies::vocabularies;
-
-/// A run of Mesh TensorFlow that was read and translated.
-pub struct Translated {
-    /// The command that runs it.
-    pub command: ModelCommand,
-    /// The files that the run writes beside those of the command.
-    pub record: Record,
-    /// The statements that the command reads after files of the library.
-    pub statements: Vec<Statement>,
-    /// Warnings, rendered.
-    pub warnings: String,
-    /// Unknown names of configurables that t5 skips too.
-    pub skipped: BTreeSet<String>,
-}
 
 /// Reads and translates a command line of t5's program, without the program's name, for one process.
 ///
@@ -59,36 +44,10 @@ pub fn translate_mesh_tf(words: &[&str]) -> Result<Translated, Failure> {
     }
 }
 
-impl T5MeshTransformerArgs {
-    /// Does the same as [`Self::translated`], and says what has no effect and what may not be intended.
-    ///
-    /// # Errors
-    /// Those of the translation.
-    pub fn announced(&self, num_processes: usize, color: bool) -> Result<Translated, Failure> {
-        let translated = self.translated(num_processes, color)?;
-        if let [first, rest @ ..] = &self.without_effect()[..] {
-            let flags = rest.iter().fold(first.to_string(), |all, flag| format!("{all}, {flag}"));
-            telemetry::notice(&format!("no effect without TPUs: {flags}"));
-        }
-        if !translated.skipped.is_empty() {
-            let names: Vec<String> =
-                translated.skipped.iter().map(|name| format!("`{name}`")).collect();
-            telemetry::notice(&format!("unknown names are skipped: {}", names.join(", ")));
-        }
-        write_error(&translated.warnings);
-        if self.dry_run {
-            write(&described(&translated.statements))?;
-        }
-        Ok(translated)
-    }
-
-    /// Reads and translates the run, for so many processes.
-    ///
-    /// # Errors
-    /// Every mistake in flags and gin files, and every part of the run that has no counterpart here.
-    pub fn translated(&self, num_processes: usize, color: bool) -> Result<Translated, Failure> {
+impl ForeignCommand for T5MeshTransformerArgs {
+    fn translated(&self, num_processes: usize, color: bool) -> Result<Translated, Failure> {
         map_paths(&self.path_map)?;
-        let registry = mesh_tf_registry();
+        let registry = dialect_registry(&mesh_tf::MeshTf);
         let (loaded, sentinels) = self.load(&registry)?;
         let meaning = read(&loaded, &registry).map_err(|list| failure(&loaded, list))?;
         let tasks = GinTasks::new(loaded.clone(), registry.clone());
@@ -108,6 +67,25 @@ impl T5MeshTransformerArgs {
         Ok(Translated { command, record, statements, warnings, skipped: loaded.skipped })
     }
 
+    fn announce(&self, translated: &Translated) -> Result<(), Failure> {
+        if let [first, rest @ ..] = &self.without_effect()[..] {
+            let flags = rest.iter().fold(first.to_string(), |all, flag| format!("{all}, {flag}"));
+            telemetry::notice(&format!("no effect without TPUs: {flags}"));
+        }
+        if !translated.skipped.is_empty() {
+            let names: Vec<String> =
+                translated.skipped.iter().map(|name| format!("`{name}`")).collect();
+            telemetry::notice(&format!("unknown names are skipped: {}", names.join(", ")));
+        }
+        write_error(&translated.warnings);
+        match self.dry_run {
+            true => write(&described(&translated.statements)),
+            false => Ok(()),
+        }
+    }
+}
+
+impl T5MeshTransformerArgs {
     /// Refuses modules of the command line that declare nothing; those of gin files are skipped, as t5 does.
     fn check_modules(&self, loaded: &Loaded) -> Result<(), Failure> {
         let is_found =
@@ -122,7 +100,7 @@ impl T5MeshTransformerArgs {
             fragment: true,
             ..Request::default()
         };
-        load_for_run(&request, &Library, &mesh_tf_registry())?.checked()?;
+        load_for_run(&request, &Library, &dialect_registry(&mesh_tf::MeshTf))?.checked()?;
         Ok(())
     }
 

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 use crate::gin::ast::{Import, StatementKind};
 use crate::gin::{
-    Bound, Config, Diagnostic, FileId, Loaded, Mention, Missing, Named, Registry, Request,
-    Severity, Span, Value, load_anyway, parse,
+    Bound, Config, Diagnostic, FileId, Loaded, Mention, Missing, Named, Request, Severity, Span,
+    Value, parse,
 };
-use crate::run::dialect::{Dialect, load_in_dialect};
+use crate::run::dialect::{Language, Registries};
 use crate::run::gin_flags::{GinFileArgs, parse_flags};
 
 use super::files::Files;
@@ -35,8 +35,8 @@ pub struct Analysis {
     pub ids: Vec<FileId>,
     /// Whether the configuration binds an entry point, so that it is a run by itself.
     pub is_run: bool,
-    /// The dialect in which the configuration is written.
-    pub dialect: Dialect,
+    /// The language in which the configuration is written.
+    pub language: Language,
 }
 
 /// The environment in which files are read.
@@ -46,19 +46,17 @@ pub struct Reading<'a> {
     /// Folders in which includes are searched.
     pub search_paths: &'a [String],
     /// The known configurables.
-    pub registry: &'a Registry,
-    /// Those of Mesh TensorFlow; `None` if another project's are read.
-    pub mesh_tf: Option<&'a Registry>,
+    pub registries: &'a Registries,
 }
 
 impl Reading<'_> {
     /// Loads the configuration of the command in a file's comment; without such a command, the file
     /// alone.
-    fn load(&self, path: &Path, text: &str) -> (Loaded, Dialect) {
+    fn load(&self, path: &Path, text: &str) -> (Loaded, Language) {
         if let Some(args) = command_in(text) {
             let mut command = args.request();
             command.search_paths.splice(0..0, self.search_paths.iter().cloned());
-            let loaded = self.load_in_dialect(&command);
+            let loaded = self.registries.load(&command, self.files);
             if !self.ids_of(path, &loaded.0).is_empty() {
                 return loaded;
             }
@@ -66,14 +64,7 @@ impl Reading<'_> {
         let files = vec![self.files.name(path)];
         let search_paths = self.search_paths.to_vec();
         let alone = Request { files, search_paths, ..Request::default() };
-        self.load_in_dialect(&alone)
-    }
-
-    fn load_in_dialect(&self, request: &Request) -> (Loaded, Dialect) {
-        match self.mesh_tf {
-            Some(_) => load_in_dialect(request, self.files, self.registry),
-            None => (load_anyway(request, self.files, self.registry), Dialect::T5x),
-        }
+        self.registries.load(&alone, self.files)
     }
 
     fn ids_of(&self, path: &Path, loaded: &Loaded) -> Vec<FileId> {
@@ -86,19 +77,16 @@ impl Reading<'_> {
 impl Analysis {
     /// Analyses a file.
     pub fn new(path: &Path, text: String, reading: &Reading<'_>) -> Self {
-        let (mut loaded, dialect) = reading.load(path, &text);
-        let registry = match dialect {
-            Dialect::T5x => reading.registry,
-            Dialect::MeshTf => reading.mesh_tf.expect("the dialect was chosen among known ones"),
-        };
+        let (mut loaded, language) = reading.load(path, &text);
+        let registry = reading.registries.of(language);
         let ids = reading.ids_of(path, &loaded);
-        let running = dialect.running(&loaded.config, registry);
+        let running = language.running(&loaded.config, registry);
         let is_run = !running.is_empty() || binds_entry_point(&loaded.config);
         let mut unread = loaded.settle(&running, registry);
         if running.is_empty() || !can_be_run(&loaded) {
             unread.clear();
         }
-        Self { path: path.to_path_buf(), text, loaded, unread, ids, is_run, dialect }
+        Self { path: path.to_path_buf(), text, loaded, unread, ids, is_run, language }
     }
 
     /// Returns the file as a text of the configuration; `None` if it could not be read.

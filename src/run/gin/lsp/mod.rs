@@ -27,8 +27,7 @@ use lsp_server::Connection;
 
 use crate::run::failure::Failure;
 
-use super::project::registry_for;
-use crate::run::configure::mesh_tf_registry;
+use super::project::registries_for;
 
 /// Flags of `gimlet gin lsp`.
 #[derive(Args, Debug)]
@@ -43,8 +42,7 @@ pub struct LspArgs {
 /// # Errors
 /// A schema that cannot be read; an editor that ends the connection without a shutdown.
 pub fn run(args: &LspArgs, schemas: &[String]) -> Result<(), Failure> {
-    let mesh_tf = schemas.is_empty().then(mesh_tf_registry);
-    let registries = (registry_for(schemas)?, mesh_tf);
+    let registries = registries_for(schemas)?;
     let (connection, threads) = Connection::stdio();
     let served = server::serve(&connection, registries, args.gin_search_paths.clone());
     // The writing thread ends when the connection is gone.

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use crate::gin::{Registry, Request, Source, TASK_LIBRARY, load_anyway};
 use crate::run::declarations::declared;
-use crate::run::dialect::Dialect;
+use crate::run::dialect::Registries;
 use crate::run::library::Library;
 
 use super::analysis::{Analysis, Reading};
@@ -17,9 +17,7 @@ use super::workspace::Workspace;
 /// The state between two messages of the editor.
 pub struct Project {
     /// The known configurables.
-    registry: Registry,
-    /// Those of Mesh TensorFlow; `None` if another project's are read.
-    mesh_tf: Option<Registry>,
+    registries: Registries,
     /// Every text.
     pub files: Files,
     /// The gin files of the workspace.
@@ -41,24 +39,17 @@ pub struct LibraryTask {
 
 impl Project {
     /// Creates the project of a workspace of some folders. Relative paths start at the first one.
-    pub fn new(
-        folders: Vec<PathBuf>,
-        search_paths: Vec<String>,
-        (registry, mesh_tf): (Registry, Option<Registry>),
-    ) -> Self {
+    pub fn new(folders: Vec<PathBuf>, search_paths: Vec<String>, registries: Registries) -> Self {
         let files = Files::new(folders[0].clone());
         let mut workspace = Workspace::new(folders);
         workspace.scan(&files, &search_paths);
         let (analyses, library_tasks) = (BTreeMap::new(), OnceCell::new());
-        Self { registry, mesh_tf, files, workspace, search_paths, analyses, library_tasks }
+        Self { registries, files, workspace, search_paths, analyses, library_tasks }
     }
 
     /// Returns the configurables that a file may name.
     pub fn registry(&self, analysis: &Analysis) -> &Registry {
-        match (analysis.dialect, &self.mesh_tf) {
-            (Dialect::MeshTf, Some(registry)) => registry,
-            _ => &self.registry,
-        }
+        self.registries.of(analysis.language)
     }
 
     /// Updates a text that was opened or edited.
@@ -88,8 +79,7 @@ impl Project {
         let reading = Reading {
             files: &self.files,
             search_paths: &self.search_paths,
-            registry: &self.registry,
-            mesh_tf: self.mesh_tf.as_ref(),
+            registries: &self.registries,
         };
         let analysis = Analysis::new(path, text, &reading);
         let analysis = Rc::new(analysis);
@@ -114,7 +104,7 @@ impl Project {
                 let inner = name.strip_prefix(TASK_LIBRARY)?.strip_suffix(".gin")?;
                 Some(inner.trim_matches('/').replace('/', "."))
             });
-            names.flat_map(|module| tasks_of(&module, &self.registry)).collect()
+            names.flat_map(|module| tasks_of(&module, self.registries.t5x())).collect()
         })
     }
 }

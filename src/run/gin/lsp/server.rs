@@ -16,7 +16,7 @@ use lsp_types::{
 };
 use serde::de::DeserializeOwned;
 
-use crate::gin::Registry;
+use crate::run::dialect::Registries;
 use crate::run::output::write_error;
 
 use super::answers::{self, Answer};
@@ -32,7 +32,7 @@ use super::project::Project;
 /// An editor that violates the protocol, or closes the connection.
 pub fn serve(
     connection: &Connection,
-    registries: (Registry, Option<Registry>),
+    registries: Registries,
     search_paths: Vec<String>,
 ) -> Result<(), anyhow::Error> {
     let params = connection.initialize(capabilities())?;
