@@ -5,9 +5,10 @@ use gimlet::data::{ConverterClass, DataError, EncoderFeatureConverter, Lengths, 
 use gimlet::gin::{Configurable, Fills};
 use gimlet::models::heads::{Divisors, LossOutput, LossSpec, TokenLogits};
 use gimlet::models::memory::StepShape;
+use gimlet::models::parts::{AttentionSpec, Reach};
 use gimlet::models::transformer::{
-    AttentionSpec, DimensionNames, EMBEDDING_INIT, LAYER_NORM_EPSILON, LayerArrays, LayerDims,
-    LayerInitializers, Reach, Stack, StackInput, StackSpec, TransformerSpec, Visible, kernel_init,
+    DimensionNames, EMBEDDING_INIT, LAYER_NORM_EPSILON, LayerArrays, LayerDims, LayerInitializers,
+    Stack, StackInput, StackSpec, TransformerSpec, Visible, kernel_init,
 };
 use gimlet::models::{BaseModel, Batch, HasNetwork, Model, ModuleSpec, Network, feature};
 use gimlet::nn::{

@@ -3,7 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use crate::checkpoint::HuggingFaceOptions;
-use crate::models::transformer::{Reach, StackSpec, TransformerSpec};
+use crate::models::parts::Reach;
+use crate::models::transformer::{StackSpec, TransformerSpec};
 use crate::models::{Model, PredictionSpec};
 use crate::nn::Activation;
 use crate::session::check::{UnfitSpec, unfit};

@@ -4,7 +4,7 @@
 //! ```text
 //! families  ->  contract  <-  everything that trains, measures or predicts
 //!        \        |
-//!         transformer, heads, decoding
+//!         transformer, heads, decoding  ->  parts
 //! ```
 //! Specs are torch-free: they describe the parameters and the configurables. The rest runs them.
 
@@ -12,6 +12,7 @@ pub mod contract;
 pub mod decoding;
 pub mod families;
 pub mod heads;
+pub mod parts;
 pub mod transformer;
 
 mod spec;

@@ -1,7 +1,8 @@
 //! Models of flaxformer's modules are T5X's networks, and other networks are refused.
 
 use gimlet::gin::{Evaluator, Request, load};
-use gimlet::models::transformer::{Reach, TransformerSpec};
+use gimlet::models::parts::Reach;
+use gimlet::models::transformer::TransformerSpec;
 use gimlet::models::{BaseModel, EncoderDecoderModel};
 use gimlet::run::{Library, registry};
 

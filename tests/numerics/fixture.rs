@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gimlet::checkpoint::{RestoreCheckpointConfig, RestoreMode, open};
+use gimlet::models::parts::Reach;
 use gimlet::models::t5::{T5, T5Config};
-use gimlet::models::transformer::{Reach, TransformerSpec};
+use gimlet::models::transformer::TransformerSpec;
 use gimlet::models::{Batch, feature};
 use gimlet::nn::{Activation, Params};
 use gimlet::storage::Path;

@@ -2,10 +2,9 @@
 
 use gimlet::metrics::sum;
 use gimlet::models::heads::{LossNormalizingFactor, LossSpec, RoutingLosses};
+use gimlet::models::parts::FeedForwardSpec;
 use gimlet::models::t5::{T5, T5Config};
-use gimlet::models::transformer::{
-    FeedForwardSpec, LayerLayout, SparseLayers, StackSpec, TransformerSpec,
-};
+use gimlet::models::transformer::{LayerLayout, SparseLayers, StackSpec, TransformerSpec};
 use gimlet::models::{Batch, Network, feature};
 use gimlet::nn::{
     Activation, Axis, Division, Dropout, Dtype, ExpertKernels, Experts, ExpertsSpec,

@@ -6,64 +6,26 @@
 //! `remat_policy` does not count: these are operations of the model, not of the machine, as
 //! Chowdhery et al. 2022 (arXiv:2204.02311) count them for the utilization of a device.
 
-use super::spec::{FeedForwardSpec, StackSpec, TransformerSpec};
+use super::spec::TransformerSpec;
 use crate::models::contract::memory::StepShape;
 
 impl TransformerSpec {
     /// Returns the operations of a training step over rows of that shape, padding included.
     pub fn train_step_flops(&self, shape: &StepShape) -> f64 {
-        let StepShape { rows, parts, .. } = *shape;
-        let stacks = self.stacks_of(shape).map(|(stack, length, encoding)| {
-            forward_flops(stack, Tokens { rows, length, parts }, encoding as f64)
-        });
-        let num_logits = rows * shape.last_length() * self.vocab_size;
+        let stacks = self
+            .stacks_of(shape)
+            .map(|(stack, tokens)| stack.sum_of_parts(|part| part.flops(tokens)));
+        let num_logits = shape.rows * shape.last_length() * self.vocab_size;
         let head = 2.0 * num_logits as f64 * self.last.dims.emb_dim as f64;
         3.0 * (stacks.sum::<f64>() + head)
     }
 }
 
-/// The tokens of a stack, as [`StepShape`] has them.
-#[derive(Clone, Copy)]
-struct Tokens {
-    rows: usize,
-    length: usize,
-    parts: usize,
-}
-
-/// Returns the operations of a forward pass, beside an encoding of that length.
-fn forward_flops(stack: &StackSpec, tokens: Tokens, encoding: f64) -> f64 {
-    let Tokens { rows, length, parts } = tokens;
-    let (dims, shape, length) = (&stack.dims, (rows, length), length as f64);
-    let [embed, joined] = [dims.emb_dim, dims.joined()].map(|n| n as f64);
-    // One projection of a token, from or to all heads.
-    let projection = 2.0 * embed * joined;
-    // Scores and averages of one query and one key.
-    let pair = 4.0 * joined;
-    let attentions = stack.attentions.iter().map(|attention| {
-        let (projected, keys) = match attention.reads_encoding {
-            true => (encoding, encoding),
-            false => (length + stack.reach.num_beside(length), stack.reach.num_keys(length)),
-        };
-        2.0 * projection * (length + projected) + length * keys * pair
-    });
-    let feed_forward = |block: &FeedForwardSpec| {
-        let numbers = (block.dim * (block.activations.len() + 1)) as f64;
-        let router = block.experts.as_ref().map_or(0.0, |experts| experts.num_experts as f64);
-        let scored = (rows as f64) * length * router;
-        2.0 * embed * (numbers * block.num_places(shape, parts) + scored)
-    };
-    let feed_forwards = stack
-        .layer_kinds()
-        .into_iter()
-        .map(|(count, blocks)| count as f64 * blocks.iter().map(feed_forward).sum::<f64>());
-    (rows * stack.num_layers) as f64 * attentions.sum::<f64>() + feed_forwards.sum::<f64>()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::models::parts::Reach;
     use crate::models::t5::T5Config;
-    use crate::models::transformer::Reach;
     use crate::nn::{Activation, Dtype, RematPolicy};
 
     fn config(dims: [usize; 4]) -> T5Config {

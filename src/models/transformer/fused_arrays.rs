@@ -5,9 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use super::spec::{
-    AttentionSpec, FeedForwardSpec, KernelSpec, LayerDims, StackSpec, TransformerSpec,
-};
+use super::spec::{StackSpec, TransformerSpec};
+use crate::models::parts::{Attention, FeedForwardSpec, KernelSpec};
 use crate::nn::{LayerParts, ParamSpec};
 
 /// The axis of kernels in an array that they share.
@@ -41,15 +40,15 @@ pub(super) fn fuse(tree: Vec<ParamSpec>, spec: &TransformerSpec) -> Vec<ParamSpe
 }
 
 fn arrays_of(stack: &StackSpec, layer: &str) -> Vec<FusedArray> {
-    let dims = &stack.dims;
-    let attentions = stack.attentions.iter().flat_map(|it| arrays_of_attention(it, layer, dims));
-    let blocks = dims.feed_forwards();
+    let attentions = stack.attention_parts().flat_map(|it| arrays_of_attention(&it, layer));
+    let blocks = stack.dims.feed_forwards();
     let mlp = blocks.first().into_iter().flat_map(|block| arrays_of_mlp(block, layer));
     attentions.chain(mlp).collect()
 }
 
-fn arrays_of_attention(spec: &AttentionSpec, layer: &str, dims: &LayerDims) -> [FusedArray; 2] {
-    let [query, key, value] = spec.kernels(layer, dims, ["query", "key", "value"]);
+fn arrays_of_attention(attention: &Attention, layer: &str) -> [FusedArray; 2] {
+    let [query, key, value] = attention.kernels(layer, ["query", "key", "value"]);
+    let spec = attention.spec;
     let path = format!("{layer}/{}", spec.name);
     let (reads_norm, joined, kernels) = match spec.reads_encoding {
         true => ("query", "kv", vec![key, value]),

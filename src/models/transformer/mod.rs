@@ -1,5 +1,5 @@
-//! Transformers that predict tokens. A [`TransformerSpec`] describes one, and its parameters, passes,
-//! memory and operations follow from that description; families differ in the specs that they make,
+//! Transformers, put together from [`parts`](super::parts). A [`TransformerSpec`] describes one, and its parameters, passes,
+//! memory and operations are sums of its parts' answers; families differ in the specs that they make,
 //! and in the masks and features that they read.
 //!
 //! Source: T5X `examples/t5/{network,layers}.py`.
@@ -9,7 +9,6 @@ mod flops;
 mod fused_arrays;
 mod layer_arrays;
 mod memory;
-mod pair_memory;
 mod params;
 mod sparse;
 mod spec;
@@ -20,8 +19,6 @@ mod work;
 mod decoding;
 #[cfg(feature = "torch")]
 mod embedding;
-#[cfg(feature = "torch")]
-mod experts;
 #[cfg(feature = "torch")]
 mod layer;
 #[cfg(feature = "torch")]
@@ -39,10 +36,9 @@ pub use check::DimensionNames;
 pub use layer_arrays::{LayerArrays, SCAN_AXIS};
 pub use sparse::{LayerLayout, SparseLayers};
 pub use spec::{
-    AttentionSpec, EMBEDDING_INIT, FeedForwardSpec, KernelSpec, LAYER_NORM_EPSILON, LayerDims,
-    LayerInitializers, MAX_DISTANCE, NUM_BUCKETS, Reach, StackSpec, TransformerSpec, kernel_init,
+    EMBEDDING_INIT, LAYER_NORM_EPSILON, LayerDims, LayerInitializers, MAX_DISTANCE, NUM_BUCKETS,
+    StackSpec, TransformerSpec, kernel_init,
 };
-pub use work::{ForwardWork, MatrixProducts};
 
 #[cfg(feature = "torch")]
 pub use decoding::Decoding;

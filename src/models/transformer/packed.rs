@@ -3,10 +3,10 @@
 
 use tch::{Device, Kind, Tensor};
 
-use super::experts::load_experts;
-use super::layer::{Layer, Load, Product, Stream};
-use super::spec::{FeedForwardSpec, KernelSpec, StackSpec};
+use super::layer::Layer;
+use super::spec::StackSpec;
 use super::stack::attention_dims;
+use crate::models::parts::{FeedForwardSpec, KernelSpec, Load, Product, Stream, load_experts};
 use crate::nn::{
     Activation, AttentionDims, Experts, Joined, PackedKernel, Params, RmsNorm, kind, rms_norm,
 };

@@ -2,9 +2,10 @@
 
 use tch::{Kind, Tensor};
 
-use super::layer::{AttentionBlock, Rows};
+use super::layer::Rows;
 use super::packed::{PackedKernels, PackedStack};
 use super::spec::MAX_DISTANCE;
+use crate::models::parts::AttentionBlock;
 use crate::nn::{
     Dropout, Joined, SequenceBias, relative_position_distances, rms_norm, sequence_attention,
 };

@@ -1,8 +1,8 @@
 //! Layers of a stack with experts, and their places among those without. Source: flaxformer
 //! `architectures/moe/moe_architecture.py`.
 
-use super::spec::FeedForwardSpec;
 use crate::gin::Configurable;
+use crate::models::parts::FeedForwardSpec;
 
 /// The layers with experts.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,9 +4,12 @@
 use super::layer_arrays::LayerArrays;
 use super::sparse::SparseLayers;
 use crate::models::contract::memory::StepShape;
+use crate::models::parts::{
+    Attention, AttentionSpec, FeedForward, FeedForwardSpec, Part, Reach, StreamDims, Tokens,
+};
 use crate::nn::{
-    Activation, Distribution, Dtype, ExpertsSpec, FanMode, Initializer, RelativePosition,
-    RematPolicy, RoutingMode, TransformerEngineConfig,
+    Activation, Distribution, Dtype, FanMode, Initializer, RelativePosition, RematPolicy,
+    TransformerEngineConfig,
 };
 
 /// Buckets of relative position; fixed in T5X's `network.py`.
@@ -65,37 +68,6 @@ pub struct StackSpec {
     pub sparse: Option<SparseLayers>,
 }
 
-/// The positions of its own stack that a position attends to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
-    /// All that the mask allows.
-    All,
-    /// Neighbours (LongT5).
-    Local {
-        /// Positions before and after it.
-        radius: usize,
-    },
-    /// Neighbours, and tokens beside the sequence, each of which stands for a block of positions. A layer makes them of the
-    /// normalized sums of its inputs (LongT5).
-    TransientGlobal {
-        /// Positions before and after it.
-        radius: usize,
-        /// Positions of a block.
-        tokens_per_block: usize,
-    },
-}
-
-/// An attention of a layer, with the norm before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AttentionSpec {
-    /// Name of the norm.
-    pub norm: &'static str,
-    /// Name of the attention.
-    pub name: &'static str,
-    /// Whether keys and values come from the encoding, instead of the stack's own positions.
-    pub reads_encoding: bool,
-}
-
 /// Dimensions and variants of a layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerDims {
@@ -138,30 +110,6 @@ pub struct LayerInitializers {
     pub feed_forward: Initializer,
     /// Embeddings of relative positions.
     pub rel_embedding: Initializer,
-}
-
-/// A feed-forward block of a layer, with the norm before it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct FeedForwardSpec {
-    /// Name of the norm.
-    pub norm: &'static str,
-    /// Name of the block.
-    pub name: &'static str,
-    /// Width between its two projections.
-    pub dim: usize,
-    /// One activation for each of its input projections.
-    pub activations: Vec<Activation>,
-    /// The experts, of which each has two such projections, if it is a block of experts.
-    pub experts: Option<ExpertsSpec>,
-}
-
-/// A kernel of a layer.
-#[derive(Clone, Debug, PartialEq)]
-pub struct KernelSpec {
-    /// Its path, without `/kernel`.
-    pub path: String,
-    /// The divisor of its products.
-    pub divisor: Option<f64>,
 }
 
 /// The first values of T5's embedding of tokens.
@@ -209,13 +157,14 @@ impl TransformerSpec {
         self.encoder.iter().chain([&self.last])
     }
 
-    /// The stacks with the lengths of their rows, and of the encoder's rows that each reads, 0 for none.
-    pub fn stacks_of(&self, shape: &StepShape) -> impl Iterator<Item = (&StackSpec, usize, usize)> {
-        let read = [0].into_iter().chain(shape.lengths.iter().copied());
-        self.stacks()
-            .zip(&shape.lengths)
-            .zip(read)
-            .map(|((stack, length), read)| (stack, *length, read))
+    /// The stacks with the rows that pass through each.
+    pub fn stacks_of(&self, shape: &StepShape) -> impl Iterator<Item = (&StackSpec, Tokens)> {
+        let StepShape { rows, parts, .. } = *shape;
+        let encodings = [0].into_iter().chain(shape.lengths.iter().copied());
+        let lengths = shape.lengths.iter().copied().zip(encodings);
+        let tokens =
+            lengths.map(move |(length, encoding)| Tokens { rows, length, encoding, parts });
+        self.stacks().zip(tokens)
     }
 
     /// Path of the logits' own kernel.
@@ -269,45 +218,9 @@ impl StackSpec {
         self.reach.tokens_per_block().map(|_| path())
     }
 
-    /// Path of the scale of the norm of these tokens in the layer of that path. Source: flaxformer `long_attention.py`, whose
-    /// norm has no name of its own.
-    pub fn side_norm(&self, layer: &str) -> Option<String> {
-        let path = || format!("{layer}/{}/T5LayerNorm_0/scale", self.attentions[0].name);
-        self.reach.tokens_per_block().map(|_| path())
-    }
-
     /// Path of the scale of the norm after the layers.
     pub fn last_norm(&self) -> String {
         format!("{0}/{0}_norm/scale", self.name)
-    }
-}
-
-impl Reach {
-    /// Positions that each token beside the sequence stands for, if there are such tokens.
-    pub fn tokens_per_block(self) -> Option<usize> {
-        match self {
-            Self::All | Self::Local { .. } => None,
-            Self::TransientGlobal { tokens_per_block, .. } => Some(tokens_per_block),
-        }
-    }
-
-    /// Positions that a position attends to on either side; `None` if all.
-    pub fn radius(self) -> Option<usize> {
-        match self {
-            Self::All => None,
-            Self::Local { radius } | Self::TransientGlobal { radius, .. } => Some(radius),
-        }
-    }
-
-    /// Tokens beside a sequence of that length.
-    pub fn num_beside(self, length: f64) -> f64 {
-        self.tokens_per_block().map_or(0.0, |tokens| (length / tokens as f64).floor())
-    }
-
-    /// Keys of a query in a sequence of that length.
-    pub fn num_keys(self, length: f64) -> f64 {
-        let near = self.radius().map_or(length, |radius| length.min((2 * radius + 1) as f64));
-        near + self.num_beside(length)
     }
 }
 
@@ -315,31 +228,10 @@ fn rel_embedding(owner: &str) -> String {
     format!("{owner}/relpos_bias/rel_embedding")
 }
 
-impl AttentionSpec {
-    /// The norm's scale in the layer of that path.
-    pub fn scale(&self, layer: &str) -> String {
-        format!("{layer}/{}/scale", self.norm)
-    }
-
-    /// Kernels of the layer of that path by their names. Queries are divided where scores are.
-    pub fn kernels<const N: usize>(
-        &self,
-        layer: &str,
-        dims: &LayerDims,
-        names: [&str; N],
-    ) -> [KernelSpec; N] {
-        let divisor = dims.scale_attn_logits.then(|| (dims.head_dim as f64).sqrt());
-        names.map(|name| KernelSpec {
-            path: format!("{layer}/{}/{name}", self.name),
-            divisor: divisor.filter(|_| name == "query"),
-        })
-    }
-}
-
 impl LayerDims {
-    /// Width of all heads.
-    pub fn joined(&self) -> usize {
-        self.num_heads * self.head_dim
+    /// The stream that parts read and add to.
+    pub fn stream(&self) -> StreamDims {
+        StreamDims { emb_dim: self.emb_dim, dtype: self.dtype }
     }
 
     /// The feed-forward blocks of a layer without experts, in order.
@@ -371,67 +263,55 @@ impl StackSpec {
         }
     }
 
-    /// The kinds of layers, by their feed-forward blocks, with the number of layers of each.
-    pub fn layer_kinds(&self) -> Vec<(usize, Vec<FeedForwardSpec>)> {
+    /// The attentions of a layer as parts.
+    pub fn attention_parts(&self) -> impl Iterator<Item = Attention> {
+        let dims = &self.dims;
+        self.attentions.iter().map(|spec| Attention {
+            spec: *spec,
+            stream: dims.stream(),
+            num_heads: dims.num_heads,
+            head_dim: dims.head_dim,
+            float32_logits: dims.float32_attention_logits,
+            scales_logits: dims.scale_attn_logits,
+            reach: self.reach,
+            query: dims.initializers.query,
+            others: dims.initializers.attention,
+        })
+    }
+
+    /// The parts of the layer with that number, in order.
+    pub fn parts(&self, index: usize) -> Vec<Box<dyn Part>> {
+        self.parts_with(self.feed_forwards(index))
+    }
+
+    /// The kinds of layers, by their parts, with the number of layers of each.
+    pub fn layer_kinds(&self) -> Vec<(usize, Vec<Box<dyn Part>>)> {
         let sparse = self.sparse.as_ref();
         let num_sparse = sparse.map_or(0, |sparse| sparse.count(self.num_layers));
         let dense = (self.num_layers - num_sparse, self.dims.feed_forwards());
         let sparse = sparse.map(|sparse| (num_sparse, sparse.blocks.clone()));
-        [dense].into_iter().chain(sparse).filter(|(count, _)| *count > 0).collect()
+        let kinds = [dense].into_iter().chain(sparse).filter(|(count, _)| *count > 0);
+        kinds.map(|(count, blocks)| (count, self.parts_with(blocks))).collect()
     }
 
-    /// Number of attentions and feed-forward blocks of all layers.
-    pub fn num_blocks(&self) -> usize {
-        let blocks =
-            |(count, blocks): (usize, Vec<_>)| count * (self.attentions.len() + blocks.len());
-        self.layer_kinds().into_iter().map(blocks).sum()
-    }
-}
-
-impl FeedForwardSpec {
-    /// The norm's scale in the layer of that path.
-    pub fn scale(&self, layer: &str) -> String {
-        format!("{layer}/{}/scale", self.norm)
+    /// The sum of numbers of all parts of all layers.
+    pub fn sum_of_parts(&self, number: impl Fn(&dyn Part) -> f64) -> f64 {
+        let of_layer =
+            |parts: &[Box<dyn Part>]| parts.iter().map(|part| number(&**part)).sum::<f64>();
+        self.layer_kinds().iter().map(|(count, parts)| *count as f64 * of_layer(parts)).sum()
     }
 
-    /// The input kernels: `wi`, or `wi_0`, `wi_1`, ...
-    pub fn inputs(&self, layer: &str) -> Vec<KernelSpec> {
-        let name = |index: usize| match self.activations.len() {
-            1 => "wi".to_string(),
-            _ => format!("wi_{index}"),
-        };
-        let path = |index| format!("{}/{}", self.path(layer), name(index));
-        let kernel = |index| KernelSpec { path: path(index), divisor: None };
-        (0..self.activations.len()).map(kernel).collect()
+    /// Number of parts of all layers.
+    pub fn num_parts(&self) -> usize {
+        self.layer_kinds().iter().map(|(count, parts)| count * parts.len()).sum()
     }
 
-    /// The output kernel.
-    pub fn output(&self, layer: &str) -> KernelSpec {
-        KernelSpec { path: format!("{}/wo", self.path(layer)), divisor: None }
-    }
-
-    /// Returns the number of places that rows of `length` tokens have at experts in training, or of the tokens without
-    /// experts. The rows are one of `parts` equal parts of a batch.
-    pub fn num_places(&self, (rows, length): (usize, usize), parts: usize) -> f64 {
-        let places = match &self.experts {
-            None => rows * length,
-            Some(experts) => {
-                let groups = experts.groups((rows, length), parts, RoutingMode::Training);
-                experts.num_experts * groups.count * groups.capacity
-            }
-        };
-        places as f64
-    }
-
-    /// Path of the router's projection in the layer of that path.
-    pub fn router(&self, layer: &str) -> String {
-        format!("{layer}/{}/router/router_weights/w", self.name)
-    }
-
-    fn path(&self, layer: &str) -> String {
-        match self.experts {
-            Some(_) => format!("{layer}/{}/expert", self.name),
-            None => format!("{layer}/{}", self.name),
-        }
+    fn parts_with(&self, feed_forwards: Vec<FeedForwardSpec>) -> Vec<Box<dyn Part>> {
+        let attentions = self.attention_parts().map(|part| Box::new(part) as Box<dyn Part>);
+        let (stream, initializer) = (self.dims.stream(), self.dims.initializers.feed_forward);
+        let feed_forwards = feed_forwards
+            .into_iter()
+            .map(|spec| Box::new(FeedForward { spec, stream, initializer }) as Box<dyn Part>);
+        attentions.chain(feed_forwards).collect()
     }
 }

@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use tch::{Kind, Tensor};
 
-use super::experts::load_experts;
-use super::layer::{AttentionBlock, Layer, Load, Passed, Product, Rows, Stream};
+use super::layer::{Layer, Passed, Rows};
 use super::reach::{Embeddings, OwnBias, Visible};
-use super::spec::{FeedForwardSpec, KernelSpec, LayerDims, StackSpec};
+use super::spec::{LayerDims, StackSpec};
+use crate::models::parts::{
+    AttentionBlock, FeedForwardSpec, KernelSpec, Load, Product, Stream, load_experts,
+};
 use crate::nn::{
     AttentionBias, AttentionDims, Block, Division, Dropout, Experts, Heads, Joined, Lookahead,
     Params, Projection, Projections, RmsNorm, RoutingReport, Runs, attention, kind, rms_norm,

@@ -6,9 +6,10 @@
 
 use tch::{Device, Kind, Tensor};
 
-use super::layer::{AttentionBlock, Rows};
+use super::layer::Rows;
 use super::packed::{PackedKernels, PackedStack};
 use super::spec::MAX_DISTANCE;
+use crate::models::parts::AttentionBlock;
 use crate::nn::{
     Dropout, Joined, KeyValue, Past, bias_from_mask, causal_mask, has_step_kernels, past_attention,
     relative_position_bias, reorder_hypotheses, rms_norm, step_attention,

@@ -4,7 +4,8 @@
 //! A product takes the longer of its operations and its bytes, at the shares of the device's rates that kernels reach;
 //! everything else on activations takes its bytes. A backward pass is two forward passes, inside attention two and a half.
 
-use crate::models::transformer::{ForwardWork, MatrixProducts, StackSpec, TransformerSpec};
+use crate::models::parts::{ForwardWork, MatrixProducts};
+use crate::models::transformer::{StackSpec, TransformerSpec};
 use crate::nn::{Dtype, MeshDim, ParamSpec, RematPolicy};
 use crate::partition::Mesh;
 use crate::session::check::UnfitSpec;
@@ -195,7 +196,7 @@ fn add_model_axis(
     if size == 1 {
         return;
     }
-    let blocks = |stack: &StackSpec| stack.num_blocks();
+    let blocks = |stack: &StackSpec| stack.num_parts();
     let blocks: usize = spec.stacks().map(blocks).sum();
     let is_remade = spec.last.dims.remat_policy != RematPolicy::None;
     let sums = num_microbatches * blocks as f64 * if is_remade { 3.0 } else { 2.0 };

@@ -1,9 +1,10 @@
 //! Dimensions of a decoder as gin binds them, and the network that they describe.
 
 use crate::gin::Configurable;
+use crate::models::parts::{AttentionSpec, Reach};
 use crate::models::transformer::{
-    AttentionSpec, EMBEDDING_INIT, LAYER_NORM_EPSILON, LayerArrays, LayerDims, LayerInitializers,
-    Reach, StackSpec, TransformerSpec, kernel_init,
+    EMBEDDING_INIT, LAYER_NORM_EPSILON, LayerArrays, LayerDims, LayerInitializers, StackSpec,
+    TransformerSpec, kernel_init,
 };
 use crate::nn::{Activation, Dtype, RelativePosition, RematPolicy};
 

@@ -4,10 +4,11 @@ use super::long_stacks::LongEncoderDecoder;
 use super::parts::{NetworkParts, SparseParts, StackParts};
 use super::stacks::{DecoderOnly, EncoderDecoder};
 use crate::models::ModuleSpec;
+use crate::models::parts::AttentionSpec;
 use crate::models::t5::spec::{DECODER, ENCODER};
 use crate::models::transformer::{
-    AttentionSpec, DimensionNames, EMBEDDING_INIT, LayerArrays, LayerDims, LayerInitializers,
-    StackSpec, TransformerSpec,
+    DimensionNames, EMBEDDING_INIT, LayerArrays, LayerDims, LayerInitializers, StackSpec,
+    TransformerSpec,
 };
 use crate::nn::{RelativePosition, RematPolicy};
 

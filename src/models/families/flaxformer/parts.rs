@@ -13,7 +13,8 @@ use super::stacks::{
     Decoder, DecoderFactory, DecoderLayer, DecoderOnly, Encoder, EncoderDecoder, EncoderFactory,
     StackParameters,
 };
-use crate::models::transformer::{LayerLayout, Reach};
+use crate::models::parts::Reach;
+use crate::models::transformer::LayerLayout;
 use crate::nn::Dtype;
 
 /// A network.

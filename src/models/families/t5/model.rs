@@ -5,8 +5,9 @@ use std::sync::Arc;
 use tch::{Kind, Tensor};
 
 use crate::models::heads::Head;
+use crate::models::parts::Reach;
 use crate::models::transformer::{
-    Encoding, Reach, Stack, StackInput, StackSpec, TransformerSpec, Visible,
+    Encoding, Stack, StackInput, StackSpec, TransformerSpec, Visible,
 };
 use crate::models::{Batch, RowFacts, feature};
 use crate::nn::{

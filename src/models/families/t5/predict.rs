@@ -4,7 +4,8 @@ use tch::Tensor;
 
 use super::model::T5;
 use crate::models::decoding::{DecodeError, Decodes, Observer, Prediction, Prompt};
-use crate::models::transformer::{Decoding, PackedStack, Reach};
+use crate::models::parts::Reach;
+use crate::models::transformer::{Decoding, PackedStack};
 use crate::models::{Batch, Predict, feature};
 use crate::nn::team::Team;
 use crate::nn::{Dropout, PackedKernel, Params, untracked};

@@ -3,7 +3,8 @@
 use super::experts::{MoeLayer, Router};
 use crate::models::flaxformer::dense::MlpBlock;
 use crate::models::flaxformer::parts::SparseParts;
-use crate::models::transformer::{FeedForwardSpec, SparseLayers};
+use crate::models::parts::FeedForwardSpec;
+use crate::models::transformer::SparseLayers;
 use crate::nn::{ExpertsSpec, IgnoredPadding, RouterSpec, Routing};
 
 impl MoeLayer {

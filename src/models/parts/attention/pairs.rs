@@ -17,7 +17,7 @@ const WIDE: f64 = 4.0;
 
 /// The attention of all layers of a stack to its own positions or to an encoding.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pairs {
+pub struct Pairs {
     /// Rows of a microbatch.
     pub rows: f64,
     /// Queries of a row.
@@ -42,7 +42,7 @@ pub(super) struct Pairs {
 
 /// Biases of relative position.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct LearnedBias {
+pub struct LearnedBias {
     /// Those in memory at once: one that layers share, or one of each layer that is kept.
     pub kept: f64,
     /// Gradients of a bias in memory at once: a layer's, and the sum of those of the layers before it.
@@ -51,7 +51,7 @@ pub(super) struct LearnedBias {
 
 /// The kernels of attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kernels {
+pub enum Kernels {
     /// Those of CPUs, on so many threads.
     OfCpu { threads: usize },
     /// Those of CUDA.
@@ -60,7 +60,7 @@ pub(super) enum Kernels {
 
 impl Kernels {
     /// Those of a device; of a CPU on as many threads as libtorch starts here.
-    pub(super) fn on(device: LocalDevice) -> Self {
+    pub fn on(device: LocalDevice) -> Self {
         if BUILT_FOR_CUDA || device != LocalDevice::Cpu {
             return Self::OfCuda;
         }
@@ -73,7 +73,7 @@ impl Kernels {
 
 impl Pairs {
     /// Bytes from the forward pass of the stack's first layer to its backward pass.
-    pub(super) fn kept(&self) -> f64 {
+    pub fn kept(&self) -> f64 {
         let of_row = self.queries * self.keys;
         let mask = self.masks * self.rows * of_row;
         let biases = match (self.kernels, self.bias) {
@@ -93,13 +93,13 @@ impl Pairs {
     }
 
     /// Bytes that a layer keeps beside these.
-    pub(super) fn kept_of_layer(&self) -> f64 {
+    pub fn kept_of_layer(&self) -> f64 {
         // Weights, and in their own format those from which they were rounded.
         if self.writes_scores_out() { (WIDE + self.size()) * self.scores() } else { 0.0 }
     }
 
     /// Bytes beside these in the backward pass of a layer.
-    pub(super) fn passing(&self) -> f64 {
+    pub fn passing(&self) -> f64 {
         let of_row = self.queries * self.keys;
         let gradients = self.bias.map_or(0.0, |bias| bias.gradients) * self.heads;
         match self.kernels {

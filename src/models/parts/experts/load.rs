@@ -1,12 +1,12 @@
-//! Reads a block of experts of a layer.
+//! Reads blocks of experts.
 
 use tch::{Kind, Tensor};
 
-use super::spec::FeedForwardSpec;
+use crate::models::parts::FeedForwardSpec;
 use crate::nn::{ExpertKernels, Experts, Params, kind};
 
 /// Reads the router and the experts of `block` in the layer of that path.
-pub(super) fn load_experts(block: &FeedForwardSpec, layer: &str, params: &Params) -> Experts {
+pub fn load_experts(block: &FeedForwardSpec, layer: &str, params: &Params) -> Experts {
     let spec = block.experts.as_ref().expect("it is a block of experts");
     let read = |path: &str, kind: Kind| params.cast(&format!("{path}/kernel"), kind);
     let (of_experts, of_router) = (kind(spec.dtype), kind(spec.router.weights_dtype));

@@ -1,0 +1,58 @@
+//! Attentions with their weights.
+
+use tch::Tensor;
+
+use super::spec::Attention;
+use crate::models::parts::product::{Load, Product, Stream};
+use crate::nn::{BlockRows, Joined, RmsNorm, rms_norm};
+
+/// An attention with its weights.
+#[derive(Debug)]
+pub struct AttentionBlock<P> {
+    norm: RmsNorm,
+    side_norm: Option<RmsNorm>, // of tokens beside the sequence
+    inputs: P, // query, and key and value unless they are the context's: [embed, num_heads * head_dim]
+    /// Key and value of an encoding, if the attention reads one.
+    pub context: Option<P>,
+    out: P, // [num_heads * head_dim, embed]
+}
+
+impl Attention {
+    /// Reads the weights in the layer of that path.
+    pub fn load<L: Load>(&self, layer: &str, epsilon: f64, load: &L) -> AttentionBlock<L::Product> {
+        let [query, key, value, out] = self.kernels(layer, ["query", "key", "value", "out"]);
+        let (inputs, context) = match self.spec.reads_encoding {
+            true => (load.kernels(&[query]), Some(load.context(&[key, value]))),
+            false => (load.kernels(&[query, key, value]), None),
+        };
+        let has_side = self.is_by_blocks() && self.reach.tokens_per_block().is_some();
+        let side_norm = has_side.then(|| load.shared_scale(&self.spec.side_norm(layer)));
+        AttentionBlock {
+            norm: RmsNorm { scale: load.scale(&self.spec.scale(layer)), epsilon },
+            side_norm: side_norm.map(|scale| RmsNorm { scale, epsilon }),
+            inputs,
+            context,
+            out: load.kernels(&[out]),
+        }
+    }
+}
+
+impl<P: Product> AttentionBlock<P> {
+    /// Adds to the stream. `attend` returns the averages, heads joined, from the projections of the norm, and of tokens
+    /// beside the sequence for positions that attend to neighbours by `blocks`.
+    pub fn forward(
+        &self,
+        stream: &mut Stream,
+        blocks: Option<&BlockRows>,
+        attend: &mut dyn FnMut(&Self, Joined) -> Tensor,
+    ) {
+        let projected = match blocks.zip(self.side_norm.as_ref()) {
+            None => self.inputs.of_norm(stream, &self.norm),
+            Some((blocks, norm)) => {
+                let beside = |normal: &Tensor| rms_norm(&blocks.side_sums(normal), norm);
+                self.inputs.of_norm_and(stream, &self.norm, &beside)
+            }
+        };
+        self.out.add(&attend(self, projected), stream);
+    }
+}

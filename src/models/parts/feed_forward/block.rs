@@ -1,0 +1,77 @@
+//! Feed-forward blocks with their weights.
+
+use super::spec::FeedForwardSpec;
+use crate::models::parts::product::{Load, Product, Stream};
+use crate::nn::{Activation, Dropout, Experts, RmsNorm, RoutingReport, activated};
+
+/// A feed-forward block with its weights.
+#[derive(Debug)]
+pub enum FeedForwardBlock<P> {
+    /// Kernels that all tokens share.
+    Dense(DenseBlock<P>),
+    /// Experts.
+    Sparse {
+        /// The norm before them.
+        norm: RmsNorm,
+        /// A router and experts.
+        experts: Experts,
+    },
+}
+
+/// The weights of a block without experts.
+#[derive(Debug)]
+pub struct DenseBlock<P> {
+    norm: RmsNorm,
+    inputs: P,                    // [embed, mlp] for each activation
+    activations: Vec<Activation>, // those that the product does not apply itself
+    out: P,                       // [mlp, embed]
+    drops_twice: bool,
+}
+
+impl FeedForwardSpec {
+    /// Reads the weights in the layer of that path. `drops_twice` asks for dropout of the result before that of the
+    /// stream's branches.
+    pub fn load<L: Load>(
+        &self,
+        layer: &str,
+        (epsilon, drops_twice): (f64, bool),
+        load: &L,
+    ) -> FeedForwardBlock<L::Product> {
+        let norm = RmsNorm { scale: load.scale(&self.scale(layer)), epsilon };
+        if self.experts.is_some() {
+            return FeedForwardBlock::Sparse { norm, experts: load.experts(self, layer) };
+        }
+        let (inputs, activations) = load.mlp_inputs(&self.inputs(layer), &self.activations);
+        let out = load.kernels(&[self.output(layer)]);
+        FeedForwardBlock::Dense(DenseBlock { norm, inputs, activations, out, drops_twice })
+    }
+}
+
+impl<P: Product> FeedForwardBlock<P> {
+    /// Whether its products apply the activations too.
+    pub fn is_all_products(&self) -> bool {
+        matches!(self, Self::Dense(block) if block.activations.is_empty())
+    }
+
+    /// Adds to the stream, and returns the report of a router.
+    pub fn forward(&self, stream: &mut Stream, dropout: Dropout) -> Option<RoutingReport> {
+        match self {
+            Self::Dense(block) => {
+                let inputs = block.inputs.of_norm(stream, &block.norm);
+                let product = activated(&block.activations, &inputs);
+                block.out.add(&dropout.apply_to_columns(product), stream);
+                if block.drops_twice {
+                    let again = |branch| dropout.apply_along_length(branch);
+                    stream.branch = stream.branch.take().map(again);
+                }
+                None
+            }
+            Self::Sparse { norm, experts } => {
+                let normal = stream.normed(norm);
+                let (result, report) = experts.forward(&normal, dropout);
+                stream.sum = dropout.add_along_length(&stream.sum, &result);
+                Some(report)
+            }
+        }
+    }
+}

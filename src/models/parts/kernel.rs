@@ -1,0 +1,37 @@
+//! Parameters of parts, by their names and axes. Source: T5X `examples/t5/layers.py`.
+
+use crate::nn::{Dtype, Initializer, ParamSpec};
+
+/// A kernel of a layer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KernelSpec {
+    /// Its path, without `/kernel`.
+    pub path: String,
+    /// The divisor of its products.
+    pub divisor: Option<f64>,
+}
+
+/// The scale of a norm over so many numbers, which begins with ones.
+pub fn scale(name: String, emb_dim: usize) -> ParamSpec {
+    param(name, vec![emb_dim], vec!["embed"], Initializer::Ones)
+}
+
+/// The kernel at a path.
+pub fn kernel(
+    path: &str,
+    shape: [usize; 2],
+    axes: [&'static str; 2],
+    initializer: Initializer,
+) -> ParamSpec {
+    param(format!("{path}/kernel"), shape.to_vec(), axes.to_vec(), initializer)
+}
+
+/// A parameter in float32.
+pub fn param(
+    name: String,
+    shape: Vec<usize>,
+    axes: Vec<&'static str>,
+    initializer: Initializer,
+) -> ParamSpec {
+    ParamSpec { name, shape, axes, initializer, dtype: Dtype::Float32, layers: None }
+}

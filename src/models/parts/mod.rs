@@ -1,0 +1,28 @@
+//! The parts of a layer. A part is one folder that answers every question about itself: its parameters, its work and memory, what it
+//! exchanges with other processes, and with torch its tensors. [`transformer`](super::transformer) puts parts together and sums
+//! their answers.
+
+mod attention;
+mod experts;
+mod feed_forward;
+mod kernel;
+mod part;
+mod work;
+
+#[cfg(feature = "torch")]
+mod product;
+
+pub use attention::{Attention, AttentionSpec, Kernels, LearnedBias, Pairs, Reach};
+pub use feed_forward::{FeedForward, FeedForwardSpec};
+pub use kernel::{KernelSpec, kernel, param, scale};
+pub use part::{Part, PassOn, StreamDims, Tokens};
+pub use work::{ForwardWork, MatrixProducts};
+
+#[cfg(feature = "torch")]
+pub use attention::AttentionBlock;
+#[cfg(feature = "torch")]
+pub use experts::load_experts;
+#[cfg(feature = "torch")]
+pub use feed_forward::FeedForwardBlock;
+#[cfg(feature = "torch")]
+pub use product::{Load, Product, Stream};

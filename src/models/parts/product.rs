@@ -1,0 +1,92 @@
+//! Products of kernels in different layouts: training multiplies by kernels in the graph, predictions by packed ones.
+
+use tch::Tensor;
+
+use super::feed_forward::FeedForwardSpec;
+use super::kernel::KernelSpec;
+use crate::nn::{Activation, Dropout, Experts, Joined, RmsNorm, add_and_norm, rms_norm};
+
+/// Kernels that multiply the same inputs.
+pub trait Product {
+    /// Multiplies the norm of the stream by the kernels: `[.., out]` of each.
+    fn of_norm(&self, stream: &mut Stream, norm: &RmsNorm) -> Joined;
+
+    /// Does the same with the tokens that `beside` makes of the norm, after it: `[batch, length + beside, out]` of each.
+    fn of_norm_and(
+        &self,
+        stream: &mut Stream,
+        norm: &RmsNorm,
+        beside: &dyn Fn(&Tensor) -> Tensor,
+    ) -> Joined;
+
+    /// Multiplies `inputs` by the one kernel, and adds the result to the stream.
+    fn add(&self, inputs: &Tensor, stream: &mut Stream);
+}
+
+/// Reads the parameters of a layer.
+pub trait Load {
+    /// The kernels of one product.
+    type Product: Product;
+
+    /// Reads the scale of a norm.
+    fn scale(&self, path: &str) -> Tensor;
+
+    /// Reads the scale of a norm of activations of which processes along the model axis share the work.
+    fn shared_scale(&self, path: &str) -> Tensor;
+
+    /// Reads an embedding of relative positions.
+    fn rel_embedding(&self, path: &str) -> Tensor;
+
+    /// Reads kernels with the same inputs.
+    fn kernels(&self, specs: &[KernelSpec]) -> Self::Product;
+
+    /// Reads kernels whose inputs are a whole encoding.
+    fn context(&self, specs: &[KernelSpec]) -> Self::Product {
+        self.kernels(specs)
+    }
+
+    /// Reads the router and the experts of a block.
+    fn experts(&self, block: &FeedForwardSpec, layer: &str) -> Experts;
+
+    /// Reads the input kernels of a feed-forward block, and returns the activations that their
+    /// product leaves to do.
+    fn mlp_inputs(
+        &self,
+        specs: &[KernelSpec],
+        activations: &[Activation],
+    ) -> (Self::Product, Vec<Activation>) {
+        (self.kernels(specs), activations.to_vec())
+    }
+}
+
+/// The residual stream, to which the result of the last block may not be added yet: its sum and its
+/// norm are one operation in training.
+#[derive(Debug)]
+pub struct Stream {
+    /// `[.., embed]`
+    pub sum: Tensor,
+    /// `[.., embed]`
+    pub branch: Option<Tensor>,
+    /// Dropout of branches.
+    pub dropout: Dropout,
+    /// 1 at positions that are not padding, in stacks with experts, whose routers read padding as zeros: `[.., 1]`
+    pub real: Option<Tensor>,
+}
+
+impl Stream {
+    /// Adds what is not added yet, and returns the norm of the sum, 0 at padding.
+    pub fn normed(&mut self, norm: &RmsNorm) -> Tensor {
+        let normal = match self.branch.take() {
+            None => rms_norm(&self.sum, norm),
+            Some(branch) => {
+                let (sum, normal) = add_and_norm(&self.sum, &branch, norm, self.dropout);
+                self.sum = sum;
+                normal
+            }
+        };
+        match &self.real {
+            Some(real) => normal * real,
+            None => normal,
+        }
+    }
+}
