@@ -6,3 +6,6 @@ pub mod flaxformer;
 pub mod t5;
 
 mod parameters;
+
+#[cfg(feature = "torch")]
+mod predicts_targets;

@@ -5,11 +5,10 @@ use tch::{Kind, Tensor};
 use super::cross_entropy::{Targets, cross_entropy, log_likelihoods};
 use super::head::Head;
 use super::spec::{Divisors, LossSpec};
-use super::sums::{HeadLoss, LossOutput};
+use super::sums::HeadLoss;
 use super::weights::normalize;
 use crate::metrics::sum;
 use crate::models::{Batch, feature};
-use crate::nn::RoutingReport;
 use crate::nn::profiler::{Activity, part};
 
 /// The features of such a head, each `[batch, length]`.
@@ -64,18 +63,6 @@ impl TokenLogits {
         // The value of the loss with the gradient of the scalar.
         let loss = &scalar + (&value - scalar.detach());
         HeadLoss { loss, value, sums, num_targets }
-    }
-
-    /// The same as a whole loss, to which the routers on the way to the head add theirs.
-    pub fn loss_with_routers(
-        &self,
-        head: &Head,
-        reports: &[RoutingReport],
-        batch: &Batch,
-        spec: &LossSpec,
-    ) -> LossOutput {
-        let of_routers = spec.routing.and_then(|losses| losses.of(reports));
-        LossOutput::new(batch, [self.loss(head, batch, spec)].into_iter().chain(of_routers))
     }
 
     /// Log-likelihood of each target, weighted, without smoothing or z-loss: float32 `[batch, length]`.

@@ -5,9 +5,10 @@ use tch::Tensor;
 use super::model::{DecoderOnlyModel, MoeDecoderOnlyModel};
 use super::predict::Predictor;
 use super::spec::TransformerConfig;
-use crate::models::heads::{Divisors, Head, LossOutput, LossSpec, TokenLogits};
+use crate::models::families::predicts_targets::PredictsTargets;
+use crate::models::heads::Head;
 use crate::models::transformer::{Passed, Stack, StackInput, TransformerSpec, Visible};
-use crate::models::{BaseModel, Batch, HasNetwork, Network, Predict, PredictingNetwork, feature};
+use crate::models::{BaseModel, Batch, HasNetwork, Network, Predict, feature};
 use crate::nn::{
     Dropout, Params, RoutingReport, TransformerEngineConfig, causal_mask, decoder_positions, pairs,
     same_segment,
@@ -55,8 +56,21 @@ impl DecoderOnly {
             None => mask,
         }
     }
+}
 
-    /// The logits of `batch`, to be computed, and the reports of routers on the way to them.
+impl PredictsTargets for DecoderOnly {
+    const FEATURES: &'static [&'static str] = &[
+        feature::DECODER_INPUT_TOKENS,
+        feature::DECODER_TARGET_TOKENS,
+        feature::DECODER_LOSS_WEIGHTS,
+        feature::DECODER_CAUSAL_ATTENTION,
+        feature::DECODER_SEGMENT_IDS,
+    ];
+
+    fn dropout_rate(&self) -> f64 {
+        self.spec.dropout_rate
+    }
+
     fn head(&self, params: &Params, batch: &Batch, dropout: Dropout) -> (Head, Vec<RoutingReport>) {
         let params = &self.spec.begin(params);
         let tokens = batch.tensor(feature::DECODER_INPUT_TOKENS);
@@ -68,6 +82,10 @@ impl DecoderOnly {
         let Passed { hidden, routing } =
             Stack::new(&self.spec.last, params).forward(input, None, dropout);
         (self.spec.head(params, &hidden), routing)
+    }
+
+    fn new_predictor<'a>(&'a self, params: &'a Params, hypotheses: usize) -> Box<dyn Predict + 'a> {
+        Box::new(Predictor::new(self, params, hypotheses))
     }
 }
 
@@ -89,53 +107,5 @@ impl HasNetwork for MoeDecoderOnlyModel {
     fn network(&self, fp8: Option<&TransformerEngineConfig>) -> Box<dyn Network> {
         let is_bidirectional = self.shared.inputs_bidirectional_attention;
         Box::new(DecoderOnly::of(self.transformer().with_fp8(fp8), is_bidirectional))
-    }
-}
-
-impl Network for DecoderOnly {
-    fn dropout(&self) -> Dropout {
-        Dropout::train(self.spec.dropout_rate)
-    }
-
-    fn features(&self) -> &'static [&'static str] {
-        &[
-            feature::DECODER_INPUT_TOKENS,
-            feature::DECODER_TARGET_TOKENS,
-            feature::DECODER_LOSS_WEIGHTS,
-            feature::DECODER_CAUSAL_ATTENTION,
-            feature::DECODER_SEGMENT_IDS,
-        ]
-    }
-
-    fn loss(
-        &self,
-        params: &Params,
-        batch: &Batch,
-        spec: &LossSpec,
-        dropout: Dropout,
-    ) -> LossOutput {
-        let (head, reports) = self.head(params, batch, dropout);
-        TokenLogits::TARGETS.loss_with_routers(&head, &reports, batch, spec)
-    }
-
-    fn divisors(&self, batch: &Batch, spec: &LossSpec) -> Divisors {
-        TokenLogits::TARGETS.divisors(batch, spec)
-    }
-
-    fn predicting(&self) -> Option<&dyn PredictingNetwork> {
-        Some(self)
-    }
-}
-
-impl PredictingNetwork for DecoderOnly {
-    fn token_scores(&self, params: &Params, batch: &Batch) -> Tensor {
-        tch::no_grad(|| {
-            let (head, _) = self.head(params, batch, Dropout::off());
-            TokenLogits::TARGETS.scores(&head, batch)
-        })
-    }
-
-    fn predictor<'a>(&'a self, params: &'a Params, hypotheses: usize) -> Box<dyn Predict + 'a> {
-        Box::new(Predictor::new(self, params, hypotheses))
     }
 }

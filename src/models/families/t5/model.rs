@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use tch::{Kind, Tensor};
 
+use super::predict::Predictor;
+use crate::models::families::predicts_targets::PredictsTargets;
 use crate::models::heads::Head;
 use crate::models::parts::Reach;
 use crate::models::transformer::{
     Encoding, Stack, StackInput, StackSpec, TransformerSpec, Visible,
 };
-use crate::models::{Batch, RowFacts, feature};
+use crate::models::{Batch, Predict, RowFacts, feature};
 use crate::nn::{
     Dropout, Lookahead, Params, RoutingReport, causal_mask, decoder_positions, pairs, same_segment,
 };
@@ -56,14 +58,23 @@ impl T5 {
     pub(super) fn encoder(&self) -> &StackSpec {
         self.spec.encoder.as_ref().expect("a T5 has an encoder")
     }
+}
 
-    /// The logits of `batch`, to be computed, and the reports of routers on the way to them.
-    pub(super) fn head(
-        &self,
-        params: &Params,
-        batch: &Batch,
-        dropout: Dropout,
-    ) -> (Head, Vec<RoutingReport>) {
+impl PredictsTargets for T5 {
+    const FEATURES: &'static [&'static str] = &[
+        feature::ENCODER_INPUT_TOKENS,
+        feature::ENCODER_SEGMENT_IDS,
+        feature::DECODER_INPUT_TOKENS,
+        feature::DECODER_TARGET_TOKENS,
+        feature::DECODER_LOSS_WEIGHTS,
+        feature::DECODER_SEGMENT_IDS,
+    ];
+
+    fn dropout_rate(&self) -> f64 {
+        self.spec.dropout_rate
+    }
+
+    fn head(&self, params: &Params, batch: &Batch, dropout: Dropout) -> (Head, Vec<RoutingReport>) {
         let inputs = batch.tensor(feature::ENCODER_INPUT_TOKENS);
         let targets = batch.tensor(feature::DECODER_INPUT_TOKENS);
         let params = &self.spec.begin(params);
@@ -94,6 +105,10 @@ impl T5 {
         let decoded = decoder.forward(of_decoder, Some(&encoding), dropout);
         let reports = encoded.routing.into_iter().chain(decoded.routing).collect();
         (self.spec.head(params, &decoded.hidden), reports)
+    }
+
+    fn new_predictor<'a>(&'a self, params: &'a Params, hypotheses: usize) -> Box<dyn Predict + 'a> {
+        Box::new(Predictor::new(self, params, hypotheses))
     }
 }
 
