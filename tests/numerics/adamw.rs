@@ -1,4 +1,4 @@
-//! AdamW, alone and after clips, equals optax's, step by step, and its state has T5X's names.
+//! AdamParameters, AdamW, alone and after clips, equals optax's, step by step, and its state has T5X's names.
 //!
 //! Reference: `adamw.json`, made by `adamw.py` from optax itself in float32. Tolerance: each
 //! element to 2e-5 of its array's root mean square or of itself; a first moment in bfloat16 to one
@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use gimlet::nn::{Dtype, Params};
 use gimlet::optim::{
-    AdamW, Chain, Clip, ClipByGlobalNorm, Gradient, LearningRate, OptaxRule, Optimizer,
-    OptimizerDef, ParamShape, Sgd, Transformation, Watch,
+    AdamParameters, AdamW, Chain, Clip, ClipByGlobalNorm, Gradient, LearningRate, OptaxRule,
+    Optimizer, OptimizerDef, ParamShape, Sgd, Transformation, Watch,
 };
 use gimlet::schedule::{Schedule, WarmupCosineDecaySchedule};
 use serde_json::Value;
@@ -39,12 +39,14 @@ fn cosine(spec: &Value) -> WarmupCosineDecaySchedule {
 /// Optax's defaults.
 fn defaults() -> AdamW {
     AdamW {
-        learning_rate: LearningRate::Constant(0.01),
-        b1: 0.9,
-        b2: 0.999,
-        eps: 1e-8,
-        eps_root: 0.0,
-        mu_dtype: None,
+        adam: AdamParameters {
+            learning_rate: LearningRate::Constant(0.01),
+            b1: 0.9,
+            b2: 0.999,
+            eps: 1e-8,
+            eps_root: 0.0,
+            mu_dtype: None,
+        },
         weight_decay: 1e-4,
         mask: None,
         nesterov: false,
@@ -61,16 +63,16 @@ fn adamw(settings: &Value) -> AdamW {
         match key.as_str() {
             "learning_rate" if value.is_object() => {
                 let schedule = Schedule::WarmupCosineDecay(cosine(value));
-                spec.learning_rate = LearningRate::Schedule(schedule);
+                spec.adam.learning_rate = LearningRate::Schedule(schedule);
             }
-            "learning_rate" => spec.learning_rate = LearningRate::Constant(number(value)),
-            "b1" => spec.b1 = number(value),
-            "b2" => spec.b2 = number(value),
-            "eps" => spec.eps = number(value),
-            "eps_root" => spec.eps_root = number(value),
+            "learning_rate" => spec.adam.learning_rate = LearningRate::Constant(number(value)),
+            "b1" => spec.adam.b1 = number(value),
+            "b2" => spec.adam.b2 = number(value),
+            "eps" => spec.adam.eps = number(value),
+            "eps_root" => spec.adam.eps_root = number(value),
             "weight_decay" => spec.weight_decay = number(value),
             "nesterov" => spec.nesterov = value.as_bool().unwrap(),
-            "mu_dtype" => spec.mu_dtype = Some(Dtype::Bfloat16),
+            "mu_dtype" => spec.adam.mu_dtype = Some(Dtype::Bfloat16),
             other => panic!("the reference sets `{other}`, which this test does not know"),
         }
     }

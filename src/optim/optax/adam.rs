@@ -1,6 +1,6 @@
 //! Adam, and the step that AdamW and LAMB share with it.
 
-use crate::gin::Configurable;
+use crate::gin::{Configurable, Parameters};
 use crate::nn::Dtype;
 
 use super::LearningRate;
@@ -8,10 +8,9 @@ use super::expr::{Expr, gradient};
 use super::formula::{Changes, Formula, FusedNumbers, OptaxSlot, Turn, zeros};
 use super::means::{corrected, first_moment, mean, mean_square};
 
-/// Adam (Kingma & Ba 2015, arXiv:1412.6980). Source: optax `_src/alias.py`.
-#[derive(Clone, Debug, PartialEq, Configurable)]
-#[gin(name = "optax.adam", alias = "t5x.optimizers.adam")]
-pub struct Adam {
+/// Parameters of Adam and AdamW. Source: optax `_src/alias.py`.
+#[derive(Clone, Debug, PartialEq, Parameters)]
+pub struct AdamParameters {
     /// A number, or a schedule of the updates made so far.
     pub learning_rate: LearningRate,
     /// Decay of the gradients' mean.
@@ -29,6 +28,15 @@ pub struct Adam {
     /// Storage format of the first moment; None means that of the parameters, float32.
     #[gin(default = None)]
     pub mu_dtype: Option<Dtype>,
+}
+
+/// Adam (Kingma & Ba 2015, arXiv:1412.6980). Source: optax `_src/alias.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "optax.adam", alias = "t5x.optimizers.adam")]
+pub struct Adam {
+    /// Parameters of AdamW too.
+    #[gin(flatten)]
+    pub adam: AdamParameters,
     /// Whether the first moment looks one update ahead (Dozat 2016).
     #[gin(default = false)]
     pub nesterov: bool,
@@ -36,7 +44,7 @@ pub struct Adam {
 
 impl Formula for Adam {
     fn learning_rate(&self) -> &LearningRate {
-        &self.learning_rate
+        &self.adam.learning_rate
     }
 
     fn rate_count(&self) -> &'static str {
@@ -44,7 +52,7 @@ impl Formula for Adam {
     }
 
     fn slots(&self) -> Vec<OptaxSlot> {
-        vec![zeros("0/mu", self.mu_dtype), zeros("0/nu", None)]
+        self.adam.slots()
     }
 
     fn counts(&self) -> Vec<&'static str> {
@@ -52,18 +60,24 @@ impl Formula for Adam {
     }
 
     fn changes(&self, turn: &Turn) -> Changes {
-        let (step, state) = self.adam().step(turn);
+        let (step, state) = self.adam.scaled(self.nesterov).step(turn);
         Changes { step: step * -turn.learning_rate, state }
     }
 
     fn fused(&self) -> Option<FusedNumbers> {
-        self.adam().fused(self.mu_dtype, 0.0)
+        self.adam.scaled(self.nesterov).fused(self.adam.mu_dtype, 0.0)
     }
 }
 
-impl Adam {
-    fn adam(&self) -> ScaleByAdam {
-        let Self { b1, b2, eps, eps_root, nesterov, .. } = *self;
+impl AdamParameters {
+    /// The first two slots of the state.
+    pub(super) fn slots(&self) -> Vec<OptaxSlot> {
+        vec![zeros("0/mu", self.mu_dtype), zeros("0/nu", None)]
+    }
+
+    /// The step, with Nesterov's moment or without.
+    pub(super) fn scaled(&self, nesterov: bool) -> ScaleByAdam {
+        let Self { b1, b2, eps, eps_root, .. } = *self;
         ScaleByAdam { b1, b2, eps, eps_root, nesterov }
     }
 }

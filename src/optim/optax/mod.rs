@@ -34,7 +34,7 @@ use crate::gin::Slot as _;
 
 pub use adabelief::AdaBelief;
 pub use adagrad::Adagrad;
-pub use adam::Adam;
+pub use adam::{Adam, AdamParameters};
 pub use adamw::AdamW;
 pub use expr::{Binary, Expr, Node, Unary};
 pub use formula::{Changes, FusedNumbers, Turn};
