@@ -81,11 +81,10 @@ wheel-check: $(SETUP) ## Check that a wheel of the development build trains in a
 # TESTS narrows it, in cargo's words: TESTS="--test language", TESTS="--package gimlet-data".
 test: $(SETUP) ## Run all tests
 	@if cargo nextest --version >/dev/null 2>&1; then \
-	  cargo nextest run --no-fail-fast $(FEATURES) $(or $(TESTS),--workspace) \
-	    $(if $(TESTS),,&& cargo test --workspace --doc $(FEATURES)); \
+	  cargo nextest run $(FEATURES) $(or $(TESTS),--workspace); \
 	else \
-	  cargo test --no-fail-fast $(FEATURES) $(or $(TESTS),--workspace); \
-	fi
+	  cargo test --no-fail-fast $(FEATURES) $(or $(TESTS),--workspace --lib --tests) $(TEST_ARGS); \
+	fi $(if $(TESTS),,&& cargo test --workspace --doc $(FEATURES))
 
 lint: $(SETUP) ## Check the format, and run clippy and rustdoc with warnings as errors
 	cargo fmt --all --check
