@@ -3,10 +3,7 @@
 
 use std::io::{self, Read};
 
-use protobuf::Message;
-use tensorboard_proto::event::{Event, SessionLog_SessionStatus};
-use tensorboard_proto::summary::Summary_Value;
-use tensorboard_proto::types::DataType;
+use prost::Message;
 
 /// The greatest length of an event in bytes; a damaged length must not fill the memory.
 const MAX_EVENT: u64 = 64 << 20;
@@ -44,6 +41,55 @@ pub enum Ending {
     },
 }
 
+/// `tensorflow.Event`, as far as it is read here, with the messages in it.
+#[derive(Clone, PartialEq, Message)]
+struct Event {
+    #[prost(int64, tag = "2")]
+    step: i64,
+    #[prost(message, optional, tag = "5")]
+    summary: Option<Summary>,
+    #[prost(message, optional, tag = "7")]
+    session_log: Option<SessionLog>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct SessionLog {
+    #[prost(int32, tag = "1")]
+    status: i32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Summary {
+    #[prost(message, repeated, tag = "1")]
+    values: Vec<SummaryValue>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct SummaryValue {
+    #[prost(string, tag = "1")]
+    tag: String,
+    #[prost(float, optional, tag = "2")]
+    simple_value: Option<f32>,
+    #[prost(message, optional, tag = "8")]
+    tensor: Option<TensorOfEvent>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct TensorOfEvent {
+    #[prost(int32, tag = "1")]
+    dtype: i32,
+    #[prost(bytes = "vec", tag = "4")]
+    content: Vec<u8>,
+    #[prost(float, repeated, tag = "5")]
+    floats: Vec<f32>,
+}
+
+/// The status of a session that begins.
+const START: i32 = 1;
+
+/// TensorFlow's number of float32.
+const FLOAT: i32 = 1;
+
 /// Passes the entries of an event file to `each`, and says how the file ended.
 ///
 /// # Errors
@@ -67,7 +113,7 @@ pub fn read_events(mut file: impl Read, mut each: impl FnMut(Logged)) -> io::Res
             return Ok(Ending::CutOff);
         }
         let (data, sum) = bytes.split_at(size as usize);
-        match Event::parse_from_bytes(data) {
+        match Event::decode(data) {
             Ok(event) if masked(data) == sum => pass(&event, &mut each),
             _ => return Ok(Ending::Damaged { at }),
         }
@@ -95,30 +141,25 @@ fn masked(bytes: &[u8]) -> [u8; 4] {
 }
 
 fn pass(event: &Event, each: &mut impl FnMut(Logged)) {
-    let step = event.get_step();
-    if event.has_session_log()
-        && event.get_session_log().get_status() == SessionLog_SessionStatus::START
-    {
+    let step = event.step;
+    if event.session_log.as_ref().is_some_and(|log| log.status == START) {
         each(Logged::Restart { step });
     }
-    for value in event.get_summary().get_value() {
+    for value in event.summary.iter().flat_map(|summary| &summary.values) {
         if let Some(number) = number(value) {
-            each(Logged::Scalar { step, tag: value.get_tag().to_string(), value: number });
+            each(Logged::Scalar { step, tag: value.tag.clone(), value: number });
         }
     }
 }
 
 /// Returns the number of a value. T5X writes a tensor with one element, Gimlet a plain number.
-fn number(value: &Summary_Value) -> Option<f64> {
-    if value.has_simple_value() {
-        return Some(f64::from(value.get_simple_value()));
-    }
-    let tensor = value.get_tensor();
-    if !value.has_tensor() || tensor.get_dtype() != DataType::DT_FLOAT {
-        return None;
-    }
-    let content = || Some(f32::from_le_bytes(tensor.get_tensor_content().try_into().ok()?));
-    tensor.get_float_val().first().copied().or_else(content).map(f64::from)
+fn number(value: &SummaryValue) -> Option<f64> {
+    let of_tensor = || {
+        let tensor = value.tensor.as_ref().filter(|tensor| tensor.dtype == FLOAT)?;
+        let content = || Some(f32::from_le_bytes(tensor.content[..].try_into().ok()?));
+        tensor.floats.first().copied().or_else(content)
+    };
+    value.simple_value.or_else(of_tensor).map(f64::from)
 }
 
 #[cfg(test)]
@@ -172,11 +213,11 @@ mod tests {
 
     #[test]
     fn a_tensor_of_t5x_is_a_number() {
-        let mut value = Summary_Value::new();
-        value.mut_tensor().set_dtype(DataType::DT_FLOAT);
-        value.mut_tensor().set_tensor_content(0.5f32.to_le_bytes().to_vec());
+        let content = 0.5f32.to_le_bytes().to_vec();
+        let tensor = TensorOfEvent { dtype: FLOAT, content, floats: Vec::new() };
+        let mut value = SummaryValue { tensor: Some(tensor), ..SummaryValue::default() };
         assert_eq!(number(&value), Some(0.5));
-        value.mut_tensor().set_dtype(DataType::DT_STRING);
+        value.tensor.as_mut().unwrap().dtype = 7;
         assert_eq!(number(&value), None);
     }
 }
