@@ -129,7 +129,7 @@ fuzz: $(if $(filter-out parse,$(FUZZ_TARGETS)),cmake) ## Feed mutated gin and te
 	    target/fuzz/corpus/$$target $$seeds; \
 	done
 
-# What CI runs a sample of.
+# What CI runs a sample of. With GIMLET_PYTHON, a Python that has torch, also runs on several machines.
 soak: $(SETUP) ## Run the long proofs: kills, outages, fuzzing; about two hours after compiling
 	GIMLET_TEST_KILLS=2000 cargo test --workspace $(FEATURES) --test pipeline -- killed
 	GIMLET_TEST_KILLS=200 cargo test $(FEATURES) --test e2e -- --include-ignored --nocapture kills::

@@ -6,15 +6,13 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::SystemTime;
 
-use serde::{Deserialize, Serialize};
-
 use super::workers::Worker;
 
 /// The number of lines that are shown of the output of a process that left no message.
 const NUM_LINES: usize = 20;
 
 /// A process that failed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerFailure {
     /// The process.
     pub rank: usize,
@@ -88,7 +86,7 @@ fn last_lines(text: &str) -> String {
 }
 
 /// Returns the name of this machine.
-pub fn host() -> String {
+fn host() -> String {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     if name.trim().is_empty() { "this machine".to_string() } else { name.trim().to_string() }
 }

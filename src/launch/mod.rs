@@ -3,9 +3,8 @@
 //! A launcher (torchrun, `gimlet launch`, srun, mpirun, horovodrun, a Job of Kubernetes) tells each
 //! process its place by environment variables; T5X's scripts pass flags. [`World::find`] reads them
 //! all. It opens no connection: that is the work of `partition`. [`supervise`] is a launcher itself, for the
-//! processes of one machine, and [`supervise_together`] for those of a machine among others.
+//! processes of one machine.
 
-mod board;
 mod devices;
 mod environment;
 mod error;
@@ -14,21 +13,16 @@ mod find;
 mod flags;
 mod kubernetes;
 mod mpi;
-mod rounds;
 mod slurm;
 mod supervise;
-mod together;
 mod torchrun;
 mod workers;
 mod world;
 
-pub use board::Board;
 pub use devices::{num_present, num_visible};
 pub use error::WorldError;
-pub use failure::{WorkerFailure, host};
+pub use failure::WorkerFailure;
 pub use flags::{DistributedArgs, host_and_port};
-pub use rounds::{Coordinator, NodeState, Plan, Report, Terms};
 pub use supervise::{GroupEnd, supervise};
-pub use together::supervise_together;
-pub use workers::{ERROR_FILE, WorkerGroup};
+pub use workers::{ERROR_FILE, WorkerGroup, divided_cores};
 pub use world::{Launcher, StoreOwner, World};

@@ -7,22 +7,18 @@ use std::sync::mpsc::Receiver;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
-
-use super::board::Board;
 use super::failure::{WorkerFailure, code, order};
-use super::rounds::NodeState;
 use super::workers::{WorkerGroup, Workers};
 
 /// The time between two looks at the processes.
-pub(super) const PERIOD: Duration = Duration::from_millis(20);
+const PERIOD: Duration = Duration::from_millis(20);
 /// Signals within this time are one request, as for a single run.
 const ONE_REQUEST: Duration = Duration::from_millis(300);
 /// The signals that ask a process to end.
 const ENDING: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
 /// The end of all processes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GroupEnd {
     /// All have finished.
     Finished,
@@ -30,10 +26,6 @@ pub enum GroupEnd {
     Interrupted(u8),
     /// A process failed; the others were ended.
     Failed(WorkerFailure),
-    /// A machine is lost, or too few have come.
-    Lost(String),
-    /// This launcher has other flags than the others.
-    Unlike(String),
 }
 
 /// Runs the processes to their end. `signals` yields those that the launcher gets; `notice` is called before the
@@ -48,7 +40,7 @@ pub fn supervise(
 ) -> io::Result<GroupEnd> {
     let mut restart_count = 0;
     loop {
-        let mut watch = Watch::new(Workers::start(group, restart_count)?, group.grace, None);
+        let mut watch = Watch::new(Workers::start(group, restart_count)?, group.grace);
         let end = watch.run(signals)?;
         let GroupEnd::Failed(failure) = &end else { return Ok(end) };
         let is_last = restart_count == group.max_restarts || !failure.may_pass();
@@ -62,7 +54,7 @@ pub fn supervise(
 }
 
 /// One start of the processes, until all have ended.
-pub(super) struct Watch<'a> {
+struct Watch {
     workers: Workers,
     grace: Duration,
     /// The time of the first signal that was passed on.
@@ -71,30 +63,24 @@ pub(super) struct Watch<'a> {
     deadline: Option<Instant>,
     interrupted: Option<u8>,
     failure: Option<WorkerFailure>,
-    /// The words of other machines, and the round of this start.
-    others: Option<(&'a Board, usize)>,
 }
 
-impl<'a> Watch<'a> {
-    pub fn new(workers: Workers, grace: Duration, others: Option<(&'a Board, usize)>) -> Self {
-        let (asked, deadline, interrupted, failure) = (None, None, None, None);
-        Self { workers, grace, asked, deadline, interrupted, failure, others }
+impl Watch {
+    fn new(workers: Workers, grace: Duration) -> Self {
+        Self { workers, grace, asked: None, deadline: None, interrupted: None, failure: None }
     }
 
     /// Whether a signal has asked the launcher to end.
-    pub fn is_asked(&self) -> bool {
+    fn is_asked(&self) -> bool {
         self.asked.is_some()
     }
 
-    pub fn run(&mut self, signals: &Receiver<i32>) -> io::Result<GroupEnd> {
+    fn run(&mut self, signals: &Receiver<i32>) -> io::Result<GroupEnd> {
         loop {
             for signal in signals.try_iter() {
                 self.pass_on(signal);
             }
             self.look_for_ends()?;
-            if self.others.is_some_and(|(board, round)| board.is_over(round)) {
-                self.end_workers();
-            }
             if !self.workers.are_running() {
                 break;
             }
@@ -129,9 +115,6 @@ impl<'a> Watch<'a> {
         let interrupted = ended.iter().find(|(_, status)| is_interruption(*status, asked));
         let interrupted = interrupted.map(|(_, status)| code(*status));
         if let Some(failure) = failure.filter(|_| self.failure.is_none()) {
-            if let Some((board, round)) = self.others {
-                board.tell(NodeState::Ended(round, GroupEnd::Failed(failure.clone())));
-            }
             self.failure = Some(failure);
             self.end_workers();
         } else if interrupted.is_some() && self.interrupted.is_none() {
@@ -172,7 +155,6 @@ mod tests {
     use std::process::Command;
     use std::sync::mpsc;
 
-    use super::super::world::StoreOwner;
     use super::*;
 
     /// Ends in order on SIGTERM, and otherwise never.
@@ -188,11 +170,7 @@ mod tests {
             program: "/bin/sh".into(),
             args: vec!["-c".into(), line],
             nproc_per_node,
-            nnodes: 1,
-            node_rank: 0,
             endpoint: None,
-            store: StoreOwner::RankZero,
-            run_id: None,
             max_restarts: 0,
             grace: Duration::from_secs(20),
         }
@@ -229,13 +207,11 @@ mod tests {
         let line = "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $MASTER_ADDR $MASTER_PORT \
                     $TORCHELASTIC_RESTART_COUNT ${TORCHELASTIC_USE_AGENT_STORE-none} >rank_$RANK";
         let mut group = group(dir.path(), 2, line);
-        group.nnodes = 2;
-        group.node_rank = 1;
         group.endpoint = Some(("gpu01".to_string(), 29_500));
         assert_eq!(run(&group).0, GroupEnd::Finished);
         let said = |rank| fs::read_to_string(dir.path().join(format!("rank_{rank}"))).unwrap();
-        assert_eq!(said(2), "2 4 0 2 gpu01 29500 0 none\n");
-        assert_eq!(said(3), "3 4 1 2 gpu01 29500 0 none\n");
+        assert_eq!(said(0), "0 2 0 2 gpu01 29500 0 none\n");
+        assert_eq!(said(1), "1 2 1 2 gpu01 29500 0 none\n");
     }
 
     #[test]

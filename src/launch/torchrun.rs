@@ -8,7 +8,7 @@ use super::world::{Launcher, StoreOwner, World};
 /// The number of times that the processes were started again.
 pub(super) const RESTART_COUNT: &str = "TORCHELASTIC_RESTART_COUNT";
 /// The name of the run.
-pub(super) const RUN_ID: &str = "TORCHELASTIC_RUN_ID";
+const RUN_ID: &str = "TORCHELASTIC_RUN_ID";
 /// `True` if the launcher serves the store.
 pub(super) const USE_AGENT_STORE: &str = "TORCHELASTIC_USE_AGENT_STORE";
 
@@ -20,13 +20,12 @@ pub(super) fn find(environment: &Environment<'_>) -> Result<Option<World>, World
     let (local_rank, local_size) = local.unwrap_or((0, 1));
     let seat = Seat { rank, size, local_rank, local_size };
     let seat = fits(seat, "LOCAL_WORLD_SIZE", "WORLD_SIZE")?;
-    let run_id = environment.text(RUN_ID);
-    let master = environment.master(seat, None, run_id.as_deref().unwrap_or_default())?;
+    let run_id = environment.text(RUN_ID).unwrap_or_default();
+    let master = environment.master(seat, None, &run_id)?;
     let is_served = environment.text(USE_AGENT_STORE).is_some_and(|value| value == "True");
     Ok(Some(World {
         store: if is_served { StoreOwner::Launcher } else { StoreOwner::RankZero },
         restart_count: environment.number(RESTART_COUNT)?.unwrap_or(0),
-        run_id,
         ..World::new(seat, master, Launcher::Torchrun)
     }))
 }
@@ -56,7 +55,6 @@ mod tests {
         let agent = "TORCHELASTIC_RESTART_COUNT=2 TORCHELASTIC_RUN_ID=job TORCHELASTIC_USE_AGENT_STORE=True";
         let world = found(&format!("{PLACE} {agent}"), "").unwrap().unwrap();
         assert_eq!((world.restart_count, world.store), (2, StoreOwner::Launcher));
-        assert_eq!(world.run_id.as_deref(), Some("job"));
         let world = found(PLACE, "").unwrap().unwrap();
         assert_eq!((world.restart_count, world.store), (0, StoreOwner::RankZero));
     }

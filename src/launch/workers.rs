@@ -12,8 +12,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::torchrun::{RESTART_COUNT, RUN_ID, USE_AGENT_STORE};
-use super::world::StoreOwner;
+use super::torchrun::{RESTART_COUNT, USE_AGENT_STORE};
 
 /// The variable with the file into which a worker writes the message with which it fails.
 pub const ERROR_FILE: &str = "GIMLET_ERROR_FILE";
@@ -26,18 +25,10 @@ pub struct WorkerGroup {
     pub program: PathBuf,
     /// Its arguments.
     pub args: Vec<String>,
-    /// The number of processes on this machine, and on every other one.
+    /// The number of processes.
     pub nproc_per_node: usize,
-    /// The number of machines.
-    pub nnodes: usize,
-    /// This machine, from 0.
-    pub node_rank: usize,
     /// Host and port of rank 0; by default this machine, and a free port for each start.
     pub endpoint: Option<(String, u16)>,
-    /// The process that serves the store there.
-    pub store: StoreOwner,
-    /// The name of this run, if there is one for all its machines.
-    pub run_id: Option<String>,
     /// The number of times that failed processes are started again.
     pub max_restarts: usize,
     /// The time that processes have to end, after another one has failed.
@@ -71,11 +62,11 @@ impl Workers {
             None => ("127.0.0.1".to_string(), free_port()?),
         };
         let mut workers = Self { all: Vec::new(), folder };
-        for local_rank in 0..group.nproc_per_node {
-            let mut command = group.command(local_rank);
+        for rank in 0..group.nproc_per_node {
+            let mut command = group.command(rank);
             command.env("MASTER_ADDR", &host).env("MASTER_PORT", port.to_string());
             command.env(RESTART_COUNT, restart_count.to_string());
-            workers.add(group.rank(local_rank), command)?;
+            workers.add(rank, command)?;
         }
         Ok(workers)
     }
@@ -145,44 +136,32 @@ impl Worker {
 }
 
 impl WorkerGroup {
-    /// Returns the number of processes on all machines.
-    pub fn size(&self) -> usize {
-        self.nproc_per_node * self.nnodes
-    }
-
-    fn rank(&self, local_rank: usize) -> usize {
-        self.node_rank * self.nproc_per_node + local_rank
-    }
-
-    fn command(&self, local_rank: usize) -> Command {
+    fn command(&self, rank: usize) -> Command {
         let mut command = Command::new(&self.program);
         command.args(&self.args).stdin(Stdio::null()).env_remove(USE_AGENT_STORE);
         let numbers = [
-            ("RANK", self.rank(local_rank)),
-            ("WORLD_SIZE", self.size()),
-            ("LOCAL_RANK", local_rank),
+            ("RANK", rank),
+            ("WORLD_SIZE", self.nproc_per_node),
+            ("LOCAL_RANK", rank),
             ("LOCAL_WORLD_SIZE", self.nproc_per_node),
-            ("GROUP_RANK", self.node_rank),
-            ("GROUP_WORLD_SIZE", self.nnodes),
+            ("GROUP_RANK", 0),
+            ("GROUP_WORLD_SIZE", 1),
             ("TORCHELASTIC_MAX_RESTARTS", self.max_restarts),
         ];
         command.envs(numbers.map(|(name, number)| (name, number.to_string())));
-        if self.store == StoreOwner::Launcher {
-            command.env(USE_AGENT_STORE, "True");
-        }
-        if let Some(run_id) = &self.run_id {
-            command.env(RUN_ID, run_id);
-        }
-        if std::env::var_os(NUM_THREADS).is_none() {
-            let num_cores = thread::available_parallelism().map_or(1, usize::from);
-            let num_threads = (num_cores / self.nproc_per_node).max(1);
-            command.env(NUM_THREADS, num_threads.to_string());
-        }
+        command.envs(divided_cores(self.nproc_per_node));
         let launcher = std::process::id();
         // SAFETY: the function makes system calls only, which are allowed between fork and exec.
         unsafe { command.pre_exec(move || end_with_launcher(launcher)) };
         command
     }
+}
+
+/// Returns the variable that divides the cores among the processes of this machine, unless the user has set it.
+pub fn divided_cores(nproc_per_node: usize) -> Option<(&'static str, String)> {
+    let num_cores = thread::available_parallelism().map_or(1, usize::from);
+    let num_threads = (num_cores / nproc_per_node).max(1).to_string();
+    std::env::var_os(NUM_THREADS).is_none().then_some((NUM_THREADS, num_threads))
 }
 
 /// Makes the system end this process when the launcher ends, and gives it a session of its own: the terminal

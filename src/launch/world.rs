@@ -24,8 +24,6 @@ pub struct World {
     pub store: StoreOwner,
     /// The number of times that the launcher has started the processes again.
     pub restart_count: usize,
-    /// The launcher's name of this run, if it gives one.
-    pub run_id: Option<String>,
     /// The launcher that said all this.
     pub launcher: Launcher,
 }
@@ -113,7 +111,6 @@ impl World {
             master_port,
             store: StoreOwner::RankZero,
             restart_count: 0,
-            run_id: None,
             launcher,
         }
     }

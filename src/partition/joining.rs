@@ -153,7 +153,7 @@ fn reach(endpoint: &Endpoint, wait: &Wait<'_>) -> Result<Store, Unmet> {
 }
 
 /// Whether a port is served. c10d would wait for it in one piece, and print each failure with its C++ stack.
-pub(super) fn is_open(host: &str, port: u16) -> bool {
+fn is_open(host: &str, port: u16) -> bool {
     let addresses = (host, port).to_socket_addrs();
     let answers = |address| TcpStream::connect_timeout(&address, ANSWER).is_ok();
     addresses.is_ok_and(|mut all| all.any(answers))

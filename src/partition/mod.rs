@@ -16,8 +16,6 @@ mod device;
 mod joining;
 #[cfg(feature = "torch")]
 mod processes;
-#[cfg(feature = "torch")]
-mod rendezvous;
 
 pub use error::ProcessError;
 pub use listed::ListedRules;
@@ -33,5 +31,3 @@ pub use spec::{
 pub use joining::Endpoint;
 #[cfg(feature = "torch")]
 pub use processes::Processes;
-#[cfg(feature = "torch")]
-pub use rendezvous::{MeetingPoint, Rendezvous};

@@ -69,7 +69,10 @@ pub(super) fn without_torch(args: &[String], color: bool) -> Result<Option<Comma
     let is_done = match &command {
         Command::Doctor(doctor) => doctor::without_torch(doctor, color)?,
         Command::Bench(bench) => bench::without_torch(bench, color)?,
-        Command::Launch(launch) => launch::launch_here(launch, color)?,
+        Command::Launch(args) => {
+            launch::launch(args, color)?;
+            true
+        }
         Command::Model(command) => {
             command.check(color, launch::num_processes(command)?)?;
             launch::on_every_device(command, args)?

@@ -1,16 +1,12 @@
-//! `gimlet launch`: runs a command in several processes of this machine, as torchrun does. A command on a model
-//! without it does so by itself where several GPUs are visible.
+//! `gimlet launch`: runs a command in several processes of this machine, as torchrun does, and leaves several machines to
+//! torchrun itself (`machines.rs`). A command on a model without it starts a process for each of several GPUs by itself.
 
 use std::env;
-use std::io;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use clap::Args;
 
-use crate::launch::{
-    DistributedArgs, GroupEnd, StoreOwner, Terms, WorkerGroup, World, host_and_port, supervise,
-};
+use crate::launch::{DistributedArgs, GroupEnd, WorkerGroup, World, host_and_port, supervise};
 use crate::telemetry;
 
 use super::cache::{cache_command, check_cache};
@@ -18,85 +14,12 @@ use super::cli::{Command, parse};
 use super::commands::ModelCommand;
 use super::failure::Failure;
 use super::interrupt;
-use super::machines::{Machines, WaitingTimes};
+use super::launch_flags::LaunchArgs;
+use super::machines::{Machines, hand_over};
 use super::world::{visible_gpus, world};
 
 /// The seconds that processes have to end after another one has failed.
 const GRACE_SECS: u64 = 30;
-
-/// torchrun's default of --master_port.
-const MASTER_PORT: u16 = 29_500;
-
-/// Arguments of `gimlet launch`, named as those of torchrun.
-#[derive(Args, Debug)]
-#[command(override_usage = "gimlet launch [OPTIONS] COMMAND [FLAGS OF COMMAND]...")]
-pub struct LaunchArgs {
-    /// Processes on this machine, and on every other one; by default one for each visible GPU.
-    #[arg(long = "nproc_per_node", alias = "nproc-per-node", value_name = "N")]
-    pub nproc_per_node: Option<usize>,
-    /// Machines, or the least and the most of them; on each `gimlet launch` is run, with the same flags but
-    /// --node_rank.
-    #[arg(long = "nnodes", value_name = "N|MIN:MAX", default_value = "1")]
-    pub nnodes: String,
-    /// Place of this machine among them, from 0; by default they are in the order of their arrival.
-    #[arg(long = "node_rank", alias = "node-rank", value_name = "R")]
-    pub node_rank: Option<usize>,
-    /// One of the machines, and a free port of it; needed with several machines.
-    #[arg(long = "rdzv_endpoint", alias = "rdzv-endpoint", value_name = "HOST:PORT")]
-    pub rdzv_endpoint: Option<String>,
-    /// The machine with --node_rank=0, in place of --rdzv_endpoint.
-    #[arg(
-        long = "master_addr",
-        alias = "master-addr",
-        value_name = "HOST",
-        conflicts_with = "rdzv_endpoint"
-    )]
-    pub master_addr: Option<String>,
-    /// A free port of --master_addr.
-    #[arg(
-        long = "master_port",
-        alias = "master-port",
-        value_name = "PORT",
-        default_value_t = MASTER_PORT,
-        requires = "master_addr"
-    )]
-    pub master_port: u16,
-    /// A flag of torchrun without effect: machines always meet in one way.
-    #[arg(long = "rdzv_backend", alias = "rdzv-backend", hide = true)]
-    pub rdzv_backend: Option<String>,
-    /// A flag of torchrun without effect: runs differ by their address.
-    #[arg(long = "rdzv_id", alias = "rdzv-id", hide = true)]
-    pub rdzv_id: Option<String>,
-    /// Seconds to wait for machines, such as `join_timeout=600,last_call_timeout=30,keep_alive_timeout=15`.
-    #[arg(
-        long = "rdzv_conf",
-        alias = "rdzv-conf",
-        value_name = "NAME=SECONDS,...",
-        default_value = ""
-    )]
-    pub rdzv_conf: String,
-    /// Times that all processes are started again after one has failed or a machine is lost.
-    #[arg(long = "max_restarts", alias = "max-restarts", value_name = "K", default_value_t = 0)]
-    pub max_restarts: usize,
-    /// Seconds that the other processes have to end after one has failed, before they are killed.
-    #[arg(long = "grace", value_name = "SECONDS", default_value_t = GRACE_SECS)]
-    pub grace: u64,
-    /// The command, `train`, `eval`, `infer`, `t5_mesh_transformer`, `cache` or `bench train_step`, and its flags.
-    #[arg(value_name = "COMMAND", last = true, required = true)]
-    pub command: Vec<String>,
-}
-
-impl LaunchArgs {
-    /// Returns the address where the machines meet.
-    fn meeting_place(&self) -> Option<String> {
-        let of_master = || self.master_addr.as_ref().map(|host| (host, self.master_port));
-        let joined = |(host, port): (&String, u16)| match host.contains(':') {
-            true => format!("[{host}]:{port}"),
-            false => format!("{host}:{port}"),
-        };
-        self.rdzv_endpoint.clone().or_else(|| of_master().map(joined))
-    }
-}
 
 /// The meaning of the words of `gimlet launch`.
 pub(super) struct Launched {
@@ -150,63 +73,33 @@ impl Launched {
         }
         Ok(false)
     }
-
-    /// Returns the rules by which machines start together. `notice` hears of the numbers of machines on which
-    /// the command cannot run.
-    ///
-    /// # Errors
-    /// Mistakes in flags.
-    pub fn terms(&self, args: &LaunchArgs, notice: &dyn Fn(&str)) -> Result<Terms, Failure> {
-        let Self { group, machines, .. } = self;
-        let times = WaitingTimes::parse(&args.rdzv_conf);
-        let times = times.map_err(|message| Failure::Usage(anyhow!(message)))?;
-        let mut sizes = Vec::new();
-        for size in machines.least..machines.most {
-            match self.check(false, size) {
-                Ok(_) => sizes.push(size),
-                Err(failure) => {
-                    notice(&format!("the run will not start on {size} machines: {failure}"))
-                }
-            }
-        }
-        sizes.push(machines.most);
-        Ok(Terms {
-            sizes,
-            max_restarts: args.max_restarts,
-            join_timeout: times.join,
-            last_call: times.last_call,
-            silence: times.keep_alive,
-            flags: format!(
-                "--nnodes={} --nproc_per_node={} --max_restarts={}",
-                args.nnodes, group.nproc_per_node, args.max_restarts
-            ),
-        })
-    }
 }
 
-/// Runs the command in processes of this machine. Returns `false` if it runs on several machines, which meet by
-/// libtorch's means.
+/// Runs the command in processes of this machine, which are all, or hands over to the launcher of several machines.
 ///
 /// # Errors
 /// Mistakes in the command, before a process is started; the first failure of a process.
-pub(super) fn launch_here(args: &LaunchArgs, color: bool) -> Result<bool, Failure> {
+pub(super) fn launch(args: &LaunchArgs, color: bool) -> Result<(), Failure> {
     let launched = Launched::read(args)?;
+    let Launched { group, machines, command } = &launched;
     // Mistakes are reported here, once and in colour.
-    if launched.check(color, launched.machines.most)? {
-        return Ok(true);
+    if launched.check(color, machines.most)? {
+        return Ok(());
     }
-    if let (Some(run), 0) = (launched.command.foreign(), launched.group.node_rank) {
-        let num_processes = launched.group.nproc_per_node * launched.machines.most;
-        let translated = run.translated(num_processes, color)?;
+    if let (Some(run), 0) = (command.foreign(), args.node_rank.unwrap_or(0)) {
+        let translated = run.translated(group.nproc_per_node * machines.most, color)?;
         run.announce(&translated)?;
         translated.record.write()?;
     }
-    if launched.machines.most > 1 {
-        launched.terms(args, &telemetry::notice)?;
-        return Ok(false);
+    if machines.most == 1 {
+        return run(group);
     }
-    run(&launched.group)?;
-    Ok(true)
+    for size in machines.least..machines.most {
+        if let Err(failure) = launched.check(false, size) {
+            telemetry::notice(&format!("the run cannot continue on {size} machines: {failure}"));
+        }
+    }
+    Err(hand_over(args, group))
 }
 
 /// Runs the command in a process for each visible GPU, if there are several and no launcher has started this
@@ -225,11 +118,7 @@ pub(super) fn on_every_device(command: &ModelCommand, args: &[String]) -> Result
         program: env::current_exe().map_err(Failure::world)?,
         args: args[1..].to_vec(),
         nproc_per_node: num_devices,
-        nnodes: 1,
-        node_rank: 0,
         endpoint: None,
-        store: StoreOwner::RankZero,
-        run_id: None,
         max_restarts: 0,
         grace: Duration::from_secs(GRACE_SECS),
     })?;
@@ -275,15 +164,7 @@ fn num_devices(world: Option<&World>, visible_gpus: impl FnOnce() -> usize) -> u
 
 fn run(group: &WorkerGroup) -> Result<(), Failure> {
     let signals = interrupt::received().map_err(Failure::world)?;
-    ended(group, supervise(group, &signals, &telemetry::notice))
-}
-
-/// Returns the result of a command whose processes have ended.
-///
-/// # Errors
-/// The failure that ended them.
-pub(super) fn ended(group: &WorkerGroup, end: io::Result<GroupEnd>) -> Result<(), Failure> {
-    let end = end.map_err(|error| {
+    let end = supervise(group, &signals, &telemetry::notice).map_err(|error| {
         let message = format!("cannot start {}", group.program.display());
         Failure::World(anyhow!(error).context(message))
     })?;
@@ -291,8 +172,6 @@ pub(super) fn ended(group: &WorkerGroup, end: io::Result<GroupEnd>) -> Result<()
         GroupEnd::Finished => Ok(()),
         GroupEnd::Interrupted(status) => Err(Failure::Interrupted(i32::from(status) - 128)),
         GroupEnd::Failed(failure) => Err(Failure::Worker(failure)),
-        GroupEnd::Lost(message) => Err(Failure::World(anyhow!(message))),
-        GroupEnd::Unlike(message) => Err(Failure::Usage(anyhow!(message))),
     }
 }
 
@@ -320,13 +199,9 @@ fn group(
         program: env::current_exe().map_err(Failure::world)?,
         args: args.command.clone(),
         nproc_per_node,
-        nnodes,
-        node_rank: args.node_rank.unwrap_or(0),
         endpoint: endpoint(args.meeting_place().as_deref(), nnodes)?,
-        store: StoreOwner::RankZero,
-        run_id: None,
         max_restarts: args.max_restarts,
-        grace: Duration::from_secs(args.grace),
+        grace: Duration::from_secs(args.grace.unwrap_or(GRACE_SECS)),
     })
 }
 
@@ -360,9 +235,7 @@ mod tests {
         let args = Line::parse_from(line.split_whitespace()).launch;
         let machines = Machines::parse(&args.nnodes).expect("a number or a range");
         let shown = match group(&args, machines, visible_gpus) {
-            Ok(group) => {
-                format!("{} {} {:?}", group.nproc_per_node, group.nnodes, group.endpoint)
-            }
+            Ok(group) => format!("{} {:?}", group.nproc_per_node, group.endpoint),
             Err(failure) => failure.to_string(),
         };
         assert_eq!(shown, expected, "{flags}");
@@ -370,12 +243,12 @@ mod tests {
 
     #[test]
     fn flags_are_torchruns() {
-        check("--nproc_per_node=1", 0, "1 1 None");
-        check("--nproc-per-node 1 --nnodes 1:1 --rdzv-endpoint localhost:0", 4, "1 1 None");
-        check("--rdzv_endpoint=a:5", 1, r#"1 1 Some(("a", 5))"#);
-        check("--rdzv_backend=c10d --rdzv_id=7 --rdzv_endpoint=a:5", 1, r#"1 1 Some(("a", 5))"#);
-        check("--nnodes=2 --master_addr=a", 1, r#"1 2 Some(("a", 29500))"#);
-        check("--master_addr=fd00::1 --master_port=5", 1, r#"1 1 Some(("fd00::1", 5))"#);
+        check("--nproc_per_node=1", 0, "1 None");
+        check("--nproc-per-node 1 --nnodes 1:1 --rdzv-endpoint localhost:0", 4, "1 None");
+        check("--rdzv_endpoint=a:5", 1, r#"1 Some(("a", 5))"#);
+        check("--rdzv_backend=c10d --rdzv_id=7 --rdzv_endpoint=a:5", 1, r#"1 Some(("a", 5))"#);
+        check("--nnodes=2 --master_addr=a", 1, r#"1 Some(("a", 29500))"#);
+        check("--master_addr=fd00::1 --master_port=5", 1, r#"1 Some(("fd00::1", 5))"#);
     }
 
     #[test]

@@ -1,6 +1,25 @@
-//! The values of `gimlet launch`'s flags about several machines.
+//! `gimlet launch` on several machines: PyTorch's elastic launcher takes over. It comes with the Python package
+//! torch, to which libtorch belongs, and starts `gimlet COMMAND` in the processes of this machine.
 
-use std::time::Duration;
+use std::env;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use anyhow::anyhow;
+
+use super::failure::Failure;
+use super::launch_flags::LaunchArgs;
+use super::start::python_with_torch;
+use crate::launch::{WorkerGroup, divided_cores};
+use crate::telemetry;
+
+/// The module of PyTorch's elastic launcher, which `torchrun` starts too.
+const ELASTIC_LAUNCHER: &str = "torch.distributed.run";
+
+/// The variable without which the processes of all starts share a store of the first machine. That launcher (of torch 2.11)
+/// keeps its address for later starts: a machine that comes later never learns it, and a loss of the first machine is
+/// the end.
+const OWN_STORES: &str = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE";
 
 /// The numbers of machines of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,49 +46,75 @@ impl Machines {
     }
 }
 
-/// The waiting times of launchers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WaitingTimes {
-    /// The time within which enough machines come.
-    pub join: Duration,
-    /// The time to wait for more machines, once there are enough.
-    pub last_call: Duration,
-    /// The time after which a launcher that tells nothing counts as lost.
-    pub keep_alive: Duration,
+/// Replaces this process by PyTorch's elastic launcher, which runs the group's command on this machine. Returns only if that
+/// fails.
+pub fn hand_over(args: &LaunchArgs, group: &WorkerGroup) -> Failure {
+    let words = words(args, group);
+    let (words, python) = match words.and_then(|words| Ok((words, python_with_torch()?))) {
+        Ok(found) => found,
+        Err(failure) => return failure,
+    };
+    let mut command = Command::new(&python);
+    command.args(words).arg(&group.program).args(&group.args);
+    command.envs(divided_cores(group.nproc_per_node));
+    if env::var_os(OWN_STORES).is_none() {
+        command.env(OWN_STORES, "1");
+    }
+    telemetry::detail(&format!("starting {command:?}"));
+    let error = command.exec();
+    Failure::World(anyhow!(error).context(format!("cannot start {}", python.display())))
 }
 
-impl WaitingTimes {
-    /// Reads `NAME=SECONDS,...`, in which names may be missing.
-    ///
-    /// # Errors
-    /// The message about another text.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let [join, last_call, keep_alive] = [600, 30, 15].map(Duration::from_secs);
-        let mut times = Self { join, last_call, keep_alive };
-        for setting in text.split(',').filter(|setting| !setting.is_empty()) {
-            let read = setting.split_once('=').and_then(|(name, seconds)| {
-                let seconds: u64 = seconds.parse().ok().filter(|seconds| *seconds > 0)?;
-                Some((name, Duration::from_secs(seconds)))
-            });
-            match read {
-                Some(("join_timeout", time)) => times.join = time,
-                Some(("last_call_timeout", time)) => times.last_call = time,
-                Some(("keep_alive_timeout", time)) => times.keep_alive = time,
-                _ => {
-                    return Err(format!(
-                        "--rdzv_conf has `{setting}`, expected join_timeout, last_call_timeout or \
-                         keep_alive_timeout with seconds from 1 on, such as `last_call_timeout=30`"
-                    ));
-                }
-            }
-        }
-        Ok(times)
+/// Returns the words of that launcher before the program.
+fn words(args: &LaunchArgs, group: &WorkerGroup) -> Result<Vec<String>, Failure> {
+    if args.grace.is_some() {
+        let message = "--grace is for one machine: on several, processes have 30 s to end";
+        return Err(Failure::Usage(anyhow!(message)));
     }
+    if args.rdzv_conf.as_deref().is_some_and(|conf| conf.contains("keep_alive_timeout")) {
+        let message = "--rdzv_conf has `keep_alive_timeout`, which torchrun does not know: it is the product of \
+                       `keep_alive_interval` and `keep_alive_max_attempt`, 5 s and 3 by default";
+        return Err(Failure::Usage(anyhow!(message)));
+    }
+    let backend = args.rdzv_backend.clone().unwrap_or_else(|| "c10d".to_string());
+    let flags = [
+        ("nnodes", Some(args.nnodes.clone())),
+        ("nproc_per_node", Some(group.nproc_per_node.to_string())),
+        ("max_restarts", Some(args.max_restarts.to_string())),
+        ("rdzv_backend", Some(backend)),
+        ("rdzv_endpoint", args.meeting_place()),
+        ("rdzv_id", args.rdzv_id.clone()),
+        ("rdzv_conf", args.rdzv_conf.clone()),
+        ("node_rank", args.node_rank.map(|rank| rank.to_string())),
+        ("local_addr", args.local_addr.clone()),
+    ];
+    let given = flags.into_iter().filter_map(|(flag, value)| Some(format!("--{flag}={}", value?)));
+    let first = ["-m", ELASTIC_LAUNCHER, "--no_python"].map(str::to_string);
+    Ok(first.into_iter().chain(given).collect())
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
+    use super::super::launch::Launched;
     use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        launch: LaunchArgs,
+    }
+
+    /// Checks the words of torch's launcher, or the message.
+    fn check(flags: &str, expected: &str) {
+        let line = format!("gimlet --nproc_per_node=2 {flags} -- train");
+        let args = Line::parse_from(line.split_whitespace()).launch;
+        let launched = Launched::read(&args).expect("the flags are valid");
+        let words = words(&args, &launched.group);
+        let shown = words.map_or_else(|failure| failure.to_string(), |words| words.join(" "));
+        assert_eq!(shown, expected, "{flags}");
+    }
 
     #[test]
     fn machines_are_a_number_or_a_range() {
@@ -83,15 +128,33 @@ mod tests {
     }
 
     #[test]
-    fn waiting_times_have_the_names_of_torchrun() {
-        let times = WaitingTimes::parse("last_call_timeout=2,join_timeout=60").unwrap();
-        assert_eq!(
-            [times.join, times.last_call, times.keep_alive].map(|it| it.as_secs()),
-            [60, 2, 15]
+    fn flags_reach_the_launcher_of_torch() {
+        let first = "-m torch.distributed.run --no_python";
+        check(
+            "--nnodes=2 --rdzv_endpoint=a:5",
+            &format!(
+                "{first} --nnodes=2 --nproc_per_node=2 --max_restarts=0 --rdzv_backend=c10d --rdzv_endpoint=a:5"
+            ),
         );
-        for text in ["last_call_timeout", "last_call_timeout=0", "close_timeout=1"] {
-            let refused = WaitingTimes::parse(text).unwrap_err();
-            assert!(refused.starts_with(&format!("--rdzv_conf has `{text}`")), "{refused}");
-        }
+        check(
+            "--nnodes=1:2 --master_addr=fd00::1 --max_restarts=3 --rdzv_id=7 --rdzv_conf=join_timeout=60 --local_addr=b",
+            &format!(
+                "{first} --nnodes=1:2 --nproc_per_node=2 --max_restarts=3 --rdzv_backend=c10d \
+                 --rdzv_endpoint=[fd00::1]:29500 --rdzv_id=7 --rdzv_conf=join_timeout=60 --local_addr=b"
+            ),
+        );
+    }
+
+    #[test]
+    fn flags_that_the_launcher_of_torch_lacks_are_refused() {
+        check(
+            "--nnodes=2 --rdzv_endpoint=a:5 --grace=5",
+            "--grace is for one machine: on several, processes have 30 s to end",
+        );
+        check(
+            "--nnodes=2 --rdzv_endpoint=a:5 --rdzv_conf=keep_alive_timeout=9",
+            "--rdzv_conf has `keep_alive_timeout`, which torchrun does not know: it is the product of \
+             `keep_alive_interval` and `keep_alive_max_attempt`, 5 s and 3 by default",
+        );
     }
 }

@@ -19,6 +19,7 @@ mod functions;
 mod gin_flags;
 mod interrupt;
 mod launch;
+mod launch_flags;
 mod library;
 mod machines;
 mod named_tasks;
@@ -44,8 +45,6 @@ mod world;
 mod doctor;
 mod gimlet_program;
 mod gin;
-#[cfg(feature = "torch")]
-mod together;
 #[cfg(feature = "torch")]
 mod torch;
 

@@ -14,6 +14,7 @@ use std::process::Command;
 use anyhow::anyhow;
 
 use super::failure::Failure;
+use crate::python::PYTHON_VARIABLE;
 use crate::telemetry;
 
 /// The places where `gimlet-torch` itself looks for libtorch, in its order; `$ORIGIN` is its own
@@ -66,16 +67,39 @@ fn own_places(programs: &Path) -> impl Iterator<Item = PathBuf> {
     })
 }
 
-/// Returns the places of a torch of the user or a Python: beside the programs, in the active
-/// environment, on the path.
+/// Returns the places of a torch of the user or a Python.
 fn other_places(programs: &Path) -> impl Iterator<Item = PathBuf> {
+    let named = env::var_os(LIBTORCH).map(PathBuf::from);
+    named.into_iter().chain(pythons(programs).filter_map(|python| torch_of(&python)))
+}
+
+/// Returns the Pythons that may have a torch: beside the programs, in the active environment, on the path.
+fn pythons(programs: &Path) -> impl Iterator<Item = PathBuf> {
     let environments = ENVIRONMENTS.into_iter().filter_map(env::var_os);
-    let pythons = [programs.join("python3")]
+    [programs.join("python3")]
         .into_iter()
         .chain(environments.map(|folder| Path::new(&folder).join("bin/python3")))
-        .chain([PathBuf::from("python3")]);
-    let named = env::var_os(LIBTORCH).map(PathBuf::from);
-    named.into_iter().chain(pythons.filter_map(|python| torch_of(&python)))
+        .chain([PathBuf::from("python3")])
+}
+
+/// Returns a Python that has the whole of torch, with the parts that are written in Python.
+pub(super) fn python_with_torch() -> Result<PathBuf, Failure> {
+    let own = env::current_exe().map_err(Failure::world)?;
+    let named = env::var_os(PYTHON_VARIABLE).filter(|name| !name.is_empty()).map(PathBuf::from);
+    let programs = own.parent().expect("a program lies in a folder");
+    let tried: Vec<PathBuf> = named.into_iter().chain(pythons(programs)).collect();
+    let is_whole = |torch: PathBuf| torch.join("distributed/run.py").exists();
+    let found = tried.iter().find(|python| torch_of(python).is_some_and(is_whole));
+    found.cloned().ok_or_else(|| {
+        let tried: Vec<_> = tried.iter().map(|python| format!("`{}`", python.display())).collect();
+        Failure::World(anyhow!("no Python has torch; these were asked: {}", tried.join(", ")).context(
+            format!(
+                "`gimlet launch` on several machines needs PyTorch's elastic launcher: run `pip install \
+                 'torch=={}.*'`, or set {PYTHON_VARIABLE} to a Python that has torch",
+                series(VERSION)
+            ),
+        ))
+    })
 }
 
 fn torch_of(python: &Path) -> Option<PathBuf> {

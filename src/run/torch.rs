@@ -13,7 +13,6 @@ use super::gimlet_program::{WAIT_POLICY, hand_over, program, without_torch};
 use super::interrupt;
 use super::launch::num_sharing;
 use super::program::Cli;
-use super::together::launch_together;
 use super::tools;
 
 impl Cli {
@@ -53,9 +52,6 @@ fn run(args: Vec<String>, color: bool) -> Result<(), Failure> {
     }
     if let Some(run) = command.foreign() {
         return run.translated(num_sharing()?, color)?.command.run(verbosity, color);
-    }
-    if let Command::Launch(args) = &command {
-        return launch_together(args);
     }
     // Other commands end by the system's default action.
     interrupt::release().map_err(Failure::world)?;

@@ -8,13 +8,11 @@ use std::time::{Duration, Instant};
 use crate::arrays;
 use crate::command::Train;
 use crate::folder::{Folder, steps};
-use crate::machines::Machine;
+use crate::machines::{Machine, has_torch};
 use crate::processes::launched;
 use crate::resume::{has_ended, wait};
 
 const STEPS: u64 = 400;
-/// The time for which the network is cut.
-const CUT: Duration = Duration::from_secs(60);
 /// The seconds after which a process that does not answer counts as lost.
 const TIMEOUT_SECS: u64 = 8;
 /// The time in which all processes have ended: the timeout, the roll call of those that are left, and the
@@ -93,16 +91,12 @@ impl Drop for Network {
     }
 }
 
-/// Whether a launcher has processes.
-fn has_processes(machine: &Machine) -> bool {
-    let id = machine.launcher.id();
-    let list = fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
-    list.is_ok_and(|list| !list.trim().is_empty())
-}
-
 #[test]
-#[ignore = "takes two minutes, and needs rights: `make soak`"]
+#[ignore = "takes three minutes, and needs rights and a Python with torch: `GIMLET_PYTHON=python3 make soak`"]
 fn a_network_that_is_cut_ends_all_processes_in_time_and_the_run_goes_on_when_it_is_healed() {
+    if !has_torch() {
+        return;
+    }
     let Some(network) = Network::new() else {
         eprintln!("skipped: this system does not permit network namespaces");
         return;
@@ -113,9 +107,7 @@ fn a_network_that_is_cut_ends_all_processes_in_time_and_the_run_goes_on_when_it_
     let train = train.env("GIMLET_PROCESS_TIMEOUT_SECS", &TIMEOUT_SECS.to_string());
     let endpoint = format!("--rdzv_endpoint={}:29400", network.names[0]);
     let flags = ["--nnodes=2", "--nproc_per_node=2", "--max_restarts=1", &endpoint];
-    // Longer than processes need: the launchers must not end them.
-    let conf = "--rdzv_conf=keep_alive_timeout=45";
-    let train = train.tool(&[&["launch"][..], &flags, &[conf, "train"]].concat());
+    let train = train.tool(&[&["launch"][..], &flags, &["train"]].concat());
     // One machine's device is found by its host name, the other one's is chosen.
     let other = train.clone().env("GLOO_SOCKET_IFNAME", "cable");
     let start = |machine, train, log| Machine::start(network.on(machine, train), folder.path(log));
@@ -126,17 +118,13 @@ fn a_network_that_is_cut_ends_all_processes_in_time_and_the_run_goes_on_when_it_
 
     network.set("down");
     let cut = Instant::now();
-    wait(|| !machines.iter().any(has_processes) || cut.elapsed() > BOUND);
+    let have_ended = |machines: &[Machine]| machines.iter().all(|it| it.workers().is_empty());
+    wait(|| have_ended(&machines) || cut.elapsed() > BOUND);
     eprintln!("all processes ended {:?} after the network was cut", cut.elapsed());
     assert!(cut.elapsed() < BOUND, "{}\n{}", machines[0].log(), machines[1].log());
-    std::thread::sleep(CUT.saturating_sub(cut.elapsed()));
     let saved = steps(&model_dir).last().copied();
     network.set("up");
-    let [a, b] = &network.names;
-    machines[0].wait_for(&format!("process 2 on {b}"));
-    machines[1].wait_for(&format!("the launcher at {a}:29400"));
     for machine in &mut machines {
-        machine.wait_for("starting all again, 1 of 1");
         machine.assert_ends(0);
     }
     assert!(saved < Some(STEPS), "it was cut before its end: {saved:?}");

@@ -165,7 +165,7 @@ fn start(folder: &Folder, count: usize) -> (Child, PathBuf) {
 }
 
 /// Returns the process that a launcher has started as that rank.
-pub fn worker(launcher: &Child, rank: usize) -> i32 {
+fn worker(launcher: &Child, rank: usize) -> i32 {
     let id = launcher.id();
     let path = format!("/proc/{id}/task/{id}/children");
     let children = fs::read_to_string(path).expect("the launcher runs");

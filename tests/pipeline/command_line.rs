@@ -271,6 +271,24 @@ fn a_launcher_reports_mistakes_once_and_before_it_starts_processes() {
 }
 
 #[test]
+fn several_machines_are_left_to_the_launcher_of_a_python_with_torch() {
+    let folder = Folder::new();
+    let launch = format!(
+        "launch --nnodes=2 --nproc_per_node=2 --rdzv_endpoint=a:5 train {RUN} --gin.BATCH_SIZE=8"
+    );
+    let without = "VIRTUAL_ENV= CONDA_PREFIX= GIMLET_PYTHON= PATH=/none";
+    let said = folder.fails(&format!("g=$(command -v gimlet); {without} $g {launch}"), 1);
+    assert!(said.contains("pip install 'torch==") && said.contains("`python3`"), "{said}");
+    let python = r#"#!/bin/sh
+if [ "$1" = -c ]; then echo torch; else echo "$@"; fi"#;
+    folder.write("python", python);
+    let whole = "mkdir -p torch/distributed; touch torch/distributed/run.py; chmod +x python";
+    let said = folder.succeeds(&format!("{whole}; GIMLET_PYTHON=./python gimlet {launch}"));
+    assert!(said.starts_with("-m torch.distributed.run --no_python --nnodes=2 "), "{said}");
+    assert!(said.contains("/gimlet train --gin_search_paths="), "{said}");
+}
+
+#[test]
 fn a_process_of_many_gives_its_message_to_its_launcher() {
     let folder = Folder::new();
     let said = folder.fails("GIMLET_ERROR_FILE=message gimlet gin print none.gin", 2);

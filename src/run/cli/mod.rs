@@ -24,7 +24,7 @@ use super::commands::ModelCommand;
 use super::doctor::DoctorArgs;
 use super::foreign::ForeignCommand;
 use super::gin::GinToolArgs;
-use super::launch::LaunchArgs;
+use super::launch_flags::LaunchArgs;
 use super::plan::PlanArgs;
 use super::report::ReportArgs;
 use super::shell::{CompletionsArgs, ManArgs};
