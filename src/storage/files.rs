@@ -5,7 +5,6 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::time::SystemTime;
 
-use super::copies;
 use super::disk::{self, Replacement};
 use super::error::StorageError;
 use super::location::Location;
@@ -24,13 +23,7 @@ impl Path {
     /// Opens the file for reading from an offset; earlier bytes are not fetched.
     pub fn open_at(&self, offset: u64) -> Result<Box<dyn Read + Send>, StorageError> {
         let local = match self.place()? {
-            Location::Elsewhere(remote) => {
-                let Some(mut copy) = copies::copy(&remote)? else {
-                    return Ok(Box::new(remote.open(offset)?));
-                };
-                self.done("open", copy.seek(SeekFrom::Start(offset)))?;
-                return Ok(Box::new(copy));
-            }
+            Location::Elsewhere(remote) => return Ok(Box::new(remote.open(offset)?)),
             Location::Disk(local) => local,
         };
         let mut file = self.done("open", disk::open(&local))?;
@@ -48,13 +41,9 @@ impl Path {
                 let size = self.done("open", file.metadata())?.len();
                 Ok(RangeFile::on_disk(self.clone(), file, size))
             }
-            Location::Elsewhere(remote) => match copies::copy(&remote)? {
-                Some(copy) => {
-                    let size = self.done("open", copy.metadata())?.len();
-                    Ok(RangeFile::on_disk(self.clone(), copy, size))
-                }
-                None => Ok(RangeFile::elsewhere(self.clone(), RemoteRanges::open(remote)?)),
-            },
+            Location::Elsewhere(remote) => {
+                Ok(RangeFile::elsewhere(self.clone(), RemoteRanges::open(remote)?))
+            }
         }
     }
 
@@ -62,14 +51,7 @@ impl Path {
     pub fn read(&self) -> Result<Vec<u8>, StorageError> {
         match self.place()? {
             Location::Disk(local) => self.done("read", fs::read(local)),
-            Location::Elsewhere(remote) => match copies::copy(&remote)? {
-                Some(mut copy) => {
-                    let mut bytes = Vec::new();
-                    self.done("read", copy.read_to_end(&mut bytes))?;
-                    Ok(bytes)
-                }
-                None => remote.read(0..u64::MAX),
-            },
+            Location::Elsewhere(remote) => remote.read(0..u64::MAX),
         }
     }
 

@@ -11,7 +11,6 @@
 //! ```
 
 mod abandoned;
-mod copies;
 mod credentials;
 mod disk;
 mod error;
@@ -32,7 +31,6 @@ mod remote;
 mod slow;
 mod writer;
 
-pub use copies::{CACHE_SIZE_VARIABLE, CACHE_VARIABLE};
 pub use credentials::{CREDENTIALS, Credentials};
 pub use error::StorageError;
 pub use folders::FolderEntry;

@@ -54,7 +54,7 @@ fn lock_with(local: &LocalPath, text: &str) -> io::Result<Locked> {
     // NFS locks files only for writers.
     let open =
         || OpenOptions::new().read(true).write(true).create(true).truncate(false).open(local);
-    let Some((file, locked)) = open_and_lock(local, TRIES, open)? else {
+    let Some((file, locked)) = open_and_lock(local, open)? else {
         return Err(io::Error::other("other processes create and remove it all the time"));
     };
     if !matches!(locked, Err(TryLockError::WouldBlock)) {
@@ -65,13 +65,12 @@ fn lock_with(local: &LocalPath, text: &str) -> io::Result<Locked> {
 }
 
 /// Opens a file and tries to lock it, without waiting. The previous holder may have removed or renamed the
-/// file in between: then the file is opened again. `None` if that happens `tries` times.
-pub(super) fn open_and_lock(
+/// file in between: then the file is opened again. `None` if that happens too often.
+fn open_and_lock(
     local: &LocalPath,
-    tries: usize,
     open: impl Fn() -> io::Result<File>,
 ) -> io::Result<Option<(File, Result<(), TryLockError>)>> {
-    for _ in 0..tries {
+    for _ in 0..TRIES {
         let file = open()?;
         let locked = file.try_lock();
         if matches!(locked, Err(TryLockError::WouldBlock)) || is_at(&file, local)? {

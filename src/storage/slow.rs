@@ -118,14 +118,13 @@ pub(super) fn reached(server: &str) {
 /// A transfer in progress.
 pub(super) struct Transfer {
     what: String,
-    total: Option<u64>,
     next_word: Instant,
 }
 
 impl Transfer {
-    /// Starts a transfer, such as `fetching gs://b/x`, of `total` bytes if known.
-    pub(super) fn new(what: String, total: Option<u64>) -> Self {
-        Self { what, total, next_word: Instant::now() + PATIENCE }
+    /// Starts a transfer, such as `sending gs://b/x`.
+    pub(super) fn new(what: String) -> Self {
+        Self { what, next_word: Instant::now() + PATIENCE }
     }
 
     /// Records that `bytes` bytes have been transferred.
@@ -139,13 +138,7 @@ impl Transfer {
     }
 
     fn word(&self, bytes: u64) -> String {
-        let megabytes = |bytes: u64| format!("{:.1}", bytes as f64 / 1e6);
-        match self.total {
-            Some(total) => {
-                format!("{}: {} of {} MB", self.what, megabytes(bytes), megabytes(total))
-            }
-            None => format!("{}: {} MB", self.what, megabytes(bytes)),
-        }
+        format!("{}: {:.1} MB", self.what, bytes as f64 / 1e6)
     }
 }
 
@@ -177,9 +170,7 @@ mod tests {
 
     #[test]
     fn a_word_says_how_far_it_is() {
-        let known = Transfer::new("fetching gs://b/x".to_string(), Some(2_000_000));
-        assert_eq!(known.word(500_000), "fetching gs://b/x: 0.5 of 2.0 MB");
-        let unknown = Transfer::new("sending gs://b/x".to_string(), None);
-        assert_eq!(unknown.word(16_000_000), "sending gs://b/x: 16.0 MB");
+        let transfer = Transfer::new("sending gs://b/x".to_string());
+        assert_eq!(transfer.word(16_000_000), "sending gs://b/x: 16.0 MB");
     }
 }

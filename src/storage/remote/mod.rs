@@ -34,7 +34,6 @@ pub use limits::{Limits, OUTAGE_VARIABLE, set_limits};
 pub(super) use ranges::RemoteRanges;
 pub use service::{JsonRequest, Unanswered};
 pub(super) use stream::Stream;
-pub(super) use sum::Running;
 pub(super) use upload::Upload;
 
 use super::credentials::variable;
@@ -285,20 +284,7 @@ impl Remote {
         &self.path
     }
 
-    /// Opens the file at an offset, if it is in the state `version`.
-    pub(super) fn open_state(
-        &self,
-        offset: u64,
-        version: &Version,
-    ) -> Result<Stream, StorageError> {
-        let stream = self.clone().open(offset)?;
-        match stream.is_of(version) {
-            true => Ok(stream),
-            false => Err(StorageError::of_failure("read", &self.path, Failure::Changed(offset))),
-        }
-    }
-
-    pub(super) fn version(&self) -> Result<Version, StorageError> {
+    fn version(&self) -> Result<Version, StorageError> {
         let version = client::wait(self.stat());
         version.map_err(|failure| StorageError::of_failure("look at", &self.path, failure))
     }

@@ -110,11 +110,6 @@ impl Stream {
         Ok(stream)
     }
 
-    /// Whether the file may be in the state `version`.
-    pub(super) fn is_of(&self, version: &Version) -> bool {
-        self.source.version.agrees(version)
-    }
-
     fn start(
         &mut self,
         range: Range<u64>,

@@ -68,7 +68,7 @@ enum Condition {
 impl Upload {
     /// Starts a file with `bytes`; nothing is sent before a part is full.
     pub(crate) fn new(remote: Remote, bytes: Vec<u8>) -> Self {
-        let transfer = Transfer::new(format!("sending {}", remote.path), None);
+        let transfer = Transfer::new(format!("sending {}", remote.path));
         let (longest, memory) = (PART, None);
         Self { remote, buffer: bytes, longest, memory, parts: None, sent: 0, transfer }
     }

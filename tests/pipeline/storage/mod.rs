@@ -2,7 +2,6 @@
 //! servers run inside the tests.
 
 pub(crate) mod buckets;
-mod copies;
 mod doctor;
 pub(crate) mod faulty;
 mod gin;
