@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::convert::{Batch, FeatureConverter};
 use super::error::DataError;
+use super::identity::{DataIdentity, of_checkpoint};
 use super::pipeline::StageState;
 use super::source::{BadPlaces, BadRecords};
 use super::streams::{RowDeal, Share, Streams};
@@ -23,8 +24,9 @@ type Positions = Arc<BTreeMap<usize, StageState>>;
 /// buffers again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DatasetState {
-    /// A description of the data set; a state fits only a run with the same description.
-    pub stream: String,
+    /// The data; a state fits only a run on the same data. Older checkpoints call them `stream`.
+    #[serde(alias = "stream", deserialize_with = "of_checkpoint")]
+    pub data: DataIdentity,
     /// The seed in use, which a run that sets no seed takes over.
     pub seed: u64,
     /// Batches handed out since the data began.
@@ -53,8 +55,8 @@ impl DatasetState {
         let mut merged = hosts.next().ok_or_else(no_host)?;
         let mut positions = Arc::unwrap_or_clone(merged.positions);
         for host in hosts {
-            if (&host.stream, host.seed) != (&merged.stream, merged.seed) {
-                let reason = format!("hosts read `{}` and `{}`", merged.stream, host.stream);
+            if (&host.data, host.seed) != (&merged.data, merged.seed) {
+                let reason = format!("hosts read `{}` and `{}`", merged.data, host.data);
                 return Err(DataError::State { reason });
             }
             if (host.batches, host.next_stream) != (merged.batches, merged.next_stream) {

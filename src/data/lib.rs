@@ -25,6 +25,7 @@ mod examples;
 mod family;
 mod feature;
 mod functions;
+mod identity;
 mod mixture;
 mod pipeline;
 pub mod postprocess;
@@ -62,6 +63,7 @@ pub use examples::{
 pub use family::{Steps, TaskFamily};
 pub use feature::{ContinuousFeature, Feature, FeatureDtype, TokenFeature};
 pub use functions::{Functions, import_functions};
+pub use identity::DataIdentity;
 pub use mixture::{Mixture, MixtureEntries, MixtureEntry, SampleFromDatasets};
 pub use pipeline::StageState;
 pub use postprocess::{ExampleFeatures, Postprocessor, printed};

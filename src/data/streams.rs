@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
@@ -26,7 +26,7 @@ const BYTES_PER_STREAM: u64 = 256 << 10;
 pub(super) const ENOUGH_BYTES: u64 = BYTES_PER_STREAM * MAX_STREAMS as u64;
 
 /// The possible numbers of streams.
-pub(super) fn stream_counts() -> impl DoubleEndedIterator<Item = usize> {
+pub(super) fn stream_counts() -> RangeInclusive<usize> {
     1..=MAX_STREAMS
 }
 

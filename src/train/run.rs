@@ -130,7 +130,7 @@ pub fn train(
         run.batches.wait()?;
     }
     // Nothing is written before this line: a run that cannot start leaves no files.
-    check_same_data(processes, &run.batches.state().stream)?;
+    check_same_data(processes, &run.batches.state().data)?;
     if is_first {
         model_dir.create_dir_all()?;
         if run.occupied.is_none() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::checkpoint::{Share, list_steps};
-use crate::data::DatasetState;
+use crate::data::{DataIdentity, DatasetState};
 use crate::nn::Axes;
 use crate::nn::bridge::cuda_devices;
 use crate::optim::{LearningRate, OwnRate};
@@ -162,13 +162,12 @@ pub fn check_same_start(processes: &Processes, start: &Start) -> Result<(), Proc
     }
 }
 
-/// Ensures that all processes read the same data: `stream` describes them, with the number of files and a checksum
-/// of their names.
+/// Ensures that all processes read the same data.
 ///
 /// # Errors
 /// The difference of a process from the first.
-pub fn check_same_data(processes: &Processes, stream: &str) -> Result<(), ProcessError> {
-    let all = of_all(processes, &stream.to_string())?;
+pub fn check_same_data(processes: &Processes, data: &DataIdentity) -> Result<(), ProcessError> {
+    let all = of_all(processes, &data.to_string())?;
     match all.iter().position(|other| *other != all[0]) {
         None => Ok(()),
         Some(rank) => Err(ProcessError::Differ(format!(

@@ -12,6 +12,7 @@ use crate::cache::{Caches, cache_step};
 use crate::convert::{FeatureConverter, Packing, Rows};
 use crate::error::{DataError, if_split};
 use crate::examples::{ExampleOptions, max_feature_lengths};
+use crate::identity::DataIdentity;
 use crate::pipeline::{
     Cuts, Listing, Mix, MixEnds, MixtureParts, Stage, TaskPlan, Workers, file_names, mixture_parts,
     num_bytes, task_stage,
@@ -59,8 +60,8 @@ impl<'a> Builder<'a> {
         let files = self.files()?;
         let num_streams = self.num_streams(&converter, &files)?;
         let mut notices = self.notices()?;
-        let stream = self.stream(&converter, num_streams, &files)?;
-        let state = self.state(stream, &mut notices)?;
+        let data = self.identity(&converter, num_streams, &files)?;
+        let state = self.state(data, &mut notices)?;
         Ok(LaidOut { lengths, converter, num_streams, notices, state })
     }
 
@@ -159,11 +160,10 @@ impl<'a> Builder<'a> {
             return Ok(1);
         }
         if let Some(saved) = &self.options.resume {
-            let saved = without_batch(&saved.stream);
-            for count in stream_counts() {
-                if without_batch(&self.stream(converter, count, files)?) == saved {
-                    return Ok(count);
-                }
+            let count = saved.data.num_streams;
+            let data = self.identity(converter, count, files)?;
+            if data.is_same_but_for_batch_size(&saved.data) && stream_counts().contains(&count) {
+                return Ok(count);
             }
         }
         let plan = self.plan(None, 0, 1);
@@ -204,30 +204,32 @@ impl<'a> Builder<'a> {
     /// example of a pretraining run that now fine-tunes, is dropped with a notice.
     pub(super) fn state(
         &self,
-        stream: String,
+        data: DataIdentity,
         notices: &mut Vec<String>,
     ) -> Result<DatasetState, DataError> {
         if let Some(state) = &self.options.resume {
-            if without_batch(&state.stream) == without_batch(&stream) {
+            if state.data.is_same_but_for_batch_size(&data) {
                 notices.extend(self.changed_batch(state));
-                return Ok(DatasetState { stream, ..state.clone() });
+                return Ok(DatasetState { data, ..state.clone() });
             }
-            if data_set(&state.stream) == data_set(&stream) {
-                let reason = format!("it was saved for `{}`, this is `{stream}`", state.stream);
+            if state.data.is_same_split(&data) {
+                let reason = format!("it was saved for `{}`, this is `{data}`", state.data);
                 return Err(DataError::State { reason });
             }
-            let (saved, read) = (data_set(&state.stream), data_set(&stream));
-            notices.push(format!("the saved data position is of `{saved}`: `{read}` starts over"));
+            notices.push(format!(
+                "the saved data position is of `{} {}`: `{} {}` starts over",
+                state.data.name, state.data.split, data.name, data.split
+            ));
         }
         let (positions, bad_records) = Default::default();
         let (seed, next_stream) = (self.seed, 0);
-        Ok(DatasetState { stream, seed, batches: 0, next_stream, positions, bad_records })
+        Ok(DatasetState { data, seed, batches: 0, next_stream, positions, bad_records })
     }
 
     /// A notice of a batch size that differs from that of the saved position.
     fn changed_batch(&self, state: &DatasetState) -> Option<String> {
-        let (saved, now) = (batch_of(&state.stream)?.1, self.config.batch_size);
-        (saved != now.to_string()).then(|| {
+        let (saved, now) = (state.data.batch_size, self.config.batch_size);
+        (saved != now).then(|| {
             format!(
                 "BATCH_SIZE was {saved} and is {now}: the data continue at the example that would have \
                  been next, and steps keep their numbers"
@@ -285,14 +287,14 @@ impl<'a> Builder<'a> {
         Ok(Box::new(Mix::new(stages, seed, features, self.ends)))
     }
 
-    /// A description that a saved position must match before a run continues from it; `files` is
+    /// The identity that a saved position must match before a run continues from it; `files` is
     /// the result of [`Self::files`].
-    pub(super) fn stream(
+    fn identity(
         &self,
         converter: &FeatureConverter,
         num_streams: usize,
         files: &str,
-    ) -> Result<String, DataError> {
+    ) -> Result<DataIdentity, DataError> {
         let mut steps = self.parts.values().map(|(task, _)| cache_step(task));
         let is_cached =
             steps.try_fold(false, |any, step| step.map(|step| any || step.is_some()))?;
@@ -301,15 +303,16 @@ impl<'a> Builder<'a> {
             true => format!("shuffled with {}", self.seed),
             false => format!("in order, seed {}", self.seed),
         };
-        let reads_cache = self.config.use_cached && is_cached;
-        Ok(format!(
-            "{} {}{} {} batch {} streams {num_streams} {files} {order}",
-            config.mixture_or_task_name,
-            config.split,
-            if reads_cache { " cached" } else { "" },
-            converter.description(),
-            config.batch_size,
-        ))
+        Ok(DataIdentity {
+            name: config.mixture_or_task_name.clone(),
+            split: config.split.clone(),
+            is_cached: config.use_cached && is_cached,
+            rows: converter.description(),
+            batch_size: config.batch_size,
+            num_streams,
+            files: files.to_string(),
+            order,
+        })
     }
 }
 
@@ -323,23 +326,6 @@ fn notice_of(names: &[&str], what: &str, fate: &str) -> Option<String> {
             Some(format!("tasks {names} have {what}: they are {fate}"))
         }
     }
-}
-
-/// Splits a description of streams into the parts around the batch size, and the batch size.
-fn batch_of(stream: &str) -> Option<((&str, &str), &str)> {
-    let (before, rest) = stream.rsplit_once(" batch ")?;
-    let (size, after) = rest.split_once(' ')?;
-    Some(((before, after), size))
-}
-
-/// A description of streams without the batch size.
-fn without_batch(stream: &str) -> (&str, &str) {
-    batch_of(stream).map_or((stream, ""), |(rest, _)| rest)
-}
-
-/// Name and split, with which a description of streams begins.
-fn data_set(stream: &str) -> String {
-    stream.split(' ').take(2).collect::<Vec<_>>().join(" ")
 }
 
 /// T5X's default seed: the clock's seconds.
