@@ -56,11 +56,9 @@ pub struct Encoder {
     /// Probability that an activation is dropped in training.
     #[gin(default = 0.1, limit = BelowOne)]
     pub dropout_rate: f64,
-    /// The tensors that each layer keeps for its backward pass.
-    #[gin(default = RematPolicy::None)]
-    pub remat_policy: RematPolicy,
 }
 
+/// Its name in messages.
 const NAMES: DimensionNames = DimensionNames::of("my_models.Encoder");
 
 /// The attention of each layer.
@@ -82,7 +80,7 @@ impl ModuleSpec for Encoder {
             float32_attention_logits: false,
             scale_attn_logits: false,
             drops_mlp_twice: false,
-            remat_policy: self.remat_policy,
+            remat_policy: RematPolicy::None,
             initializers: LayerInitializers::t5(self.head_dim, kernels),
         };
         TransformerSpec {
@@ -111,10 +109,6 @@ impl ModuleSpec for Encoder {
 
     fn dimensions(&self) -> DimensionNames {
         NAMES
-    }
-
-    fn remat_parameters(&self) -> Vec<String> {
-        vec![NAMES.parameter("remat_policy")]
     }
 }
 
@@ -145,6 +139,16 @@ impl BaseModel for MaskedEncoder {
 
     fn loss_spec(&self) -> LossSpec {
         LossSpec::default()
+    }
+
+    fn check_own(&self) -> Result<(), String> {
+        let (id, rows) = (self.mask_id, self.module.vocab_size);
+        match usize::try_from(id).is_ok_and(|id| id < rows) {
+            true => Ok(()),
+            false => Err(format!(
+                "my_models.MaskedEncoder.mask_id is {id}, expected an id of the embedding, which has {rows} rows"
+            )),
+        }
     }
 }
 

@@ -108,7 +108,8 @@ pub(super) fn is_own(dir: &Path) -> Result<bool, CheckpointError> {
     Ok(is_unfinished(dir)? && read_mark(dir)?.is_ok_and(|worker| worker.is_this()))
 }
 
-/// The process that has marked the folder; a parse error if there is none.
+/// Reads the file by which a process marks the folder that it writes; a parse error if the file is missing or damaged, as after a
+/// kill.
 fn read_mark(dir: &Path) -> Result<serde_json::Result<Process>, CheckpointError> {
     match dir.join(UNFINISHED_FILE).read() {
         Err(error) if error.is_not_found() => Ok(serde_json::from_slice(b"")),

@@ -29,17 +29,11 @@ pub struct DataIdentity {
 
 /// Reads the identity in a checkpoint: fields, or the words of older ones.
 pub(super) fn of_checkpoint<'a, D: Deserializer<'a>>(stored: D) -> Result<DataIdentity, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Stored {
-        Fields(DataIdentity),
-        Words(String),
-    }
-    match Stored::deserialize(stored)? {
-        Stored::Fields(data) => Ok(data),
-        Stored::Words(words) => DataIdentity::of_words(&words).ok_or_else(|| {
+    match serde_json::Value::deserialize(stored)? {
+        serde_json::Value::String(words) => DataIdentity::of_words(&words).ok_or_else(|| {
             D::Error::custom(format!("`{words}` does not describe the data of a position"))
         }),
+        fields => DataIdentity::deserialize(fields).map_err(D::Error::custom),
     }
 }
 

@@ -18,7 +18,7 @@ pub trait Dialect: Debug + Sync {
     /// Whether a configuration that was loaded with the dialect's names is written in it.
     fn recognizes(&self, config: &Config) -> bool;
 
-    /// Removes what the project's program does not use either, and adds remedies to mistakes.
+    /// Removes bindings that the project's own program ignores, and adds remedies to mistakes.
     fn tidy(&self, loaded: &mut Loaded);
 
     /// Returns the configurables that a run calls, the main one first; none if the files are a part of a configuration.

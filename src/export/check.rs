@@ -54,7 +54,8 @@ fn check_warmup(spec: &Save) -> Result<(), UnfitSpec> {
         true => {
             let expected = if spec.tokenized_inputs { "lists of token ids" } else { "texts" };
             unfit(format!(
-                "export_lib.save.warmup_examples are not {expected}, which tokenized_inputs = {} asks for",
+                "export_lib.save.warmup_examples has other values than {expected}, which tokenized_inputs = {} needs: \
+                 change one of the two",
                 if spec.tokenized_inputs { "True" } else { "False" }
             ))
         }

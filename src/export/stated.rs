@@ -19,8 +19,9 @@ const MT5_VOCABULARY: &str = "mc4.250000";
 /// # Errors
 /// Transformers have no such network: what it has, and the remedy.
 pub fn stated(model: &Model) -> Result<HuggingFaceOptions, UnfitSpec> {
-    let (spec, predictions) = (model.transformer(), model.prediction_spec()?);
+    let spec = model.transformer();
     let encoder = encoder(&spec)?;
+    let predictions = model.prediction_spec()?;
     let names = |stack: &StackSpec| -> Vec<String> {
         let names = stack.dims.mlp_activations.iter().map(Activation::as_str);
         names.map(str::to_string).collect()

@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use super::contract::{BaseModel, NoPredictions, PredictionSpec};
+use super::contract::BaseModel;
 use super::families::decoder_only::{DecoderOnlyModel, MoeDecoderOnlyModel};
 use super::families::t5::{EncoderDecoderModel, MoeEncoderDecoderModel};
 use crate::nn::RematPolicy;
@@ -27,16 +27,8 @@ impl Deref for Model {
 }
 
 impl Model {
-    /// Returns the predictions that the model makes.
-    ///
-    /// # Errors
-    /// It makes none.
-    pub fn prediction_spec(&self) -> Result<PredictionSpec, NoPredictions> {
-        self.predicts().ok_or(NoPredictions { model: self.name() })
-    }
-
     /// Returns the same model whose layers keep other tensors for the backward pass; `None` if its network has no
-    /// such choice.
+    /// such choice, or is of another crate.
     pub fn with_remat_policy(&self, policy: RematPolicy) -> Option<Self> {
         let mut model = self.clone();
         match &mut model {

@@ -3,8 +3,8 @@
 use super::families::t5::EncoderDecoderModel;
 use super::spec::Model;
 use crate::gin::{
-    Configurable, Evaluator, FromGin, Function, Reference, Registry, Reported, Schema, Slot, Value,
-    ValueKind, read_slot,
+    Configurable, Diagnostic, Evaluator, FromGin, Function, Reference, Registry, Reported, Schema,
+    Slot, Span, Value, ValueKind, read_slot,
 };
 
 /// The vocabulary of a model's inputs. Source: T5X `models.py`.
@@ -52,8 +52,12 @@ impl Slot for ModelVocabularies {
     }
 
     fn evaluate_as(schema: &'static Schema, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
+        if ["vocabulary", "input_vocabulary"].iter().all(|name| schema.param(name).is_none()) {
+            let message = format!("@{} has no parameter for a vocabulary", schema.name);
+            return Err(cx.report(Diagnostic::error(Span::NOWHERE, message)));
+        }
         let mut vocabulary = |name| cx.param::<InScope>(schema, name, None).map(|found| found.0);
-        if schema.params.iter().any(|param| param.name == "vocabulary") {
+        if schema.param("vocabulary").is_some() {
             let both = vocabulary("vocabulary")?;
             return Ok(Self { input: both.clone(), output: both });
         }

@@ -214,7 +214,7 @@ pub struct Membership {
     pub transport: Transport,
     /// Whether all members run on this host.
     pub is_local: bool,
-    /// The time after which an operation fails that another member has not joined.
+    /// An operation fails if another member has not begun it after this time.
     pub timeout: Duration,
 }
 

@@ -25,7 +25,7 @@ pub struct Watch {
     watched: Watched,
     /// Sums of squares of the gradients, by parameter.
     squares: Vec<(String, Tensor)>,
-    /// Root mean squares by metric: sums of squares, and the number of squares.
+    /// For each metric that is a root mean square: its tag, the sum of squares on the device, and the number of squares.
     means: Vec<(String, Tensor, f64)>,
     /// Greatest elements by metric.
     greatest: Vec<(String, Tensor)>,

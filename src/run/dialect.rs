@@ -25,10 +25,12 @@ impl Language {
 
     /// Returns the configurables that run, each in its scope; none if the files are a part of a configuration.
     pub fn running(self, config: &Config, registry: &Registry) -> Vec<Running> {
-        match (self.0, &bound_roots(config, registry)[..]) {
-            (Some((_, dialect)), _) => dialect.running(config),
-            (None, []) => Vec::new(),
-            (None, roots) => running(roots, config),
+        if let Some((_, dialect)) = self.0 {
+            return dialect.running(config);
+        }
+        match &bound_roots(config, registry)[..] {
+            [] => Vec::new(),
+            roots => running(roots, config),
         }
     }
 

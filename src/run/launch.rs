@@ -15,7 +15,7 @@ use super::commands::ModelCommand;
 use super::failure::Failure;
 use super::interrupt;
 use super::launch_flags::LaunchArgs;
-use super::machines::{Machines, hand_over};
+use super::machines::{Machines, elastic_launcher, hand_over};
 use super::world::{visible_gpus, world};
 
 /// The seconds that processes have to end after another one has failed.
@@ -75,31 +75,25 @@ impl Launched {
     }
 }
 
-/// Runs the command in processes of this machine, which are all, or hands over to the launcher of several machines.
+/// Runs the command in processes of this machine if it is the only one, or hands over to the launcher of several machines.
 ///
 /// # Errors
 /// Mistakes in the command, before a process is started; the first failure of a process.
 pub(super) fn launch(args: &LaunchArgs, color: bool) -> Result<(), Failure> {
     let launched = Launched::read(args)?;
-    let Launched { group, machines, command } = &launched;
+    let Launched { group, machines, .. } = &launched;
+    let elastic = (machines.most > 1).then(|| elastic_launcher(args, group)).transpose()?;
     // Mistakes are reported here, once and in colour.
     if launched.check(color, machines.most)? {
         return Ok(());
     }
-    if let (Some(run), 0) = (command.foreign(), args.node_rank.unwrap_or(0)) {
-        let translated = run.translated(group.nproc_per_node * machines.most, color)?;
-        run.announce(&translated)?;
-        translated.record.write()?;
-    }
-    if machines.most == 1 {
-        return run(group);
-    }
+    let Some(elastic) = elastic else { return run(group) };
     for size in machines.least..machines.most {
         if let Err(failure) = launched.check(false, size) {
             telemetry::notice(&format!("the run cannot continue on {size} machines: {failure}"));
         }
     }
-    Err(hand_over(args, group))
+    Err(hand_over(elastic))
 }
 
 /// Runs the command in a process for each visible GPU, if there are several and no launcher has started this

@@ -12,8 +12,8 @@ pub struct LaunchArgs {
     /// Processes on this machine, and on every other one; by default one for each visible GPU.
     #[arg(long = "nproc_per_node", alias = "nproc-per-node", value_name = "N")]
     pub nproc_per_node: Option<usize>,
-    /// Machines, or the least and the most of them; on each `gimlet launch` is run, with the same flags but
-    /// --node_rank.
+    /// Machines, or the least and the most of them; on each `gimlet launch` is run, with the same
+    /// flags.
     #[arg(long = "nnodes", value_name = "N|MIN:MAX", default_value = "1")]
     pub nnodes: String,
     /// Place of this machine among them, from 0, for `--rdzv_backend=static`; otherwise they agree on an order.
@@ -40,18 +40,18 @@ pub struct LaunchArgs {
     )]
     pub master_port: u16,
     /// The way in which several machines meet, of those that torchrun knows; `c10d` by default.
-    #[arg(long = "rdzv_backend", alias = "rdzv-backend", hide = true)]
+    #[arg(long = "rdzv_backend", alias = "rdzv-backend", value_name = "NAME")]
     pub rdzv_backend: Option<String>,
     /// A name of the run, the same on several machines; torchrun's `none` by default.
-    #[arg(long = "rdzv_id", alias = "rdzv-id", hide = true)]
+    #[arg(long = "rdzv_id", alias = "rdzv-id", value_name = "NAME")]
     pub rdzv_id: Option<String>,
-    /// Times of torchrun's to wait for machines, in seconds, such as `join_timeout=600,last_call_timeout=30`.
-    #[arg(long = "rdzv_conf", alias = "rdzv-conf", value_name = "NAME=SECONDS,...")]
+    /// Settings of torchrun for several machines, such as `join_timeout=600,last_call_timeout=30` in seconds.
+    #[arg(long = "rdzv_conf", alias = "rdzv-conf", value_name = "NAME=VALUE,...")]
     pub rdzv_conf: Option<String>,
     /// The name by which other machines reach this one, if they do not know its own.
     #[arg(long = "local_addr", alias = "local-addr", value_name = "HOST")]
     pub local_addr: Option<String>,
-    /// Times that all processes are started again after one has failed; several machines count their own.
+    /// Times that all processes are started again after one has failed; of several machines each counts its own failures.
     #[arg(long = "max_restarts", alias = "max-restarts", value_name = "K", default_value_t = 0)]
     pub max_restarts: usize,
     /// Seconds that the other processes of one machine have to end after one has failed, before they are killed; 30 by

@@ -46,34 +46,39 @@ impl Machines {
     }
 }
 
-/// Replaces this process by PyTorch's elastic launcher, which runs the group's command on this machine. Returns only if that
-/// fails.
-pub fn hand_over(args: &LaunchArgs, group: &WorkerGroup) -> Failure {
-    let words = words(args, group);
-    let (words, python) = match words.and_then(|words| Ok((words, python_with_torch()?))) {
-        Ok(found) => found,
-        Err(failure) => return failure,
-    };
-    let mut command = Command::new(&python);
+/// Returns the command of PyTorch's elastic launcher, which runs the group's command on this machine.
+///
+/// # Errors
+/// Flags that it does not know; no Python has torch.
+pub fn elastic_launcher(args: &LaunchArgs, group: &WorkerGroup) -> Result<Command, Failure> {
+    let words = words(args, group)?;
+    let mut command = Command::new(python_with_torch()?);
     command.args(words).arg(&group.program).args(&group.args);
     command.envs(divided_cores(group.nproc_per_node));
     if env::var_os(OWN_STORES).is_none() {
         command.env(OWN_STORES, "1");
     }
-    telemetry::detail(&format!("starting {command:?}"));
-    let error = command.exec();
-    Failure::World(anyhow!(error).context(format!("cannot start {}", python.display())))
+    Ok(command)
+}
+
+/// Replaces this process by that launcher. Returns only if that fails.
+pub fn hand_over(mut launcher: Command) -> Failure {
+    telemetry::detail(&format!("starting {launcher:?}"));
+    let error = launcher.exec();
+    let program = launcher.get_program().display();
+    Failure::World(anyhow!(error).context(format!("cannot start {program}")))
 }
 
 /// Returns the words of that launcher before the program.
 fn words(args: &LaunchArgs, group: &WorkerGroup) -> Result<Vec<String>, Failure> {
     if args.grace.is_some() {
-        let message = "--grace is for one machine: on several, processes have 30 s to end";
+        let message =
+            "--grace is for one machine; on several, processes have 30 s to end: leave it out";
         return Err(Failure::Usage(anyhow!(message)));
     }
     if args.rdzv_conf.as_deref().is_some_and(|conf| conf.contains("keep_alive_timeout")) {
-        let message = "--rdzv_conf has `keep_alive_timeout`, which torchrun does not know: it is the product of \
-                       `keep_alive_interval` and `keep_alive_max_attempt`, 5 s and 3 by default";
+        let message = "--rdzv_conf has `keep_alive_timeout`, which torchrun does not know: give `keep_alive_interval` and \
+                       `keep_alive_max_attempt`, 5 s and 3 by default, whose product it is";
         return Err(Failure::Usage(anyhow!(message)));
     }
     let backend = args.rdzv_backend.clone().unwrap_or_else(|| "c10d".to_string());
@@ -149,12 +154,12 @@ mod tests {
     fn flags_that_the_launcher_of_torch_lacks_are_refused() {
         check(
             "--nnodes=2 --rdzv_endpoint=a:5 --grace=5",
-            "--grace is for one machine: on several, processes have 30 s to end",
+            "--grace is for one machine; on several, processes have 30 s to end: leave it out",
         );
         check(
             "--nnodes=2 --rdzv_endpoint=a:5 --rdzv_conf=keep_alive_timeout=9",
-            "--rdzv_conf has `keep_alive_timeout`, which torchrun does not know: it is the product of \
-             `keep_alive_interval` and `keep_alive_max_attempt`, 5 s and 3 by default",
+            "--rdzv_conf has `keep_alive_timeout`, which torchrun does not know: give `keep_alive_interval` and \
+             `keep_alive_max_attempt`, 5 s and 3 by default, whose product it is",
         );
     }
 }

@@ -3,7 +3,7 @@
 //! `gimlet-torch` lies beside `gimlet`. It looks for libtorch in the places that build.rs wrote
 //! into it: in the Python environment into which a wheel was installed, in the folder of
 //! `make install`, and in the checkout. If none of them has a libtorch, the environment's Pythons
-//! are asked for their torch.
+//! are asked for their torch, as they are for the launcher of several machines.
 
 use std::env;
 use std::ffi::OsString;
@@ -92,7 +92,7 @@ pub(super) fn python_with_torch() -> Result<PathBuf, Failure> {
     let found = tried.iter().find(|python| torch_of(python).is_some_and(is_whole));
     found.cloned().ok_or_else(|| {
         let tried: Vec<_> = tried.iter().map(|python| format!("`{}`", python.display())).collect();
-        Failure::World(anyhow!("no Python has torch; these were asked: {}", tried.join(", ")).context(
+        Failure::World(anyhow!("no Python has torch with its launcher; these were asked: {}", tried.join(", ")).context(
             format!(
                 "`gimlet launch` on several machines needs PyTorch's elastic launcher: run `pip install \
                  'torch=={}.*'`, or set {PYTHON_VARIABLE} to a Python that has torch",

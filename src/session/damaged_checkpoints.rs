@@ -21,7 +21,7 @@ pub fn restore(
     path: &Path,
     mode: RestoreMode,
     processes: &Processes,
-) -> Result<Result<Restored, LeftOut>, SessionError> {
+) -> Result<Result<Restored, SkippedCheckpoint>, SessionError> {
     let restored = match weights.restore(path) {
         Err(SessionError::Checkpoint(error)) if mode == RestoreMode::All => {
             Err(left_out(path, error)?)
@@ -30,19 +30,19 @@ pub fn restore(
     };
     let reason = restored.as_ref().err().cloned();
     let all = of_all(processes, &reason)?;
-    Ok(LeftOut::by_any(all).map_or(restored, Err))
+    Ok(SkippedCheckpoint::by_any(all).map_or(restored, Err))
 }
 
 /// The reason to leave out a checkpoint in mode 'all'.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum LeftOut {
+pub enum SkippedCheckpoint {
     /// A run has deleted it in the meantime, which is no mistake.
     Deleted,
     /// It is damaged.
     Damaged(String),
 }
 
-impl LeftOut {
+impl SkippedCheckpoint {
     /// Returns the reason of all processes, if one of them has any: files that one finds damaged may be those
     /// that another sees deleted.
     fn by_any(reasons: Vec<Option<Self>>) -> Option<Self> {
@@ -52,11 +52,11 @@ impl LeftOut {
     /// Tells the user, and returns the damage.
     pub fn said(self, path: &Path) -> Option<String> {
         match self {
-            LeftOut::Deleted => {
+            SkippedCheckpoint::Deleted => {
                 telemetry::notice(&format!("{path} was deleted in the meantime; it is left out"));
                 None
             }
-            LeftOut::Damaged(damage) => {
+            SkippedCheckpoint::Damaged(damage) => {
                 telemetry::warn(&format!("{damage}; it is left out"));
                 Some(damage)
             }
@@ -68,10 +68,10 @@ impl LeftOut {
 ///
 /// # Errors
 /// Any other error.
-fn left_out(path: &Path, error: CheckpointError) -> Result<LeftOut, SessionError> {
+fn left_out(path: &Path, error: CheckpointError) -> Result<SkippedCheckpoint, SessionError> {
     let is_missing = matches!(&error, CheckpointError::Storage(missing) if missing.is_not_found());
     if (is_missing || error.is_damage()) && is_gone(path)? {
-        return Ok(LeftOut::Deleted);
+        return Ok(SkippedCheckpoint::Deleted);
     }
     let is_users = matches!(
         error,
@@ -83,7 +83,7 @@ fn left_out(path: &Path, error: CheckpointError) -> Result<LeftOut, SessionError
     if is_users || error.may_pass() {
         return Err(error.into());
     }
-    Ok(LeftOut::Damaged(error.to_string()))
+    Ok(SkippedCheckpoint::Damaged(error.to_string()))
 }
 
 /// Whether a run has removed a checkpoint, or is about to.
@@ -106,7 +106,7 @@ mod tests {
             let reason = "`x/0` is missing".to_string();
             let error = CheckpointError::Damaged { path: path.to_string(), reason };
             let left_out = left_out(&path, error).unwrap();
-            assert_eq!(left_out != LeftOut::Deleted, is_told, "{name}");
+            assert_eq!(left_out != SkippedCheckpoint::Deleted, is_told, "{name}");
         };
         check("checkpoint_1", false);
         folder.join("checkpoint_2/gimlet").create_dir_all().unwrap();
@@ -122,10 +122,10 @@ mod tests {
 
     #[test]
     fn all_processes_leave_out_what_one_cannot_restore() {
-        let damaged = || Some(LeftOut::Damaged("broken".to_string()));
-        assert_eq!(LeftOut::by_any(vec![None, None]), None);
-        assert_eq!(LeftOut::by_any(vec![None, damaged()]), damaged());
-        let deleted = Some(LeftOut::Deleted);
-        assert_eq!(LeftOut::by_any(vec![damaged(), None, deleted.clone()]), deleted);
+        let damaged = || Some(SkippedCheckpoint::Damaged("broken".to_string()));
+        assert_eq!(SkippedCheckpoint::by_any(vec![None, None]), None);
+        assert_eq!(SkippedCheckpoint::by_any(vec![None, damaged()]), damaged());
+        let deleted = Some(SkippedCheckpoint::Deleted);
+        assert_eq!(SkippedCheckpoint::by_any(vec![damaged(), None, deleted.clone()]), deleted);
     }
 }

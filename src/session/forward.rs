@@ -26,10 +26,13 @@ pub struct Forward {
 impl Forward {
     /// Creates it for a model, on one device; `fp8` replaces the model's own setting.
     pub fn new(model: &Model, fp8: Option<&TransformerEngineConfig>, mesh: &Mesh) -> Self {
-        Self { network: model.network(fp8), loss: model.loss_spec(), device: mesh.device() }
+        let network = model.network(fp8);
+        let (says, does) = (model.predicts().is_some(), network.predicting().is_some());
+        assert_eq!(says, does, "`predicts` and `predicting` of {} agree", model.name());
+        Self { network, loss: model.loss_spec(), device: mesh.device() }
     }
 
-    /// The network as predicting sees it.
+    /// The network with what predicting asks of it.
     ///
     /// # Panics
     /// The model makes no predictions, which [`Model::prediction_spec`] tells.

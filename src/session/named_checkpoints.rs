@@ -52,7 +52,8 @@ pub fn number_at_end(text: &str) -> Option<u64> {
     text[rest.len()..].parse().ok()
 }
 
-/// Returns a text that identifies a place, independent of its spelling.
+/// Returns the path under which the file system knows a file or folder, so that `a/../b` and `b` compare as equal; of a path in a
+/// bucket, the path itself.
 fn place(path: &Path) -> String {
     let real = path.local().ok().and_then(|local| local.canonicalize().ok());
     real.map_or_else(|| path.to_string(), |local| local.display().to_string())

@@ -78,7 +78,9 @@ fn check_evaluations(train: &Train) -> Result<(), UnfitSpec> {
         );
     }
     let Some(config) = &train.infer_eval_dataset_cfg else { return Ok(()) };
-    train.model.prediction_spec()?;
+    let remedy = "bind train.infer_eval_dataset_cfg = None";
+    let predictions = train.model.prediction_spec();
+    predictions.map_err(|error| UnfitSpec(format!("{error}: {remedy}")))?;
     match config.pack {
         true => unfit(
             "predictions are made of single examples: bind \

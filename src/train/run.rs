@@ -39,7 +39,7 @@ use super::record::RunRecord;
 use super::slowest::Slowest;
 use super::spec::Train;
 use super::start::{
-    Start, check_same_data, check_same_start, check_shared, foresee_shortage, inference_evaluation,
+    Start, check_memory, check_same_data, check_same_start, check_shared, inference_evaluation,
     occupy, occupy_new, refuse_shortage, restore_or_init, share, tell_surprises,
     training_evaluation,
 };
@@ -87,7 +87,7 @@ pub fn train(
     // The other processes wait for its answer.
     of_first(processes, || preflight(spec, context.tasks, Moment::Start))?;
     say_partitions(mesh);
-    foresee_shortage(spec, mesh)?;
+    check_memory(spec, mesh)?;
     let share = share(processes)?;
     let checkpoints = Checkpoints::new(&model_dir, &spec.checkpoint_cfg, mesh, share);
     let start = restore_or_init(spec, context, &checkpoints)?;

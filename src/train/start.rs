@@ -268,7 +268,7 @@ pub fn refuse_shortage(spec: &Train) -> Result<(), SessionError> {
 ///
 /// # Errors
 /// The step certainly does not fit; or an error of [`step_estimate`].
-pub fn foresee_shortage(spec: &Train, mesh: &Mesh) -> Result<(), SessionError> {
+pub fn check_memory(spec: &Train, mesh: &Mesh) -> Result<(), SessionError> {
     let estimate = step_estimate(spec, mesh)?;
     let beside_saving =
         |bytes: Option<u64>| Some(bytes?.saturating_sub(saving_bytes(spec, &estimate)));

@@ -63,7 +63,7 @@ fn the_optimizer_trains_and_its_state_is_saved_and_restored() {
 }
 
 #[test]
-fn gimlets_own_programs_do_not_know_it() {
+fn gimlets_own_programs_do_not_know_the_optimizer() {
     let folder = Folder::new();
     let ended = run(&folder, 1).program(env!("CARGO_BIN_EXE_gimlet")).arg("--dry_run").run();
     assert_eq!(ended.status, Some(2), "{}", ended.stderr);
@@ -75,7 +75,7 @@ fn gimlets_own_programs_do_not_know_it() {
 }
 
 #[test]
-fn its_mistakes_are_found_by_a_dry_run() {
+fn mistakes_in_the_optimizer_are_found_by_a_dry_run() {
     let folder = Folder::new();
     run(&folder, 8).arg("--dry_run").succeeds();
     for (name, value, expected) in [
@@ -90,7 +90,7 @@ fn its_mistakes_are_found_by_a_dry_run() {
 }
 
 #[test]
-fn tools_know_it_as_they_know_ours() {
+fn tools_know_the_optimizer_as_they_know_ours() {
     let folder = Folder::new();
     let program = |words: &[&'static str]| {
         let tool = Train::new(&folder.path("")).program(PROGRAM);
@@ -133,15 +133,19 @@ fn the_model_is_checked_planned_and_measured() {
     assert!(plan.contains("8 rows of 64 tokens"), "{plan}");
     let bench = tool(&["bench", "train_step", "--steps=1"]).succeeds().stdout;
     assert!(bench.contains("8 rows of 64 tokens"), "{bench}");
-    let misfit = run_model(&folder, "model", 3).bind("my_models.Encoder.num_heads", 0).run();
-    assert!(misfit.stderr.contains("my_models.Encoder.num_heads is 0"), "{}", misfit.stderr);
+    for (name, value) in
+        [("my_models.Encoder.num_heads", 0), ("my_models.MaskedEncoder.mask_id", 384)]
+    {
+        let misfit = run_model(&folder, "model", 3).bind(name, value).run();
+        assert!(misfit.stderr.contains(&format!("{name} is {value}")), "{}", misfit.stderr);
+    }
 }
 
 #[test]
 fn predictions_of_the_model_are_refused() {
     let folder = Folder::new();
     run_model(&folder, "model", 1).succeeds();
-    let expected = "models.MaskedEncoder makes no predictions";
+    let expected = "my_models.MaskedEncoder makes no predictions";
     let refused = |words: &[&'static str]| {
         let tool = Train::new(&folder.path("")).program(PROGRAM).tool(words);
         let ended = tool.run();

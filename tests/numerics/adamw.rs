@@ -1,4 +1,4 @@
-//! AdamParameters, AdamW, alone and after clips, equals optax's, step by step, and its state has T5X's names.
+//! AdamW, alone and after clips, equals optax's, step by step, and its state has T5X's names.
 //!
 //! Reference: `adamw.json`, made by `adamw.py` from optax itself in float32. Tolerance: each
 //! element to 2e-5 of its array's root mean square or of itself; a first moment in bfloat16 to one

@@ -2,7 +2,7 @@
 
 use crate::array::{Array, ArrayInfo, DType};
 use crate::error::CheckpointError;
-use crate::native::{Conversion, Dialect, T5X, Writer};
+use crate::native::{Conversion, T5X, Writer, WrittenFormat};
 use crate::orbax::ORBAX;
 use crate::parallel;
 use crate::retention::remove_stale;
@@ -55,13 +55,13 @@ pub fn export_orbax(
 fn export(
     from: &dyn Stored,
     (model_dir, step): (Path, u64),
-    dialect: &'static Dialect,
+    written_format: &'static WrittenFormat,
     &NativeOptions { dtype, takeover }: &NativeOptions,
 ) -> Result<Path, CheckpointError> {
     remove_stale(&model_dir)?;
-    let conversion = Conversion { dialect, dtype, takeover };
+    let conversion = Conversion { written_format, dtype, takeover };
     let writer = Writer::convert(&model_dir, step, &conversion)?.with_compression(COMPRESSION);
-    fill(&writer, from, step, dialect)?;
+    fill(&writer, from, step, written_format)?;
     writer.commit()
 }
 
@@ -70,10 +70,10 @@ fn fill(
     writer: &Writer,
     from: &dyn Stored,
     step: u64,
-    dialect: &Dialect,
+    written_format: &WrittenFormat,
 ) -> Result<(), CheckpointError> {
     let arrays = from.leaves();
-    refuse_types(from, &arrays, dialect)?;
+    refuse_types(from, &arrays, written_format)?;
     let is_other = |name: &str| name != STEP;
     from.empty_nodes()
         .into_iter()
@@ -81,7 +81,7 @@ fn fill(
         .for_each(|name| writer.empty(name));
     // A step that flax keeps as a number becomes an array below.
     for (name, value) in from.others().into_iter().filter(|(name, _)| is_other(name)) {
-        match number(value).filter(|_| !dialect.has_numbers) {
+        match number(value).filter(|_| !written_format.has_numbers) {
             Some(number) => writer.array(name, number.view())?,
             None => writer.other(name, value),
         }
@@ -110,11 +110,11 @@ fn fill(
 fn refuse_types(
     from: &dyn Stored,
     arrays: &[ArrayInfo<'_>],
-    dialect: &Dialect,
+    written_format: &WrittenFormat,
 ) -> Result<(), CheckpointError> {
-    let refused = arrays.iter().find(|array| dialect.refused_types.contains(&array.dtype));
+    let refused = arrays.iter().find(|array| written_format.refused_types.contains(&array.dtype));
     refused.map_or(Ok(()), |array| {
-        let (name, dtype, format) = (array.name, array.dtype, dialect.name);
+        let (name, dtype, format) = (array.name, array.dtype, written_format.name);
         let reason = format!("`{name}` is {dtype}, for which {format} has no place");
         Err(CheckpointError::Export { path: from.path().to_string(), reason })
     })

@@ -196,7 +196,7 @@ pub(super) fn with_config(
     }
     let is_same =
         |name: &str, other: &str| raw.is_same(name, other) || are_equal(&*raw, name, other);
-    let entries = entries(raw.tensors(), raw.dialect(), traits, &is_same);
+    let entries = entries(raw.tensors(), raw.layout(), traits, &is_same);
     Ok(Foreign::new(path, format, raw, entries))
 }
 

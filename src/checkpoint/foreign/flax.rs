@@ -9,7 +9,7 @@ use super::scan::Scan;
 use super::sums::Piece;
 use crate::error::CheckpointError;
 use crate::msgpack::{self, Node, Source};
-use crate::names::hugging_face::Dialect;
+use crate::names::hugging_face::WeightsLayout;
 use crate::raw::RawInfos;
 use gimlet_storage::{Path, RangeFile};
 
@@ -59,8 +59,8 @@ impl RawTensors for FlaxFile {
         &self.tensors
     }
 
-    fn dialect(&self) -> Dialect {
-        Dialect::Flax
+    fn layout(&self) -> WeightsLayout {
+        WeightsLayout::Flax
     }
 
     fn read_rows(&self, name: &str, rows: Range<usize>) -> Result<Vec<u8>, CheckpointError> {

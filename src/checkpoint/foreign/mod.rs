@@ -22,7 +22,7 @@ use super::array::{Array, ArrayInfo, num_elements};
 use super::blocks::BLOCK_BYTES;
 use super::error::CheckpointError;
 use super::format::Format;
-use super::names::hugging_face::Dialect;
+use super::names::hugging_face::WeightsLayout;
 use super::names::{Axes, Origin, T5xArray};
 use super::raw::RawInfos;
 use super::stored::{STEP, Stored};
@@ -60,8 +60,8 @@ pub(super) trait RawTensors: fmt::Debug + Send + Sync {
     fn pieces(&self) -> Vec<Piece<'_>>;
 
     /// The naming scheme of a T5's tensors in these files.
-    fn dialect(&self) -> Dialect {
-        Dialect::PyTorch
+    fn layout(&self) -> WeightsLayout {
+        WeightsLayout::PyTorch
     }
 
     /// Whether two names stand for the same bytes, such as tied embeddings.

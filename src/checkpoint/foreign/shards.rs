@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::RawTensors;
 use super::sums::Piece;
 use crate::error::CheckpointError;
-use crate::names::hugging_face::Dialect;
+use crate::names::hugging_face::WeightsLayout;
 use crate::raw::RawInfos;
 use gimlet_storage::Path;
 
@@ -86,8 +86,8 @@ impl RawTensors for Shards {
         &self.tensors
     }
 
-    fn dialect(&self) -> Dialect {
-        self.files.first().map_or(Dialect::PyTorch, |file| file.dialect())
+    fn layout(&self) -> WeightsLayout {
+        self.files.first().map_or(WeightsLayout::PyTorch, |file| file.layout())
     }
 
     fn read_rows(&self, name: &str, rows: Range<usize>) -> Result<Vec<u8>, CheckpointError> {

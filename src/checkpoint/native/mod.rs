@@ -3,7 +3,6 @@
 //! `checkpoint_N/gimlet/`.
 
 mod checksums;
-mod dialect;
 mod msgpack;
 mod procedure;
 mod publication;
@@ -12,9 +11,9 @@ mod shard;
 mod share;
 mod sum;
 mod writer;
+mod written_format;
 
 pub(super) use checksums::{Checked, Checksums, extras, read_extra};
-pub(super) use dialect::{Conversion, Dialect, SmallFile, T5X};
 pub(super) use msgpack::{Leaf, Leaves, PLACEHOLDER, Pieces, decode_tree, write_map_head};
 pub use procedure::Procedure;
 pub(super) use publication::create_temporary;
@@ -22,3 +21,4 @@ pub use reader::Reader;
 pub use shard::Shard;
 pub use share::Share;
 pub use writer::{Writer, lies_in_tree, writes};
+pub(super) use written_format::{Conversion, SmallFile, T5X, WrittenFormat};

@@ -5,9 +5,9 @@
 use std::io::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::dialect::SmallFile;
 use super::procedure::Procedure;
 use super::share::Share;
+use super::written_format::SmallFile;
 use crate::error::CheckpointError;
 use crate::format::Format;
 use crate::marks::{CHECKPOINT_FILE, CHECKSUMS_FILE, ORBAX_ITEM, TEMPORARY_MARK};

@@ -175,7 +175,9 @@ fn permutation(order: Option<Vec<usize>>, rank: usize) -> Result<Vec<usize>, Ref
     sorted.sort_unstable();
     match sorted.into_iter().eq(0..rank) {
         true => Ok(order),
-        false => Err(Refusal::Damaged(format!("transposes {rank} dimensions by {order:?}"))),
+        false => Err(Refusal::Damaged(format!(
+            "its transpose codec has the order {order:?}, expected each number below {rank} once"
+        ))),
     }
 }
 

@@ -13,7 +13,8 @@ pub(crate) struct FewShot {
     pub train: Option<Stage>,
     pub num_shots: usize,
     pub train_feature_keys: Vec<String>,
-    /// Set if every example gets the same training examples: their start position and the examples.
+    /// `None` if each example gets training examples of its own. Otherwise all get the same ones: `Some(None)` until they are
+    /// read, then they and the position at which they begin.
     pub fixed: Option<Option<(StageState, Vec<Example>)>>,
 }
 

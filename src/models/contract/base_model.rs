@@ -3,7 +3,7 @@
 use super::memory::{Estimate, Gradients, Held, StepShape};
 use super::module_spec::ModuleSpec;
 use super::network::HasNetwork;
-use super::prediction_spec::PredictionSpec;
+use super::prediction_spec::{NoPredictions, PredictionSpec};
 use crate::data::{ConverterClass, DataError, Lengths};
 use crate::gin::AnySpec;
 use crate::models::heads::LossSpec;
@@ -37,15 +37,24 @@ pub trait BaseModel: HasNetwork + AnySpec {
     /// Parameters of the loss.
     fn loss_spec(&self) -> LossSpec;
 
-    /// The predictions that it makes; `None` for a model that is only trained and measured.
+    /// The predictions that it makes; `None` for a model that is only trained and measured. With torch, the network of a model
+    /// that makes some returns itself as `Network::predicting`.
     fn predicts(&self) -> Option<PredictionSpec> {
         None
+    }
+
+    /// Does the same for those who need predictions.
+    ///
+    /// # Errors
+    /// It makes none.
+    fn prediction_spec(&self) -> Result<PredictionSpec, NoPredictions> {
+        self.predicts().ok_or(NoPredictions { model: self.name() })
     }
 
     /// The name under which messages mention the model.
     fn name(&self) -> &'static str {
         let name = self.own_schema().name;
-        name.rfind("models.").map_or(name, |start| &name[start..])
+        name.rfind(".models.").map_or(name, |start| &name[start + 1..])
     }
 
     /// Finds values with which the network cannot be made.
@@ -54,7 +63,16 @@ pub trait BaseModel: HasNetwork + AnySpec {
     /// The first such value, with the expected ones.
     fn check(&self) -> Result<(), String> {
         self.module().check()?;
+        self.check_own()?;
         self.transformer().check(self.dimensions())
+    }
+
+    /// Finds such values among the model's own parameters.
+    ///
+    /// # Errors
+    /// The first such value, with the expected ones.
+    fn check_own(&self) -> Result<(), String> {
+        Ok(())
     }
 
     /// Finds values of the loss or the optimizer with which no training can succeed.

@@ -13,18 +13,19 @@ pub struct StepShape {
     /// Lengths of the rows of each stack, in the order of a pass: an encoder's before a decoder's.
     pub lengths: Vec<usize>,
     /// Number of processes that compute such a part at the same time. Experts take groups of all their tokens.
-    pub parts: usize,
+    pub num_processes: usize,
 }
 
 impl StepShape {
     /// A whole batch.
     pub fn whole(rows: usize, lengths: impl Into<Vec<usize>>) -> Self {
-        Self { rows, lengths: lengths.into(), parts: 1 }
+        Self { rows, lengths: lengths.into(), num_processes: 1 }
     }
 
-    /// Returns the part of this batch that one of `parts` processes computes at a time, of so many microbatches.
-    pub fn divided(&self, num_microbatches: usize, parts: usize) -> Self {
-        Self { rows: self.rows / (num_microbatches * parts), parts, ..self.clone() }
+    /// Returns the part of this batch that one of `num_processes` computes at a time, of so many microbatches.
+    pub fn divided(&self, num_microbatches: usize, num_processes: usize) -> Self {
+        let rows = self.rows / (num_microbatches * num_processes);
+        Self { rows, num_processes, ..self.clone() }
     }
 
     /// Length of the rows that the heads read.
@@ -34,7 +35,7 @@ impl StepShape {
 
     /// Length of an encoder's rows that another stack reads, 0 without one.
     pub fn inputs_length(&self) -> usize {
-        self.lengths[..self.lengths.len() - 1].first().copied().unwrap_or(0)
+        self.lengths.iter().rev().nth(1).copied().unwrap_or(0)
     }
 
     /// Tokens of all rows, padding included.

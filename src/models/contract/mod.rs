@@ -1,7 +1,7 @@
 //! The contract between a model and the rest: what training asks of it, and apart from that what predicting asks.
 //!
-//! A family implements [`BaseModel`], and with torch [`HasNetwork`] and [`Network`]. One that makes predictions also returns
-//! [`Predictions`], and its network is a [`PredictingNetwork`].
+//! A family implements [`BaseModel`], and with torch [`HasNetwork`] and [`Network`]. One that makes predictions also returns a
+//! [`PredictionSpec`], and its network is a [`PredictingNetwork`].
 
 pub mod memory;
 

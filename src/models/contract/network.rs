@@ -21,7 +21,8 @@ pub trait Network: Debug {
     /// The dropout to train with.
     fn dropout(&self) -> Dropout;
 
-    /// Names of the features that it reads, [`super::feature`]; segment ids of packed batches alone.
+    /// Names of the features that it reads ([`super::feature`]), for batches that `gimlet bench` makes. Those of segment ids are in
+    /// packed batches alone.
     fn features(&self) -> &'static [&'static str];
 
     /// The loss of `batch`, which is a sum over the network's heads, and the sums for its metrics.
@@ -31,7 +32,7 @@ pub trait Network: Debug {
     /// The divisors of the heads' losses over these rows, for computing the loss in parts.
     fn divisors(&self, batch: &Batch, spec: &LossSpec) -> Divisors;
 
-    /// The network as predicting sees it; `None` if it makes no predictions.
+    /// The network with what predicting asks of it; `None` if it makes no predictions.
     fn predicting(&self) -> Option<&dyn PredictingNetwork> {
         None
     }

@@ -34,8 +34,8 @@ pub struct PredictionSpec {
 /// A model from which no predictions are asked.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "{model} makes no predictions; training measures its loss on held-out rows: bind \
-     train.infer_eval_dataset_cfg = None and train.train_eval_dataset_cfg = @train_eval/utils.DatasetConfig()"
+    "{model} makes no predictions, since its network has no decoder; training measures its loss on held-out rows \
+     (train.train_eval_dataset_cfg)"
 )]
 pub struct NoPredictions {
     /// The model's configurable.

@@ -1,5 +1,5 @@
-//! The families of models. Each has its parameters, its models and its network; nothing outside this folder names one, but for
-//! the list of models in `spec.rs`.
+//! The families of models. Each has its parameters, its models and its network; the contract hides
+//! which one a model is of.
 
 pub mod decoder_only;
 pub mod flaxformer;

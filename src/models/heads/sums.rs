@@ -1,10 +1,13 @@
 //! The result of a loss, which is a sum over heads: the scalar to differentiate, and the sums for metrics, read from the
 //! device once.
 
+use std::collections::BTreeMap;
+
 use tch::{Kind, Tensor};
 
 use crate::metrics::{FeatureSums, LossSums, sum};
 use crate::models::{Batch, feature};
+use crate::nn::profiler::{Activity, part};
 
 /// One batch's loss.
 #[derive(Debug)]
@@ -34,6 +37,7 @@ impl LossOutput {
     /// # Panics
     /// There is no head.
     pub fn new(batch: &Batch, heads: impl IntoIterator<Item = HeadLoss>) -> Self {
+        let _part = part(Activity::Loss);
         let all = heads.into_iter().reduce(|mut all, head| {
             all.sums.extend(head.sums);
             HeadLoss {
@@ -109,8 +113,13 @@ impl UnreadSums {
             num_non_padding: counts[1],
             num_positions,
         });
+        let mut by_name = BTreeMap::new();
+        // Heads may count the same thing.
+        for (name, sum) in self.names.iter().zip(sums) {
+            *by_name.entry(*name).or_default() += sum;
+        }
         LossSums {
-            sums: self.names.iter().copied().zip(sums.iter().copied()).collect(),
+            sums: by_name,
             num_sequences: self.num_sequences,
             num_target_tokens: self.num_target_tokens,
             features: features.collect(),
@@ -129,6 +138,25 @@ fn num_examples(segment_ids: &Tensor) -> Tensor {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn heads_add_to_a_loss_and_to_sums_of_one_name() {
+        let batch = Batch::new([(
+            feature::ENCODER_INPUT_TOKENS,
+            Tensor::ones([2, 3], (Kind::Int64, tch::Device::Cpu)),
+        )]);
+        let head = |value: f64, num_targets| HeadLoss {
+            loss: Tensor::from(value),
+            value: Tensor::from(value),
+            sums: vec![(sum::WEIGHT_SUM, Tensor::from(2.0 * value))],
+            num_targets,
+        };
+        let output = LossOutput::new(&batch, [head(1.0, 6), head(3.0, 1)]);
+        let sums = output.sums.read();
+        assert_eq!(output.loss.double_value(&[]), 4.0);
+        assert_eq!((sums.get(sum::LOSS), sums.get(sum::WEIGHT_SUM)), (4.0, 8.0));
+        assert_eq!((sums.num_target_tokens, sums.features.len()), (7, 1));
+    }
 
     #[test]
     fn packed_examples_are_counted_as_t5x_counts_them() {

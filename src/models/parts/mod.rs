@@ -15,14 +15,12 @@ mod product;
 pub use attention::{Attention, AttentionSpec, Kernels, LearnedBias, Pairs, Reach};
 pub use feed_forward::{FeedForward, FeedForwardSpec};
 pub use kernel::{KernelSpec, kernel, param, scale};
-pub use part::{Part, PassOn, StreamDims, Tokens};
+pub use part::{Part, PassContext, StreamDims, Tokens};
 pub use work::{ForwardWork, MatrixProducts};
 
 #[cfg(feature = "torch")]
 pub use attention::AttentionBlock;
 #[cfg(feature = "torch")]
-pub use experts::load_experts;
-#[cfg(feature = "torch")]
 pub use feed_forward::FeedForwardBlock;
 #[cfg(feature = "torch")]
-pub use product::{Load, Product, Stream};
+pub use product::{Load, Product, ResidualStream};

@@ -11,6 +11,8 @@ pub struct StreamDims {
     pub emb_dim: usize,
     /// Format of activations.
     pub dtype: Dtype,
+    /// The addend of the mean square in norms.
+    pub norm_epsilon: f64,
 }
 
 /// Rows of a microbatch on their way through a stack.
@@ -23,12 +25,12 @@ pub struct Tokens {
     /// Length of the encoding that the stack reads; 0 for none.
     pub encoding: usize,
     /// Number of processes that compute such rows at the same time.
-    pub parts: usize,
+    pub num_processes: usize,
 }
 
-/// The circumstances of a pass.
+/// The facts about a pass that the rows do not tell.
 #[derive(Clone, Copy, Debug)]
-pub struct PassOn<'a> {
+pub struct PassContext<'a> {
     /// The processes that share it.
     pub mesh: &'a Mesh,
     /// Whether activations are dropped.
@@ -43,8 +45,8 @@ pub trait Part {
     /// Floating-point operations of a forward pass in products of matrices.
     fn flops(&self, tokens: Tokens) -> f64;
 
-    /// Adds the work of a forward pass through so many such parts, but that with the stream.
-    fn add_work(&self, tokens: Tokens, count: f64, on: PassOn<'_>, work: &mut ForwardWork);
+    /// Adds the work of a forward pass through so many such parts; the stream's reads and writes are the stack's work.
+    fn add_work(&self, tokens: Tokens, count: f64, on: PassContext<'_>, work: &mut ForwardWork);
 
     /// Bytes of the tensors that are kept for the backward pass, but those with a number for each pair of positions.
     fn kept(&self, tokens: Tokens, is_dropped: bool) -> f64;
@@ -53,7 +55,7 @@ pub trait Part {
     fn kept_of_projections(&self, tokens: Tokens) -> f64;
 
     /// Numbers of kernels that lie side by side for one product.
-    fn joined_numbers(&self) -> usize;
+    fn joined_numbers(&self) -> f64;
 
     /// Bytes of the buffers that processes along the data axis exchange in one direction.
     fn exchanged(&self, _: Tokens) -> f64 {

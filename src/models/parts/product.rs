@@ -2,25 +2,24 @@
 
 use tch::Tensor;
 
-use super::feed_forward::FeedForwardSpec;
 use super::kernel::KernelSpec;
-use crate::nn::{Activation, Dropout, Experts, Joined, RmsNorm, add_and_norm, rms_norm};
+use crate::nn::{Activation, Dropout, Joined, Params, RmsNorm, add_and_norm, rms_norm};
 
 /// Kernels that multiply the same inputs.
 pub trait Product {
     /// Multiplies the norm of the stream by the kernels: `[.., out]` of each.
-    fn of_norm(&self, stream: &mut Stream, norm: &RmsNorm) -> Joined;
+    fn of_norm(&self, stream: &mut ResidualStream, norm: &RmsNorm) -> Joined;
 
     /// Does the same with the tokens that `beside` makes of the norm, after it: `[batch, length + beside, out]` of each.
     fn of_norm_and(
         &self,
-        stream: &mut Stream,
+        stream: &mut ResidualStream,
         norm: &RmsNorm,
         beside: &dyn Fn(&Tensor) -> Tensor,
     ) -> Joined;
 
     /// Multiplies `inputs` by the one kernel, and adds the result to the stream.
-    fn add(&self, inputs: &Tensor, stream: &mut Stream);
+    fn add(&self, inputs: &Tensor, stream: &mut ResidualStream);
 }
 
 /// Reads the parameters of a layer.
@@ -45,8 +44,8 @@ pub trait Load {
         self.kernels(specs)
     }
 
-    /// Reads the router and the experts of a block.
-    fn experts(&self, block: &FeedForwardSpec, layer: &str) -> Experts;
+    /// The parameters, from which experts are read.
+    fn params(&self) -> &Params;
 
     /// Reads the input kernels of a feed-forward block, and returns the activations that their
     /// product leaves to do.
@@ -62,7 +61,7 @@ pub trait Load {
 /// The residual stream, to which the result of the last block may not be added yet: its sum and its
 /// norm are one operation in training.
 #[derive(Debug)]
-pub struct Stream {
+pub struct ResidualStream {
     /// `[.., embed]`
     pub sum: Tensor,
     /// `[.., embed]`
@@ -73,7 +72,7 @@ pub struct Stream {
     pub real: Option<Tensor>,
 }
 
-impl Stream {
+impl ResidualStream {
     /// Adds what is not added yet, and returns the norm of the sum, 0 at padding.
     pub fn normed(&mut self, norm: &RmsNorm) -> Tensor {
         let normal = match self.branch.take() {

@@ -6,7 +6,7 @@
 use tch::Tensor;
 
 use super::spec::StackSpec;
-use crate::models::parts::{AttentionBlock, FeedForwardBlock, Load, Product, Stream};
+use crate::models::parts::{AttentionBlock, FeedForwardBlock, Load, Product, ResidualStream};
 use crate::nn::{BlockRows, Dropout, Joined, RoutingReport};
 
 /// A layer whose kernels are laid out for one way of computing.
@@ -20,7 +20,7 @@ pub struct Layer<P> {
 
 /// Facts of rows that only some stacks need.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Rows<'a> {
+pub struct RowTensors<'a> {
     /// The positions that are not padding, for layers with experts: 1 or 0 `[batch, length, 1]`.
     pub real: Option<&'a Tensor>,
     /// The blocks by which positions attend to neighbours. `attend` then also receives the projections of tokens
@@ -40,13 +40,11 @@ pub struct Passed {
 impl<P: Product> Layer<P> {
     /// Reads the layer of a stack with that index.
     pub fn new(spec: &StackSpec, index: usize, load: &impl Load<Product = P>) -> Self {
-        let (path, epsilon) = (spec.layer(index), spec.dims.layer_norm_epsilon);
-        let attentions =
-            spec.attention_parts().map(|attention| attention.load(&path, epsilon, load));
+        let path = spec.layer(index);
+        let attentions = spec.attention_parts().map(|attention| attention.load(&path, load));
         let attentions = attentions.collect();
-        let blocks = spec.feed_forwards(index).into_iter();
-        let how = (epsilon, spec.dims.drops_mlp_twice);
-        let feed_forwards = blocks.map(|block| block.load(&path, how, load)).collect();
+        let blocks = spec.as_parts(spec.feed_forwards(index));
+        let feed_forwards = blocks.map(|block| block.load(&path, load)).collect();
         let rel_embedding = spec.own_rel_embedding(&path).map(|path| load.rel_embedding(&path));
         Self { rel_embedding, attentions, feed_forwards }
     }
@@ -67,12 +65,12 @@ impl<P: Product> Layer<P> {
     pub fn forward(
         &self,
         hidden: Tensor,
-        rows: Rows<'_>,
+        rows: RowTensors<'_>,
         dropout: Dropout,
         attend: &mut dyn FnMut(&AttentionBlock<P>, Joined) -> Tensor,
     ) -> Passed {
         let real = rows.real.map(Tensor::shallow_clone);
-        let mut stream = Stream { sum: hidden, branch: None, dropout, real };
+        let mut stream = ResidualStream { sum: hidden, branch: None, dropout, real };
         for block in &self.attentions {
             block.forward(&mut stream, rows.blocks, attend);
         }

@@ -1,6 +1,6 @@
 //! An estimate of the memory that a training step needs on one device, by arithmetic alone.
 //!
-//! It counts the tensors that the graph of a step keeps for its backward pass, as `nn` and `transformer`
+//! It counts the tensors that the graph of a step keeps for its backward pass, as `nn` and `parts`
 //! make them, and on a CPU the process itself. `--dry_run` prints it, and an out-of-memory error compares it with the
 //! memory of the device.
 
@@ -68,7 +68,7 @@ impl TransformerSpec {
 /// Returns the elements of kernels that share one product: queries, keys and values of a layer's
 /// own inputs, keys and values of the encoding, and inputs of a gated feed-forward block.
 fn joined_kernels(stack: &StackSpec) -> u64 {
-    stack.sum_of_parts(|part| part.joined_numbers() as f64) as u64
+    stack.sum_of_parts(|part| part.joined_numbers()) as u64
 }
 
 /// Returns the bytes of all passes, and of what precedes and follows them.

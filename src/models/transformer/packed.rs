@@ -6,10 +6,8 @@ use tch::{Device, Kind, Tensor};
 use super::layer::Layer;
 use super::spec::StackSpec;
 use super::stack::attention_dims;
-use crate::models::parts::{FeedForwardSpec, KernelSpec, Load, Product, Stream, load_experts};
-use crate::nn::{
-    Activation, AttentionDims, Experts, Joined, PackedKernel, Params, RmsNorm, kind, rms_norm,
-};
+use crate::models::parts::{KernelSpec, Load, Product, ResidualStream};
+use crate::nn::{Activation, AttentionDims, Joined, PackedKernel, Params, RmsNorm, kind, rms_norm};
 
 /// A stack's weights in the compute dtype.
 #[derive(Debug)]
@@ -67,13 +65,13 @@ pub struct PackedKernels {
 }
 
 impl Product for PackedKernels {
-    fn of_norm(&self, stream: &mut Stream, norm: &RmsNorm) -> Joined {
+    fn of_norm(&self, stream: &mut ResidualStream, norm: &RmsNorm) -> Joined {
         Joined::new(vec![self.kernel.apply_to_normal(&stream.sum, norm)], self.count)
     }
 
     fn of_norm_and(
         &self,
-        stream: &mut Stream,
+        stream: &mut ResidualStream,
         norm: &RmsNorm,
         beside: &dyn Fn(&Tensor) -> Tensor,
     ) -> Joined {
@@ -82,7 +80,7 @@ impl Product for PackedKernels {
         Joined::new(vec![self.kernel.apply(&all)], self.count)
     }
 
-    fn add(&self, inputs: &Tensor, stream: &mut Stream) {
+    fn add(&self, inputs: &Tensor, stream: &mut ResidualStream) {
         stream.sum = self.kernel.apply_and_add(inputs, &stream.sum);
     }
 }
@@ -128,8 +126,8 @@ impl Load for ForPrediction<'_> {
         self.pack(specs, self.rows)
     }
 
-    fn experts(&self, block: &FeedForwardSpec, layer: &str) -> Experts {
-        load_experts(block, layer, self.params)
+    fn params(&self) -> &Params {
+        self.params
     }
 
     fn context(&self, specs: &[KernelSpec]) -> PackedKernels {

@@ -2,7 +2,7 @@
 
 use tch::{Kind, Tensor};
 
-use super::layer::Rows;
+use super::layer::RowTensors;
 use super::packed::{PackedKernels, PackedStack};
 use super::spec::MAX_DISTANCE;
 use crate::models::parts::AttentionBlock;
@@ -31,7 +31,8 @@ impl PackedStack {
                 let heads = [projected.size()[0], 3, self.dims.num_heads, self.dims.head_dim];
                 sequence_attention(&projected.view(heads), &bias)
             };
-            hidden = layer.forward(hidden, Rows::default(), Dropout::off(), &mut attend).hidden;
+            hidden =
+                layer.forward(hidden, RowTensors::default(), Dropout::off(), &mut attend).hidden;
         }
         sequences.scatter(&rms_norm(&hidden, &self.norm), embedded)
     }

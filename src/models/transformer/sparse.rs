@@ -69,7 +69,7 @@ impl SparseLayers {
     }
 
     /// The same layers as one of `count` processes computes them that divide feed-forward blocks.
-    pub fn part(&self, count: usize) -> Self {
+    pub fn share(&self, count: usize) -> Self {
         let part =
             |block: &FeedForwardSpec| FeedForwardSpec { dim: block.dim / count, ..block.clone() };
         Self { blocks: self.blocks.iter().map(part).collect(), ..*self }

@@ -147,7 +147,7 @@ impl LayerInitializers {
 }
 
 impl TransformerSpec {
-    /// The same with projections in fp8, if `fp8` is given.
+    /// The same network with projections in fp8, if `fp8` is given.
     pub fn with_fp8(self, fp8: Option<&TransformerEngineConfig>) -> Self {
         Self { fp8: fp8.cloned().or(self.fp8), ..self }
     }
@@ -158,12 +158,16 @@ impl TransformerSpec {
     }
 
     /// The stacks with the rows that pass through each.
+    ///
+    /// # Panics
+    /// The shape has another number of lengths.
     pub fn stacks_of(&self, shape: &StepShape) -> impl Iterator<Item = (&StackSpec, Tokens)> {
-        let StepShape { rows, parts, .. } = *shape;
+        let StepShape { rows, num_processes, .. } = *shape;
+        assert_eq!(shape.lengths.len(), self.stacks().count(), "each stack has a length");
         let encodings = [0].into_iter().chain(shape.lengths.iter().copied());
         let lengths = shape.lengths.iter().copied().zip(encodings);
         let tokens =
-            lengths.map(move |(length, encoding)| Tokens { rows, length, encoding, parts });
+            lengths.map(move |(length, encoding)| Tokens { rows, length, encoding, num_processes });
         self.stacks().zip(tokens)
     }
 
@@ -175,14 +179,14 @@ impl TransformerSpec {
 
 impl StackSpec {
     /// The same stack as one of `count` processes computes it that divide heads and feed-forward blocks.
-    pub fn part(&self, count: usize) -> Self {
+    pub fn share(&self, count: usize) -> Self {
         let dims = LayerDims {
             num_heads: self.dims.num_heads / count,
             mlp_dim: self.dims.mlp_dim / count,
             adapter_dim: self.dims.adapter_dim.map(|dim| dim / count),
             ..self.dims.clone()
         };
-        let sparse = self.sparse.as_ref().map(|sparse| sparse.part(count));
+        let sparse = self.sparse.as_ref().map(|sparse| sparse.share(count));
         Self { dims, sparse, ..self.clone() }
     }
 
@@ -231,7 +235,11 @@ fn rel_embedding(owner: &str) -> String {
 impl LayerDims {
     /// The stream that parts read and add to.
     pub fn stream(&self) -> StreamDims {
-        StreamDims { emb_dim: self.emb_dim, dtype: self.dtype }
+        StreamDims {
+            emb_dim: self.emb_dim,
+            dtype: self.dtype,
+            norm_epsilon: self.layer_norm_epsilon,
+        }
     }
 
     /// The feed-forward blocks of a layer without experts, in order.
@@ -308,10 +316,15 @@ impl StackSpec {
 
     fn parts_with(&self, feed_forwards: Vec<FeedForwardSpec>) -> Vec<Box<dyn Part>> {
         let attentions = self.attention_parts().map(|part| Box::new(part) as Box<dyn Part>);
-        let (stream, initializer) = (self.dims.stream(), self.dims.initializers.feed_forward);
-        let feed_forwards = feed_forwards
-            .into_iter()
-            .map(|spec| Box::new(FeedForward { spec, stream, initializer }) as Box<dyn Part>);
-        attentions.chain(feed_forwards).collect()
+        let feed_forwards = self.as_parts(feed_forwards);
+        attentions.chain(feed_forwards.map(|part| Box::new(part) as Box<dyn Part>)).collect()
+    }
+
+    /// Feed-forward blocks of a layer as parts.
+    pub fn as_parts(&self, blocks: Vec<FeedForwardSpec>) -> impl Iterator<Item = FeedForward> {
+        let dims = &self.dims;
+        let (stream, initializer) = (dims.stream(), dims.initializers.feed_forward);
+        let drops_twice = dims.drops_mlp_twice;
+        blocks.into_iter().map(move |spec| FeedForward { spec, stream, initializer, drops_twice })
     }
 }

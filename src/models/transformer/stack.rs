@@ -4,15 +4,13 @@ use std::sync::Arc;
 
 use tch::{Kind, Tensor};
 
-use super::layer::{Layer, Passed, Rows};
+use super::layer::{Layer, Passed, RowTensors};
 use super::reach::{Embeddings, OwnBias, Visible};
 use super::spec::{LayerDims, StackSpec};
-use crate::models::parts::{
-    AttentionBlock, FeedForwardSpec, KernelSpec, Load, Product, Stream, load_experts,
-};
+use crate::models::parts::{AttentionBlock, KernelSpec, Load, Product, ResidualStream};
 use crate::nn::{
-    AttentionBias, AttentionDims, Block, Division, Dropout, Experts, Heads, Joined, Lookahead,
-    Params, Projection, Projections, RmsNorm, RoutingReport, Runs, attention, kind, rms_norm,
+    AttentionBias, AttentionDims, Block, Division, Dropout, Heads, Joined, Lookahead, Params,
+    Projection, Projections, RmsNorm, RoutingReport, Runs, attention, kind, rms_norm,
 };
 
 /// A stack's weights in the compute dtype.
@@ -59,7 +57,7 @@ impl Stack {
     /// Reads the parameters of the stack, for a pass through `layers`, of which it has some.
     pub fn among(layers: &Arc<Lookahead>, spec: &StackSpec, params: &Params) -> Self {
         let (division, kind) = (Arc::clone(params.division()), kind(spec.dims.dtype));
-        let spec = Arc::new(spec.part(division.axes.model.size()));
+        let spec = Arc::new(spec.share(division.axes.model.size()));
         let layer = |index| {
             let (made, path) = (Arc::clone(&spec), spec.layer(index));
             Block::new(spec.dims.remat_policy, (layers, &path), move |params| {
@@ -213,7 +211,7 @@ impl Biases {
                 }
             }
         };
-        let rows = Rows { real, blocks: self.own.rows() };
+        let rows = RowTensors { real, blocks: self.own.rows() };
         layer.forward(hidden.shallow_clone(), rows, dropout, &mut attend)
     }
 }
@@ -248,8 +246,8 @@ impl Load for ForTraining<'_> {
         self.params.cast(path, self.kind)
     }
 
-    fn experts(&self, block: &FeedForwardSpec, layer: &str) -> Experts {
-        load_experts(block, layer, self.params)
+    fn params(&self) -> &Params {
+        self.params
     }
 
     fn kernels(&self, specs: &[KernelSpec]) -> TrainedKernels {
@@ -272,13 +270,13 @@ struct TrainedKernels {
 }
 
 impl Product for TrainedKernels {
-    fn of_norm(&self, stream: &mut Stream, norm: &RmsNorm) -> Joined {
+    fn of_norm(&self, stream: &mut ResidualStream, norm: &RmsNorm) -> Joined {
         self.projections.forward(&self.division.entered(&stream.normed(norm)))
     }
 
     fn of_norm_and(
         &self,
-        stream: &mut Stream,
+        stream: &mut ResidualStream,
         norm: &RmsNorm,
         beside: &dyn Fn(&Tensor) -> Tensor,
     ) -> Joined {
@@ -286,7 +284,7 @@ impl Product for TrainedKernels {
         self.projections.forward(&Tensor::cat(&[&normal, &beside(&normal)], 1))
     }
 
-    fn add(&self, inputs: &Tensor, stream: &mut Stream) {
+    fn add(&self, inputs: &Tensor, stream: &mut ResidualStream) {
         let result = self.projections.forward(inputs).into_wholes().pop();
         stream.branch = result.map(|result| self.division.left(result));
     }

@@ -6,7 +6,7 @@
 
 use tch::{Device, Kind, Tensor};
 
-use super::layer::Rows;
+use super::layer::RowTensors;
 use super::packed::{PackedKernels, PackedStack};
 use super::spec::MAX_DISTANCE;
 use crate::models::parts::AttentionBlock;
@@ -127,7 +127,8 @@ impl PackedStack {
                     Some(_) => step_attention(projected, &cache.cross[index], &cache.cross_bias),
                 }
             };
-            hidden = layer.forward(hidden, Rows::default(), Dropout::off(), &mut attend).hidden;
+            hidden =
+                layer.forward(hidden, RowTensors::default(), Dropout::off(), &mut attend).hidden;
         }
         cache.position.advance();
         rms_norm(&hidden, &self.norm)

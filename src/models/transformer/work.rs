@@ -2,7 +2,7 @@
 
 use super::spec::{StackSpec, TransformerSpec};
 use crate::models::contract::memory::StepShape;
-use crate::models::parts::{ForwardWork, MatrixProducts, PassOn, Tokens};
+use crate::models::parts::{ForwardWork, MatrixProducts, PassContext, Tokens};
 use crate::partition::Mesh;
 
 /// Passes over logits in float32, forward and backward: written, read for sums, read for probabilities, and twice for
@@ -18,9 +18,9 @@ impl TransformerSpec {
     pub fn forward_work(&self, shape: &StepShape, mesh: &Mesh) -> ForwardWork {
         let dims = &self.last.dims;
         let mut work = ForwardWork::none(dims.dtype.size() as f64);
-        let on = PassOn { mesh, is_dropped: self.dropout_rate > 0.0 };
+        let on = PassContext { mesh, is_dropped: self.dropout_rate > 0.0 };
         for (stack, tokens) in self.stacks_of(shape) {
-            stack.part(mesh.model().size).add_work(tokens, on, &mut work);
+            stack.share(mesh.model().size).add_work(tokens, on, &mut work);
         }
         let vocabulary = self.vocab_size.div_ceil(mesh.model().size) as f64;
         // The head multiplies in the format of activations, and leaves float32.
@@ -40,11 +40,11 @@ impl TransformerSpec {
 }
 
 impl StackSpec {
-    fn add_work(&self, tokens: Tokens, on: PassOn<'_>, work: &mut ForwardWork) {
+    fn add_work(&self, tokens: Tokens, on: PassContext<'_>, work: &mut ForwardWork) {
         for (count, parts) in self.layer_kinds() {
             parts.iter().for_each(|part| part.add_work(tokens, count as f64, on, work));
         }
-        let PassOn { mesh, is_dropped } = on;
+        let PassContext { mesh, is_dropped } = on;
         let num_parts = self.num_parts() as f64;
         work.num_operations += OPERATIONS_OF_PART * num_parts;
         if self.bias_per_layer {

@@ -34,7 +34,7 @@ pub struct AdamParameters {
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "optax.adam", alias = "t5x.optimizers.adam")]
 pub struct Adam {
-    /// Parameters of AdamW too.
+    /// Those that AdamW has too.
     #[gin(flatten)]
     pub adam: AdamParameters,
     /// Whether the first moment looks one update ahead (Dozat 2016).

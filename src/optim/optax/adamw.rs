@@ -11,7 +11,7 @@ use super::{LearningRate, Mask};
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "optax.adamw", alias = "t5x.optimizers.adamw")]
 pub struct AdamW {
-    /// Parameters of Adam too.
+    /// Those that Adam has too.
     #[gin(flatten)]
     pub adam: AdamParameters,
     /// Decay of all parameters by each update, as a fraction of them, times the learning rate.

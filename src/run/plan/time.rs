@@ -108,10 +108,8 @@ pub fn step_time(
 
 /// The network as a step computes it: layers whose parameters are gathered are made again, products excepted.
 fn transformer(train: &Train, zero: Zero) -> TransformerSpec {
-    let mut spec = train.model.transformer();
-    if let Some(fp8) = &train.te_config_cls {
-        spec.fp8 = Some(fp8.0.clone());
-    }
+    let fp8 = train.te_config_cls.as_ref().map(|class| &class.0);
+    let mut spec = train.model.transformer().with_fp8(fp8);
     let is_fp8 = is_fp8(&spec);
     for stack in spec.encoder.iter_mut().chain([&mut spec.last]) {
         let policy = &mut stack.dims.remat_policy;
@@ -196,10 +194,9 @@ fn add_model_axis(
     if size == 1 {
         return;
     }
-    let blocks = |stack: &StackSpec| stack.num_parts();
-    let blocks: usize = spec.stacks().map(blocks).sum();
+    let num_parts: usize = spec.stacks().map(StackSpec::num_parts).sum();
     let is_remade = spec.last.dims.remat_policy != RematPolicy::None;
-    let sums = num_microbatches * blocks as f64 * if is_remade { 3.0 } else { 2.0 };
+    let sums = num_microbatches * num_parts as f64 * if is_remade { 3.0 } else { 2.0 };
     let (rate, place) = machine.link(size.min(machine.per_host), size);
     time.wait(place, sent.model / rate + sums * latency(machine, size));
 }

@@ -123,7 +123,7 @@ fn each<T: Sync, R: Send + Sync>(items: &[T], ask: impl Fn(&T) -> R + Sync) -> V
     found.into_iter().map(|place| place.into_inner().expect("every item was asked")).collect()
 }
 
-/// Answers by question: a second request for a pending answer waits for it.
+/// Answers by question. Who asks a question that another thread is answering waits for that answer.
 struct Answers<K, V>(Mutex<HashMap<K, Arc<OnceLock<V>>>>);
 
 impl<K, V> Default for Answers<K, V> {
@@ -142,12 +142,14 @@ impl<K: Eq + Hash, V: Clone> Answers<K, V> {
     }
 }
 
-/// Answers so far, kept because a network may take long to fail.
+/// The answers about vocabularies and data that several tasks share. A server that cannot be reached is asked once, since it may
+/// take long to fail.
 #[derive(Default)]
 struct Asked {
     /// The error of loading each vocabulary.
     vocabularies: Answers<VocabularySpec, Option<String>>,
-    /// The error of reaching data, by the debug text of their source.
+    /// Whether the data of a source can be reached, and if not the error. Sources cannot be compared, so their debug text stands
+    /// for them.
     unreachable: Answers<String, Option<String>>,
 }
 

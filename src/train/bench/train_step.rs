@@ -14,7 +14,7 @@ use crate::telemetry::Laps;
 use crate::train::inputs::training_shape;
 use crate::train::memory::step_estimate;
 use crate::train::spec::Train;
-use crate::train::start::{foresee_shortage, initialize};
+use crate::train::start::{check_memory, initialize};
 use crate::train::step::Stepper;
 use crate::train::traffic::bytes_sent;
 
@@ -72,7 +72,7 @@ pub fn bench_train_step(
     let (shape, device) = (training_shape(spec)?, mesh.device());
     // Nothing is saved, so no memory is reserved for saving.
     let checkpoint_cfg = CheckpointConfig { save: None, ..spec.checkpoint_cfg.clone() };
-    foresee_shortage(&Train { checkpoint_cfg, ..spec.clone() }, mesh)?;
+    check_memory(&Train { checkpoint_cfg, ..spec.clone() }, mesh)?;
     let seed = spec.random_seed.unwrap_or(0) as u64;
     let stepper = Stepper::new(spec, seed, mesh, (axes, processes))?;
     let mut state = initialize(spec, seed, mesh, axes)?;

@@ -24,14 +24,14 @@ pub const FLAX: &str = "flax_model.msgpack";
 
 /// The naming and layout of a T5's tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Dialect {
+pub(crate) enum WeightsLayout {
     /// `encoder.final_layer_norm.weight`; matrices are `[out, in]`.
     PyTorch,
     /// `encoder/final_layer_norm/weight`; kernels are `[in, out]`, as T5X's.
     Flax,
 }
 
-impl Dialect {
+impl WeightsLayout {
     /// Converts a name to PyTorch's name of the tensor.
     fn to_pytorch(self, raw: &str) -> String {
         match (self, raw.rsplit_once('/')) {
@@ -68,14 +68,14 @@ pub(crate) struct Traits {
 /// names below `target/`, so that they are visible and can be assigned.
 pub(crate) fn entries(
     tensors: &RawInfos,
-    dialect: Dialect,
+    layout: WeightsLayout,
     traits: Traits,
     is_same: &dyn Fn(&str, &str) -> bool,
 ) -> BTreeMap<String, T5xArray> {
     let table: BTreeMap<String, (String, Axes)> =
         table().into_iter().map(|(hf, t5x, axes)| (hf, (t5x, axes))).collect();
     let prefix = common_prefix(tensors);
-    let bare = |raw: &str| dialect.to_pytorch(&raw[prefix.len()..]);
+    let bare = |raw: &str| layout.to_pytorch(&raw[prefix.len()..]);
     let by_name: BTreeMap<String, &String> = tensors.keys().map(|raw| (bare(raw), raw)).collect();
     let embedding = EMBEDDINGS.into_iter().find(|name| by_name.contains_key(*name));
     let is_tied = match (by_name.get(HEAD), embedding.and_then(|name| by_name.get(name))) {
@@ -98,7 +98,7 @@ pub(crate) fn entries(
             true => Some((EMBEDDING.to_string(), Axes::Same)),
             false => bias_to_t5x(name, per_layer).or_else(|| to_t5x(&table, name)),
         };
-        let known = known.map(|(t5x, axes)| (t5x, dialect.axes(raw, axes)));
+        let known = known.map(|(t5x, axes)| (t5x, layout.axes(raw, axes)));
         let info = &tensors[*raw];
         // Only a matrix can have its axes swapped: a tensor of another rank is something else.
         let known = known.filter(|(_, axes)| *axes == Axes::Same || info.shape.len() == 2);
@@ -245,7 +245,7 @@ mod tests {
         let info = RawInfo { dtype: DType::F32, shape: vec![2, 3] };
         let tensors: RawInfos = names.iter().map(|name| (name.to_string(), info.clone())).collect();
         let is_same = |head: &str, _: &str| !head.starts_with("module.");
-        let entries = entries(&tensors, Dialect::PyTorch, traits, &is_same);
+        let entries = entries(&tensors, WeightsLayout::PyTorch, traits, &is_same);
         let shown = entries.iter().map(|(name, entry)| match &entry.origin {
             Origin::Tensor(raw, Axes::Swapped) => format!("{name}<{raw} T"),
             Origin::Tensor(raw, Axes::Same) => format!("{name}<{raw}"),

@@ -28,7 +28,7 @@ impl Writer {
         writes: bool,
     ) -> Result<(), CheckpointError> {
         shard.check(name, self.rank());
-        if !(self.dialect.is_inline)(name, &shard.shape) {
+        if !(self.written_format.is_inline)(name, &shard.shape) {
             return self.zarr_shard(name, shard, writes);
         }
         if self.is_first() {
@@ -49,7 +49,7 @@ impl Writer {
         read: &mut zarr::ReadPart<'_, CheckpointError>,
     ) -> Result<(), CheckpointError> {
         let ArrayInfo { name, dtype, shape } = array;
-        if (self.dialect.is_inline)(name, shape) {
+        if (self.written_format.is_inline)(name, shape) {
             let whole: Vec<Range<usize>> = shape.iter().map(|size| 0..*size).collect();
             self.inline(name, read(&whole)?);
             return Ok(());
@@ -117,7 +117,7 @@ impl Writer {
             let path = self.finished.to_string();
             Err(CheckpointError::Export { path, reason: format!("its array `{name}` {reason}") })
         };
-        if ["", ".", ".."].contains(&folder) || self.dialect.reserved.contains(&folder) {
+        if ["", ".", ".."].contains(&folder) || self.written_format.reserved.contains(&folder) {
             return refused("has a name that no folder can have".to_string());
         }
         let mut state = self.state();

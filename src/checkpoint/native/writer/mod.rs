@@ -12,12 +12,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use self::arrays::layout;
 use super::checksums::Checksums;
-use super::dialect::{Conversion, Dialect, SmallFile, T5X};
 use super::msgpack::{Leaf, Leaves, check_tree};
 use super::procedure::Procedure;
 use super::publication::Publication;
 use super::share::Share;
 use super::sum::{Checksum, Summing};
+use super::written_format::{Conversion, SmallFile, T5X, WrittenFormat};
 use crate::array::DType;
 use crate::error::CheckpointError;
 use crate::marks::{CHECKSUMS_FILE, checkpoint_dir, is_dataset_file};
@@ -33,7 +33,7 @@ use gimlet_storage::{Path, StorageError};
 pub struct Writer {
     temporary: Path,
     finished: Path,
-    dialect: &'static Dialect,
+    written_format: &'static WrittenFormat,
     target_dtype: Option<DType>,
     compression: Compression,
     /// Number of array bytes written.
@@ -94,12 +94,12 @@ impl Writer {
     pub(crate) fn convert(
         model_dir: &Path,
         step: u64,
-        &Conversion { dialect, dtype, takeover }: &Conversion,
+        &Conversion { written_format, dtype, takeover }: &Conversion,
     ) -> Result<Self, CheckpointError> {
         model_dir.create_dir_all()?;
         let finished = checkpoint_dir(model_dir, step);
         let (temporary, place) = Publication::convert(model_dir, &finished, takeover)?;
-        let writer = Self::of((temporary, finished), place, (dialect, dtype));
+        let writer = Self::of((temporary, finished), place, (written_format, dtype));
         writer.place.refuse_whole(&writer.finished)?;
         Ok(writer)
     }
@@ -107,12 +107,12 @@ impl Writer {
     fn of(
         (temporary, finished): (Path, Path),
         place: Publication,
-        (dialect, target_dtype): (&'static Dialect, Option<DType>),
+        (written_format, target_dtype): (&'static WrittenFormat, Option<DType>),
     ) -> Self {
         Self {
             temporary,
             finished,
-            dialect,
+            written_format,
             target_dtype,
             compression: Compression::default(),
             written: Arc::default(),
@@ -141,7 +141,7 @@ impl Writer {
 
     /// The folder for the arrays.
     fn item(&self) -> Path {
-        self.dialect.item(&self.temporary)
+        self.written_format.item(&self.temporary)
     }
 
     /// The final path of the checkpoint.
@@ -216,7 +216,7 @@ impl Writer {
 
     /// Checks that the format can store everything recorded so far.
     pub(crate) fn check(&self) -> Result<(), CheckpointError> {
-        (self.dialect.tree)(&self.state().leaves, &self.finished).map(drop)
+        (self.written_format.tree)(&self.state().leaves, &self.finished).map(drop)
     }
 
     /// The files that are written last: the checksums and the tree.
@@ -229,15 +229,15 @@ impl Writer {
             let (path, reason) = (self.finished.to_string(), error.to_string());
             CheckpointError::Export { path, reason }
         })?;
-        let mut files = (self.dialect.tree)(leaves, &self.finished)?;
+        let mut files = (self.written_format.tree)(leaves, &self.finished)?;
         for (name, bytes) in &files {
             let checksum = Checksum::of(bytes);
-            match self.dialect.in_item(name) {
+            match self.written_format.in_item(name) {
                 Some(name) => checksums.files.insert(name.to_string(), checksum),
                 None => checksums.beside.insert(name.clone(), checksum),
             };
         }
-        files.insert(0, (self.dialect.in_checkpoint(CHECKSUMS_FILE), checksums.into_text()));
+        files.insert(0, (self.written_format.in_checkpoint(CHECKSUMS_FILE), checksums.into_text()));
         Ok(files)
     }
 

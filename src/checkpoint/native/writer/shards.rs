@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use super::Writer;
 use crate::array::num_elements;
 use crate::error::CheckpointError;
-use crate::native::dialect::T5X;
 use crate::native::shard::Shard;
+use crate::native::written_format::T5X;
 use crate::parallel;
 
 impl Writer {

@@ -262,9 +262,7 @@ impl BaseModel for MoeDecoderOnlyModel {
         self.shared.loss.spec(Some(&self.routing))
     }
 
-    fn check(&self) -> Result<(), String> {
-        self.shared.module.check()?;
-        self.transformer().check(self.dimensions())?;
+    fn check_own(&self) -> Result<(), String> {
         check_experts(&self.transformer(), self.name())
     }
 

@@ -204,17 +204,17 @@ impl BaseModel for EncoderDecoderModel {
         self.shared.loss.spec(None)
     }
 
-    fn check(&self) -> Result<(), String> {
-        self.shared.module.check()?;
+    fn check_own(&self) -> Result<(), String> {
         let num_ids = self.num_ids();
         for (name, id) in [("bos_id", Some(self.bos_id)), ("eos_id", self.eos_id)] {
             if let Some(id) = id.filter(|id| !usize::try_from(*id).is_ok_and(|id| id < num_ids)) {
                 return Err(format!(
-                    "models.EncoderDecoderModel.{name} is {id}, expected an id of the embedding, which has {num_ids} rows"
+                    "{}.{name} is {id}, expected an id of the embedding, which has {num_ids} rows",
+                    self.name()
                 ));
             }
         }
-        self.transformer().check(self.dimensions())
+        Ok(())
     }
 
     fn predicts(&self) -> Option<PredictionSpec> {
@@ -239,9 +239,7 @@ impl BaseModel for MoeEncoderDecoderModel {
         self.shared.loss.spec(Some(&self.routing))
     }
 
-    fn check(&self) -> Result<(), String> {
-        self.shared.module.check()?;
-        self.transformer().check(self.dimensions())?;
+    fn check_own(&self) -> Result<(), String> {
         check_experts(&self.transformer(), self.name())
     }
 

@@ -3,7 +3,7 @@
 use tch::Tensor;
 
 use super::spec::Attention;
-use crate::models::parts::product::{Load, Product, Stream};
+use crate::models::parts::product::{Load, Product, ResidualStream};
 use crate::nn::{BlockRows, Joined, RmsNorm, rms_norm};
 
 /// An attention with its weights.
@@ -19,14 +19,14 @@ pub struct AttentionBlock<P> {
 
 impl Attention {
     /// Reads the weights in the layer of that path.
-    pub fn load<L: Load>(&self, layer: &str, epsilon: f64, load: &L) -> AttentionBlock<L::Product> {
+    pub fn load<L: Load>(&self, layer: &str, load: &L) -> AttentionBlock<L::Product> {
+        let epsilon = self.stream.norm_epsilon;
         let [query, key, value, out] = self.kernels(layer, ["query", "key", "value", "out"]);
         let (inputs, context) = match self.spec.reads_encoding {
             true => (load.kernels(&[query]), Some(load.context(&[key, value]))),
             false => (load.kernels(&[query, key, value]), None),
         };
-        let has_side = self.is_by_blocks() && self.reach.tokens_per_block().is_some();
-        let side_norm = has_side.then(|| load.shared_scale(&self.spec.side_norm(layer)));
+        let side_norm = self.side_norm(layer).map(|path| load.shared_scale(&path));
         AttentionBlock {
             norm: RmsNorm { scale: load.scale(&self.spec.scale(layer)), epsilon },
             side_norm: side_norm.map(|scale| RmsNorm { scale, epsilon }),
@@ -42,7 +42,7 @@ impl<P: Product> AttentionBlock<P> {
     /// beside the sequence for positions that attend to neighbours by `blocks`.
     pub fn forward(
         &self,
-        stream: &mut Stream,
+        stream: &mut ResidualStream,
         blocks: Option<&BlockRows>,
         attend: &mut dyn FnMut(&Self, Joined) -> Tensor,
     ) {

@@ -3,7 +3,7 @@
 use super::pairs::{Kernels, LearnedBias, Pairs};
 use super::reach::Reach;
 use crate::models::parts::{
-    ForwardWork, KernelSpec, Part, PassOn, StreamDims, Tokens, kernel, scale,
+    ForwardWork, KernelSpec, Part, PassContext, StreamDims, Tokens, kernel, scale,
 };
 use crate::nn::{Initializer, ParamSpec, SCORES_AT_ONCE};
 
@@ -46,12 +46,6 @@ impl AttentionSpec {
     pub fn scale(&self, layer: &str) -> String {
         format!("{layer}/{}/scale", self.norm)
     }
-
-    /// Path of the scale of the norm of tokens beside the sequence. Source: flaxformer `long_attention.py`, whose norm has no
-    /// name of its own.
-    pub fn side_norm(&self, layer: &str) -> String {
-        format!("{layer}/{}/T5LayerNorm_0/scale", self.name)
-    }
 }
 
 impl Attention {
@@ -62,6 +56,13 @@ impl Attention {
             path: format!("{layer}/{}/{name}", self.spec.name),
             divisor: divisor.filter(|_| name == "query"),
         })
+    }
+
+    /// Path of the scale of the norm of tokens beside the sequence, if there are such tokens. Source: flaxformer
+    /// `long_attention.py`, whose norm has no name of its own.
+    pub(super) fn side_norm(&self, layer: &str) -> Option<String> {
+        let has_side = self.is_by_blocks() && self.reach.tokens_per_block().is_some();
+        has_side.then(|| format!("{layer}/{}/T5LayerNorm_0/scale", self.spec.name))
     }
 
     /// Width of all heads.
@@ -138,9 +139,7 @@ impl Part for Attention {
     fn params(&self, layer: &str) -> Vec<ParamSpec> {
         let (emb_dim, joined) = (self.stream.emb_dim, self.joined());
         let mut tree = vec![scale(self.spec.scale(layer), emb_dim)];
-        if self.is_by_blocks() && self.reach.tokens_per_block().is_some() {
-            tree.push(scale(self.spec.side_norm(layer), emb_dim));
-        }
+        tree.extend(self.side_norm(layer).map(|name| scale(name, emb_dim)));
         let [query, key, value, out] = self.kernels(layer, ["query", "key", "value", "out"]);
         for (spec, initializer) in [(query, self.query), (key, self.others), (value, self.others)] {
             tree.push(kernel(&spec.path, [emb_dim, joined], ["embed", "joined_kv"], initializer));
@@ -163,7 +162,7 @@ impl Part for Attention {
         rows * (2.0 * projection * (length + projected) + pairs)
     }
 
-    fn add_work(&self, tokens: Tokens, count: f64, _: PassOn<'_>, work: &mut ForwardWork) {
+    fn add_work(&self, tokens: Tokens, count: f64, _: PassContext<'_>, work: &mut ForwardWork) {
         let [rows, embed, joined] =
             [tokens.rows, self.stream.emb_dim, self.joined()].map(|number| number as f64);
         let own = tokens.count();
@@ -194,8 +193,8 @@ impl Part for Attention {
     }
 
     /// Counts queries, keys and values of a layer's own inputs, or keys and values of the encoding.
-    fn joined_numbers(&self) -> usize {
+    fn joined_numbers(&self) -> f64 {
         let projections = if self.spec.reads_encoding { 2 } else { 3 };
-        projections * self.stream.emb_dim * self.joined()
+        (projections * self.stream.emb_dim * self.joined()) as f64
     }
 }

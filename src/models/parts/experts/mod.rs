@@ -9,4 +9,4 @@ mod load;
 pub(super) use spec::ExpertsBlock;
 
 #[cfg(feature = "torch")]
-pub use load::load_experts;
+pub(super) use load::load_experts;

@@ -1,7 +1,8 @@
 //! Feed-forward blocks with their weights.
 
-use super::spec::FeedForwardSpec;
-use crate::models::parts::product::{Load, Product, Stream};
+use super::spec::FeedForward;
+use crate::models::parts::experts::load_experts;
+use crate::models::parts::product::{Load, Product, ResidualStream};
 use crate::nn::{Activation, Dropout, Experts, RmsNorm, RoutingReport, activated};
 
 /// A feed-forward block with its weights.
@@ -28,21 +29,21 @@ pub struct DenseBlock<P> {
     drops_twice: bool,
 }
 
-impl FeedForwardSpec {
-    /// Reads the weights in the layer of that path. `drops_twice` asks for dropout of the result before that of the
-    /// stream's branches.
-    pub fn load<L: Load>(
-        &self,
-        layer: &str,
-        (epsilon, drops_twice): (f64, bool),
-        load: &L,
-    ) -> FeedForwardBlock<L::Product> {
-        let norm = RmsNorm { scale: load.scale(&self.scale(layer)), epsilon };
-        if self.experts.is_some() {
-            return FeedForwardBlock::Sparse { norm, experts: load.experts(self, layer) };
+impl FeedForward {
+    /// Reads the weights in the layer of that path.
+    pub fn load<L: Load>(&self, layer: &str, load: &L) -> FeedForwardBlock<L::Product> {
+        let spec = &self.spec;
+        let (scale, epsilon) = (load.scale(&spec.scale(layer)), self.stream.norm_epsilon);
+        let norm = RmsNorm { scale, epsilon };
+        if spec.experts.is_some() {
+            return FeedForwardBlock::Sparse {
+                norm,
+                experts: load_experts(spec, layer, load.params()),
+            };
         }
-        let (inputs, activations) = load.mlp_inputs(&self.inputs(layer), &self.activations);
-        let out = load.kernels(&[self.output(layer)]);
+        let (inputs, activations) = load.mlp_inputs(&spec.inputs(layer), &spec.activations);
+        let out = load.kernels(&[spec.output(layer)]);
+        let drops_twice = self.drops_twice;
         FeedForwardBlock::Dense(DenseBlock { norm, inputs, activations, out, drops_twice })
     }
 }
@@ -54,7 +55,7 @@ impl<P: Product> FeedForwardBlock<P> {
     }
 
     /// Adds to the stream, and returns the report of a router.
-    pub fn forward(&self, stream: &mut Stream, dropout: Dropout) -> Option<RoutingReport> {
+    pub fn forward(&self, stream: &mut ResidualStream, dropout: Dropout) -> Option<RoutingReport> {
         match self {
             Self::Dense(block) => {
                 let inputs = block.inputs.of_norm(stream, &block.norm);

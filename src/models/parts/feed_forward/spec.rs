@@ -2,7 +2,7 @@
 
 use crate::models::parts::experts::ExpertsBlock;
 use crate::models::parts::{
-    ForwardWork, KernelSpec, MatrixProducts, Part, PassOn, StreamDims, Tokens, kernel, scale,
+    ForwardWork, KernelSpec, MatrixProducts, Part, PassContext, StreamDims, Tokens, kernel, scale,
 };
 use crate::nn::{Activation, ExpertsSpec, Initializer, ParamSpec, RoutingMode};
 
@@ -30,6 +30,8 @@ pub struct FeedForward {
     pub stream: StreamDims,
     /// The initial values of its kernels, but those of experts.
     pub initializer: Initializer,
+    /// Whether its result is dropped once more, before the dropout of every part's (LongT5).
+    pub drops_twice: bool,
 }
 
 impl FeedForwardSpec {
@@ -70,11 +72,11 @@ impl FeedForwardSpec {
 impl FeedForward {
     /// Returns the number of places that tokens have at experts in training, or of the tokens without experts.
     pub fn places(&self, tokens: Tokens) -> f64 {
-        let Tokens { rows, length, parts, .. } = tokens;
+        let Tokens { rows, length, num_processes, .. } = tokens;
         let places = match &self.spec.experts {
             None => rows * length,
             Some(experts) => {
-                let groups = experts.groups((rows, length), parts, RoutingMode::Training);
+                let groups = experts.groups((rows, length), num_processes, RoutingMode::Training);
                 experts.num_experts * groups.count * groups.capacity
             }
         };
@@ -88,7 +90,7 @@ impl FeedForward {
 
 impl Part for FeedForward {
     fn params(&self, layer: &str) -> Vec<ParamSpec> {
-        let Self { spec, stream, initializer } = self;
+        let Self { spec, stream, initializer, .. } = self;
         let mut tree = vec![scale(spec.scale(layer), stream.emb_dim)];
         if let Some(experts) = self.experts() {
             tree.extend(experts.params(layer));
@@ -109,7 +111,7 @@ impl Part for FeedForward {
         2.0 * self.stream.emb_dim as f64 * numbers * self.places(tokens) + of_router
     }
 
-    fn add_work(&self, tokens: Tokens, count: f64, on: PassOn<'_>, work: &mut ForwardWork) {
+    fn add_work(&self, tokens: Tokens, count: f64, on: PassContext<'_>, work: &mut ForwardWork) {
         let spec = &self.spec;
         let [inputs, inner, embed] =
             [spec.activations.len(), spec.dim, self.stream.emb_dim].map(|number| number as f64);
@@ -149,17 +151,19 @@ impl Part for FeedForward {
         let emb_dim = self.stream.emb_dim as f64;
         let numbers = match &self.spec.experts {
             None => tokens.count() * (self.spec.activations.len() * self.spec.dim) as f64,
-            Some(_) if tokens.parts > 1 => (tokens.count() + 2.0 * self.places(tokens)) * emb_dim,
+            Some(_) if tokens.num_processes > 1 => {
+                (tokens.count() + 2.0 * self.places(tokens)) * emb_dim
+            }
             Some(_) => tokens.count() * emb_dim,
         };
         self.stream.size() * numbers
     }
 
-    fn joined_numbers(&self) -> usize {
+    fn joined_numbers(&self) -> f64 {
         let experts = self.spec.experts.as_ref().map_or(1, |experts| experts.num_experts);
         match self.spec.activations.len() {
-            1 => 0,
-            count => self.stream.emb_dim * count * self.spec.dim * experts,
+            1 => 0.0,
+            count => (self.stream.emb_dim * count * self.spec.dim * experts) as f64,
         }
     }
 

@@ -108,7 +108,7 @@ impl Server<'_> {
                 Response::new_err(id, ErrorCode::InvalidParams as i32, why)
             }
             Ok(Answer::Unknown) => {
-                let message = format!("`{method}` is not answered here");
+                let message = format!("the language server of gin has no `{method}`");
                 Response::new_err(id, ErrorCode::MethodNotFound as i32, message)
             }
             Err(_) => {

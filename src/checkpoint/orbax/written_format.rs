@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::metadata::{STRINGS, TREE};
 use crate::error::CheckpointError;
 use crate::marks::{ORBAX_BEGINNING, ORBAX_END, ORBAX_ITEM, is_ended_by_file};
-use crate::native::{Dialect, Leaf, Leaves, SmallFile};
+use crate::native::{Leaf, Leaves, SmallFile, WrittenFormat};
 use gimlet_storage::Path;
 
 /// Name of the handler that reads the item.
@@ -17,7 +17,7 @@ const HANDLER: &str =
 const DICT_KEY: u8 = 2;
 
 /// Orbax's format.
-pub(crate) static ORBAX: Dialect = Dialect {
+pub(crate) static ORBAX: WrittenFormat = WrittenFormat {
     name: "orbax",
     folder: Some(ORBAX_ITEM),
     reserved: &[TREE, STRINGS, "checkpoint", "gimlet", "manifest.ocdbt"],

@@ -14,7 +14,7 @@ pub(crate) type SmallFile = (String, Vec<u8>);
 
 /// A conversion of another checkpoint.
 pub(crate) struct Conversion {
-    pub dialect: &'static Dialect,
+    pub written_format: &'static WrittenFormat,
     /// The type to which parameters are rounded.
     pub dtype: Option<DType>,
     /// Whether to take over from a process that seems alive.
@@ -22,7 +22,7 @@ pub(crate) struct Conversion {
 }
 
 /// A format that [`Writer`](super::Writer) writes.
-pub(crate) struct Dialect {
+pub(crate) struct WrittenFormat {
     /// Its name in messages.
     pub name: &'static str,
     /// The folder of the checkpoint that holds the arrays and Gimlet's files; `None`: the checkpoint itself.
@@ -40,7 +40,7 @@ pub(crate) struct Dialect {
     pub tree: fn(&Leaves, &Path) -> Result<Vec<SmallFile>, CheckpointError>,
 }
 
-impl Dialect {
+impl WrittenFormat {
     /// The folder of a checkpoint that holds the arrays.
     pub fn item(&self, checkpoint: &Path) -> Path {
         self.folder.map_or_else(|| checkpoint.clone(), |folder| checkpoint.join(folder))
@@ -60,14 +60,14 @@ impl Dialect {
     }
 }
 
-impl fmt::Debug for Dialect {
+impl fmt::Debug for WrittenFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)
     }
 }
 
 /// T5X's own format: the tree in msgpack, with the small arrays.
-pub(crate) static T5X: Dialect = Dialect {
+pub(crate) static T5X: WrittenFormat = WrittenFormat {
     name: "t5x",
     folder: None,
     reserved: &[CHECKPOINT_FILE, "gimlet"],
