@@ -35,7 +35,7 @@ impl Forward {
     /// The network with what predicting asks of it.
     ///
     /// # Panics
-    /// The model makes no predictions, which [`Model::prediction_spec`] tells.
+    /// The model makes no predictions, which `prediction_spec` tells.
     pub fn predicting(&self) -> &dyn PredictingNetwork {
         self.network.predicting().expect("the model makes predictions")
     }
