@@ -1,4 +1,4 @@
-// The part of a beam search's step that does not run the model (`src/nn/beam_step.rs`): the best tokens of each
+// The part of a beam search's step that does not run the model (`src/nn/cpu_decoding/beam_step.rs`): the best tokens of each
 // hypothesis, and hypotheses that take the places of others.
 
 #include <ATen/core/Tensor.h>

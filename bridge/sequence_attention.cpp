@@ -1,4 +1,4 @@
-// Attention of whole sequences to themselves, without gradients (`src/nn/sequence_attention.rs`): one head of one
+// Attention of whole sequences to themselves, without gradients (`src/nn/cpu_decoding/sequence_attention.rs`): one head of one
 // sequence after the other, as in training.
 
 #include <ATen/core/Tensor.h>

@@ -1,4 +1,4 @@
-// Attention of a few queries to many keys, for a step of decoding (`src/nn/step_attention.rs`).
+// Attention of a few queries to many keys, for a step of decoding (`src/nn/cpu_decoding/step_attention.rs`).
 //
 // For one query it takes as long as reading keys and values. Scores stay in a core's cache in the meantime.
 // Everything is computed in float32.

@@ -1,4 +1,4 @@
-// See team.h. The Rust side is `src/nn/team.rs`.
+// See team.h. The Rust side is `src/nn/cpu_decoding/team.rs`.
 
 #include "team.h"
 

@@ -18,8 +18,6 @@ pub mod autograd;
 #[cfg(feature = "torch")]
 mod axis;
 #[cfg(feature = "torch")]
-mod beam_step;
-#[cfg(feature = "torch")]
 mod block_attention;
 #[cfg(feature = "torch")]
 mod block_rows;
@@ -29,6 +27,8 @@ pub mod bridge;
 pub mod c10d;
 #[cfg(feature = "torch")]
 pub mod cpu;
+#[cfg(feature = "torch")]
+mod cpu_decoding;
 #[cfg(feature = "torch")]
 pub mod cuda_graph;
 #[cfg(feature = "torch")]
@@ -54,8 +54,6 @@ mod masks;
 #[cfg(feature = "torch")]
 mod narrow_product;
 #[cfg(feature = "torch")]
-mod packed;
-#[cfg(feature = "torch")]
 mod params;
 #[cfg(feature = "torch")]
 mod portion;
@@ -72,14 +70,6 @@ mod remat;
 #[cfg(feature = "torch")]
 mod runs;
 #[cfg(feature = "torch")]
-mod screen;
-#[cfg(feature = "torch")]
-mod sequence_attention;
-#[cfg(feature = "torch")]
-mod step_attention;
-#[cfg(feature = "torch")]
-pub mod team;
-#[cfg(feature = "torch")]
 mod untracked;
 
 pub use error::C10dError;
@@ -95,11 +85,14 @@ pub use attention::{AttentionDims, Heads, attention};
 #[cfg(feature = "torch")]
 pub use axis::{Axes, Axis, Lost};
 #[cfg(feature = "torch")]
-pub use beam_step::{BestColumns, reorder_hypotheses};
-#[cfg(feature = "torch")]
 pub use block_attention::{BlockBias, block_attention};
 #[cfg(feature = "torch")]
 pub use block_rows::BlockRows;
+#[cfg(feature = "torch")]
+pub use cpu_decoding::{
+    BestColumns, KeyValue, PackedKernel, Past, SequenceBias, has_step_kernels, largest_columns,
+    past_attention, reorder_hypotheses, sequence_attention, step_attention, team,
+};
 #[cfg(feature = "torch")]
 pub use division::Division;
 #[cfg(feature = "torch")]
@@ -123,8 +116,6 @@ pub use masks::{
 #[cfg(feature = "torch")]
 pub use narrow_product::NarrowProduct;
 #[cfg(feature = "torch")]
-pub use packed::{PackedKernel, largest_columns};
-#[cfg(feature = "torch")]
 pub use params::Params;
 #[cfg(feature = "torch")]
 pub use portion::{Gathering, Portion, Scattering};
@@ -136,10 +127,6 @@ pub use relative_position::{buckets, relative_position_bias, relative_position_d
 pub use remat::{Block, project};
 #[cfg(feature = "torch")]
 pub use runs::Runs;
-#[cfg(feature = "torch")]
-pub use sequence_attention::{SequenceBias, sequence_attention};
-#[cfg(feature = "torch")]
-pub use step_attention::{KeyValue, Past, has_step_kernels, past_attention, step_attention};
 #[cfg(feature = "torch")]
 pub use untracked::untracked;
 

@@ -4,7 +4,7 @@ use std::ffi::c_char;
 
 use tch::Tensor;
 
-use super::autograd::{RawTensor, check, raw};
+use crate::nn::autograd::{RawTensor, check, raw};
 
 unsafe extern "C" {
     fn gimlet_best_columns(

@@ -6,7 +6,7 @@ use std::ptr::null_mut;
 
 use tch::{Device, Tensor};
 
-use super::autograd::{RawTensor, check, raw};
+use crate::nn::autograd::{RawTensor, check, raw};
 
 /// The widest head of the kernels in `bridge/step_attention.cpp`.
 const WIDEST_HEAD: i64 = 256;

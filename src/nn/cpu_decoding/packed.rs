@@ -7,11 +7,11 @@ use std::ptr::null_mut;
 
 use tch::{Device, Kind, Tensor};
 
-use super::autograd::{RawTensor, check, raw};
-use super::cpu;
-use super::fused::{RmsNorm, gated_gelu, rms_norm};
-use super::joined::Joined;
 use super::screen::Screen;
+use crate::nn::autograd::{RawTensor, check, raw};
+use crate::nn::cpu;
+use crate::nn::fused::{RmsNorm, gated_gelu, rms_norm};
+use crate::nn::joined::Joined;
 
 /// Columns of a panel, as in `bridge/panels.h`.
 const PANEL_COLUMNS: i64 = 32;

@@ -5,7 +5,7 @@ use std::ffi::c_char;
 
 use tch::Tensor;
 
-use super::autograd::{RawTensor, check, raw};
+use crate::nn::autograd::{RawTensor, check, raw};
 
 unsafe extern "C" {
     fn gimlet_sequence_attention(

@@ -4,7 +4,7 @@ use std::ffi::c_char;
 
 use tch::{Kind, Tensor};
 
-use super::autograd::{RawTensor, check, raw};
+use crate::nn::autograd::{RawTensor, check, raw};
 
 #[repr(C)]
 struct RawScreen {
