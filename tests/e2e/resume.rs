@@ -42,7 +42,10 @@ fn a_run_that_is_asked_to_end_saves_and_goes_on() {
 fn a_run_whose_terminal_closes_saves() {
     let folder = Folder::new();
     let (run, model_dir) = interrupted(&folder, 1_000_000);
-    let child = run.start();
+    let mut command = run.command();
+    // The tests themselves may run under `nohup`.
+    on_start(&mut command, libc::SIGHUP, libc::SIG_DFL);
+    let child = command.stderr(Stdio::piped()).spawn().expect("gimlet starts");
     wait(|| !steps(&model_dir).is_empty());
     // From the system and from the shell.
     send(&child, libc::SIGHUP);
