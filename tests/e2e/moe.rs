@@ -124,7 +124,7 @@ fn check(args: &[&str], again: &[&str], meshes: &[Mesh]) {
 
 #[test]
 fn processes_divide_the_experts_and_make_the_run_of_one() {
-    check(&[MICROBATCHES], &[], &[(2, 1, 0), (4, 1, 3), (1, 2, 0), (2, 2, 1)]);
+    check(&[MICROBATCHES], &[], &[(4, 1, 3), (2, 2, 1)]);
 }
 
 #[test]
@@ -133,9 +133,9 @@ fn layers_with_experts_that_are_made_again_make_the_same_run() {
         ["Encoder", "Decoder"]
             .map(|stack| format!("--gin.moe_architecture.Sparse{stack}.layer_remat='{policy}'"))
     };
-    for policy in ["minimal", "full"] {
+    for (policy, mesh) in [("minimal", (2, 2, 3)), ("full", (2, 1, 0))] {
         let flags = remat(policy);
-        check(&[], &flags.each_ref().map(String::as_str), &[(2, 1, 0), (2, 2, 3)]);
+        check(&[], &flags.each_ref().map(String::as_str), &[mesh]);
     }
 }
 
