@@ -21,16 +21,17 @@ fn check_examples(spec: &Evaluate) -> Result<(), UnfitSpec> {
     if spec.dataset_cfg.batch_size == 0 {
         return unfit("utils.DatasetConfig.batch_size is 0, expected at least 1".to_string());
     }
-    if spec.inference_evaluator_cls.is_some() {
-        spec.model.prediction_spec()?;
+    if spec.inference_evaluator_cls.is_none() {
+        return Ok(());
     }
-    if spec.dataset_cfg.pack && spec.inference_evaluator_cls.is_some() {
-        return unfit(
+    spec.model.prediction_spec()?;
+    match spec.dataset_cfg.pack {
+        true => unfit(
             "predictions are made of single examples: bind utils.DatasetConfig.pack = False"
                 .to_string(),
-        );
+        ),
+        false => Ok(()),
     }
-    Ok(())
 }
 
 fn check_evaluators(spec: &Evaluate) -> Result<(), UnfitSpec> {

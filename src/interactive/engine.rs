@@ -77,8 +77,8 @@ pub struct Engine<'a> {
     spec: &'a InteractiveModel,
     parts: &'a EngineParts,
     encoder: Encoder,
+    predictions: PredictionSpec,
     converter: ConverterClass,
-    continues_inputs: bool,
     predict: Box<dyn Predict + 'a>,
 }
 
@@ -99,8 +99,7 @@ impl<'a> Engine<'a> {
         let predict =
             forward.guarded(*step, || forward.predicting().predictor(params, hypotheses))?;
         let converter = converter(&predictions);
-        let continues_inputs = predictions.continues_inputs;
-        Ok(Self { spec, parts, encoder, converter, continues_inputs, predict })
+        Ok(Self { spec, parts, encoder, predictions, converter, predict })
     }
 
     /// The spec of the model.
@@ -197,7 +196,7 @@ impl<'a> Engine<'a> {
             &self.converter,
             &lengths,
             Packing::None,
-            self.spec.model.bos_id(),
+            self.predictions.bos_id,
         )?;
         let examples: Vec<Example> = examples
             .into_iter()
@@ -211,7 +210,7 @@ impl<'a> Engine<'a> {
 
     /// Tokens of each text that a decoder alone reads again at its first steps, because another text is shorter.
     fn skipped(&self, texts: &[&Asked]) -> Vec<usize> {
-        if !self.continues_inputs {
+        if !self.predictions.continues_inputs {
             return vec![0; texts.len()];
         }
         let least = texts.iter().map(|asked| asked.inputs.len()).min().unwrap_or(0);

@@ -3,11 +3,9 @@
 use super::read::{explain, is_mesh_tf, read, running, without_effect};
 use super::spec::Run;
 use super::translate::{Given, translate};
-use super::{DEPRECATED, GIN_FOLDER, MODULE, MODULES, with_configurables};
+use super::{GIN_FOLDER, MODULE, MODULES, with_configurables, with_deprecated};
 use crate::Dialect;
-use gimlet_gin::{
-    Config, Configurable, Diagnostic, Loaded, Modules, Registry, Request, Running, SkipUnknown,
-};
+use gimlet_gin::{Config, Configurable, Diagnostic, Loaded, Modules, Registry, Request, Running};
 
 /// Mesh TensorFlow and t5.
 #[derive(Debug)]
@@ -25,19 +23,13 @@ impl Dialect for MeshTf {
     /// Adds t5's folder and its list of names to skip. A run that was printed has Mesh TensorFlow's defaults already, so they are
     /// not read here.
     fn request(&self, request: &Request) -> Request {
-        let own = DEPRECATED.map(str::to_string);
-        let skip_unknown = match &request.skip_unknown {
-            SkipUnknown::All => SkipUnknown::All,
-            SkipUnknown::No => SkipUnknown::Named(own.to_vec()),
-            SkipUnknown::Named(names) => SkipUnknown::Named([&own[..], names].concat()),
-        };
         // t5's program imports its mixtures before it reads any file.
         let import = ("--module_import".to_string(), format!("import {MODULE}"));
         let folder = [GIN_FOLDER.to_string()].into_iter();
         Request {
             bindings: [import].into_iter().chain(request.bindings.iter().cloned()).collect(),
             search_paths: folder.chain(request.search_paths.iter().cloned()).collect(),
-            skip_unknown,
+            skip_unknown: with_deprecated(&request.skip_unknown),
             ..request.clone()
         }
     }

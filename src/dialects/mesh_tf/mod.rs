@@ -16,7 +16,7 @@ pub use dialect::MeshTf;
 pub use read::{Meaning, ModelSpecs, Places, Sentinels, explain, read, running, without_effect};
 pub use translate::{Given, Mode, Statement, Translation, Vocabularies, Vocabulary, translate};
 
-use gimlet_gin::{Modules, Registry};
+use gimlet_gin::{Modules, Registry, SkipUnknown};
 
 /// The folder of the library that is searched after the working directory, as t5's own gin folder is.
 pub const GIN_FOLDER: &str = "<gimlet>/gin/t5/models/gin";
@@ -28,7 +28,7 @@ pub const DEFAULTS: &str = "mesh_tensorflow/transformer/gin/defaults.gin";
 pub const MODULE: &str = "t5.data.mixtures";
 
 /// Selectors of older files that are skipped. Source: t5 `models/mesh_transformer.py`.
-pub const DEPRECATED: [&str; 10] = [
+const DEPRECATED: [&str; 10] = [
     "configurable_vocabulary",
     "get_sentencepiece_model_path",
     "maybe_print_dataset",
@@ -41,8 +41,18 @@ pub const DEPRECATED: [&str; 10] = [
     "Vocabulary",
 ];
 
+/// Adds these selectors to those that are skipped.
+pub fn with_deprecated(skipped: &SkipUnknown) -> SkipUnknown {
+    let own = DEPRECATED.map(str::to_string);
+    match skipped {
+        SkipUnknown::All => SkipUnknown::All,
+        SkipUnknown::No => SkipUnknown::Named(own.to_vec()),
+        SkipUnknown::Named(names) => SkipUnknown::Named([&own[..], names].concat()),
+    }
+}
+
 /// Packages that files import although no configurable here is in them.
-pub const MODULES: Modules = Modules {
+const MODULES: Modules = Modules {
     entry_points: &[],
     packages: &[
         "t5",

@@ -43,7 +43,7 @@ pub trait BaseModel: HasNetwork + AnySpec {
         None
     }
 
-    /// Does the same for those who need predictions.
+    /// The predictions that it makes, for those who need some.
     ///
     /// # Errors
     /// It makes none.
@@ -67,7 +67,7 @@ pub trait BaseModel: HasNetwork + AnySpec {
         self.transformer().check(self.dimensions())
     }
 
-    /// Finds such values among the model's own parameters.
+    /// Finds values of the model's own parameters with which the network cannot be made.
     ///
     /// # Errors
     /// The first such value, with the expected ones.

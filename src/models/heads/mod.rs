@@ -27,5 +27,3 @@ pub use head::{Head, Vocabulary};
 pub use sums::{HeadLoss, LossOutput, UnreadSums};
 #[cfg(feature = "torch")]
 pub use token_logits::TokenLogits;
-#[cfg(feature = "torch")]
-pub use weights::{NormalizedWeights, normalize};

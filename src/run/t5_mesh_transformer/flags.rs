@@ -2,7 +2,7 @@
 
 use clap::{ArgAction, Args};
 
-use crate::dialects::mesh_tf::{DEFAULTS, DEPRECATED, GIN_FOLDER, MODULE};
+use crate::dialects::mesh_tf::{DEFAULTS, GIN_FOLDER, MODULE, with_deprecated};
 use crate::gin::{Request, SkipUnknown};
 use crate::run::failure::Failure;
 use crate::run::gin_flags::{GinFileArgs, parse_module};
@@ -116,11 +116,9 @@ impl T5MeshTransformerArgs {
         {
             return SkipUnknown::All;
         }
-        let own = DEPRECATED.map(str::to_string).into_iter();
         let more = self.additional_deprecated_gin_references.iter();
-        SkipUnknown::Named(
-            own.chain(more.chain(self.gin.skip_unknown.iter().flatten()).cloned()).collect(),
-        )
+        let named = more.chain(self.gin.skip_unknown.iter().flatten()).cloned().collect();
+        with_deprecated(&SkipUnknown::Named(named))
     }
 
     /// Returns the given flags that have no effect.

@@ -46,7 +46,7 @@ fn greedy_sequences_after_inputs_are_those_of_mesh_tensorflow() {
         eos_id: EOS_ID,
         prompt_with_targets: false,
     };
-    let model = DecoderOnly::new(&config, true, None);
+    let model = DecoderOnly::new(config.transformer(), true);
     let decodes = model.predict_batch_with_aux(&params, &first_batch(), &prediction).unwrap();
     let found: Vec<i64> = decodes.sequences.flatten(0, -1).try_into().expect("token ids");
     let expected: Vec<Vec<i64>> = serde_json::from_value(log("lm")["greedy"].clone()).unwrap();

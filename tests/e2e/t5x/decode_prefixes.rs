@@ -77,7 +77,7 @@ fn trained() -> (DecoderOnly, Params) {
         logits_via_embedding: true,
     };
     let params = read_params(&arrays::open(scratch.path(), STEPS));
-    (DecoderOnly::new(&config, true, None), params)
+    (DecoderOnly::new(config.transformer(), true), params)
 }
 
 /// The first examples, their inputs cut to so many tokens.

@@ -11,8 +11,8 @@ mod network;
 mod predict;
 
 pub use model::{
-    DecoderConverter, DecoderModule, DecoderOnlyModel, DecoderOnlyParameters, MoeDecoderOnlyModel,
-    PredictPrefixWithExperts, PredictWithPrefix, ScoreTargets,
+    DecoderConverter, DecoderModule, DecoderOnlyModel, DecoderOnlyParameters, DecodesParameters,
+    MoeDecoderOnlyModel, PredictPrefixWithExperts, PredictWithPrefix, ScoreTargets,
 };
 pub use spec::{DecoderWrapper, TransformerConfig};
 

@@ -114,6 +114,17 @@ pub struct DecoderOnlyParameters {
     pub loss: LossParameters,
 }
 
+/// The sequences that decoding a batch makes and returns. Source: T5X `models.py`.
+#[derive(Clone, Debug, PartialEq, Parameters)]
+pub struct DecodesParameters {
+    /// Whether all sequences are returned instead of the best.
+    #[gin(default = false)]
+    pub return_all_decodes: bool,
+    /// Samples, or beams, per input.
+    #[gin(default = 1)]
+    pub num_decodes: usize,
+}
+
 /// A decoder and everything that training and decoding need besides. It reads 'targets', or 'inputs'
 /// and then 'targets'. Source: T5X `models.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
@@ -142,12 +153,9 @@ pub struct DecoderOnlyModel {
     )
 )]
 pub struct PredictWithPrefix {
-    /// Whether all sequences are returned instead of the best.
-    #[gin(default = false)]
-    pub return_all_decodes: bool,
-    /// Samples, or beams, per input.
-    #[gin(default = 1)]
-    pub num_decodes: usize,
+    /// Parameters of every such model.
+    #[gin(flatten)]
+    pub decodes: DecodesParameters,
 }
 
 /// Options of scoring a batch. Source: T5X `models.py`.
@@ -188,12 +196,9 @@ pub struct MoeDecoderOnlyModel {
     ignored(decoder_params = "bind the decoding function's own parameters")
 )]
 pub struct PredictPrefixWithExperts {
-    /// Whether all sequences are returned instead of the best.
-    #[gin(default = false)]
-    pub return_all_decodes: bool,
-    /// Samples, or beams, per input.
-    #[gin(default = 1)]
-    pub num_decodes: usize,
+    /// Parameters of every such model.
+    #[gin(flatten)]
+    pub decodes: DecodesParameters,
 }
 
 impl DecoderOnlyParameters {
@@ -219,11 +224,9 @@ impl DecoderOnlyParameters {
         Ok(StepShape::whole(rows, [lengths.values().sum()]))
     }
 
-    /// The predictions of a model that makes so many for each input, and returns all of them or the best.
     fn predictions(
         &self,
-        num_decodes: usize,
-        returns_all_decodes: bool,
+        decodes: &DecodesParameters,
         score_batch: &ScoreTargets,
     ) -> PredictionSpec {
         PredictionSpec {
@@ -231,11 +234,11 @@ impl DecoderOnlyParameters {
             converter: self.feature_converter(),
             continues_inputs: true,
             decode_fn: self.decode_fn.0.clone(),
-            num_decodes,
+            num_decodes: decodes.num_decodes,
             bos_id: 0,
             eos_id: None,
             prompt_with_targets: false,
-            returns_all_decodes,
+            returns_all_decodes: decodes.return_all_decodes,
             returns_intermediates: score_batch.return_intermediates,
         }
     }
@@ -249,9 +252,7 @@ impl BaseModel for DecoderOnlyModel {
     }
 
     fn predicts(&self) -> Option<PredictionSpec> {
-        let own = &self.predict_batch_with_aux;
-        let (count, all) = (own.num_decodes, own.return_all_decodes);
-        Some(self.shared.predictions(count, all, &self.score_batch))
+        Some(self.shared.predictions(&self.predict_batch_with_aux.decodes, &self.score_batch))
     }
 }
 
@@ -267,8 +268,6 @@ impl BaseModel for MoeDecoderOnlyModel {
     }
 
     fn predicts(&self) -> Option<PredictionSpec> {
-        let own = &self.predict_batch_with_aux;
-        let (count, all) = (own.num_decodes, own.return_all_decodes);
-        Some(self.shared.predictions(count, all, &self.score_batch))
+        Some(self.shared.predictions(&self.predict_batch_with_aux.decodes, &self.score_batch))
     }
 }

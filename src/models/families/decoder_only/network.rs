@@ -2,13 +2,12 @@
 
 use tch::Tensor;
 
-use super::model::{DecoderOnlyModel, MoeDecoderOnlyModel};
+use super::model::{DecoderOnlyModel, DecoderOnlyParameters, MoeDecoderOnlyModel};
 use super::predict::Predictor;
-use super::spec::TransformerConfig;
 use crate::models::families::predicts_targets::PredictsTargets;
 use crate::models::heads::Head;
 use crate::models::transformer::{Passed, Stack, StackInput, TransformerSpec, Visible};
-use crate::models::{BaseModel, Batch, HasNetwork, Network, Predict, feature};
+use crate::models::{Batch, HasNetwork, Network, Predict, feature};
 use crate::nn::{
     Dropout, Params, RoutingReport, TransformerEngineConfig, causal_mask, decoder_positions, pairs,
     same_segment,
@@ -24,18 +23,8 @@ pub struct DecoderOnly {
 
 impl DecoderOnly {
     /// The decoder of that description.
-    pub fn of(spec: TransformerSpec, inputs_bidirectional_attention: bool) -> Self {
+    pub fn new(spec: TransformerSpec, inputs_bidirectional_attention: bool) -> Self {
         Self { spec, inputs_bidirectional_attention }
-    }
-
-    /// A decoder of these dimensions, with projections in fp8 if `fp8` is given.
-    pub fn new(
-        config: &TransformerConfig,
-        inputs_bidirectional_attention: bool,
-        fp8: Option<TransformerEngineConfig>,
-    ) -> Self {
-        let spec = TransformerSpec { fp8, ..config.transformer() };
-        Self::of(spec, inputs_bidirectional_attention)
     }
 
     /// Pairs that may attend: bool `[batch, 1, length, length]`, of one row if all rows are alike.
@@ -96,16 +85,21 @@ pub(super) fn prefix_mask(prefix: &Tensor) -> Tensor {
     pairs(&inside, &inside).logical_or(&causal_mask(prefix.size()[1], prefix.device()))
 }
 
+impl DecoderOnlyParameters {
+    fn network(&self, fp8: Option<&TransformerEngineConfig>) -> Box<dyn Network> {
+        let spec = self.module.transformer().with_fp8(fp8);
+        Box::new(DecoderOnly::new(spec, self.inputs_bidirectional_attention))
+    }
+}
+
 impl HasNetwork for DecoderOnlyModel {
     fn network(&self, fp8: Option<&TransformerEngineConfig>) -> Box<dyn Network> {
-        let is_bidirectional = self.shared.inputs_bidirectional_attention;
-        Box::new(DecoderOnly::of(self.transformer().with_fp8(fp8), is_bidirectional))
+        self.shared.network(fp8)
     }
 }
 
 impl HasNetwork for MoeDecoderOnlyModel {
     fn network(&self, fp8: Option<&TransformerEngineConfig>) -> Box<dyn Network> {
-        let is_bidirectional = self.shared.inputs_bidirectional_attention;
-        Box::new(DecoderOnly::of(self.transformer().with_fp8(fp8), is_bidirectional))
+        self.shared.network(fp8)
     }
 }

@@ -5,7 +5,7 @@
 mod encoder_decoder;
 mod module;
 mod scalable;
-pub(in crate::models) mod spec;
+pub(in crate::models::families) mod spec;
 
 #[cfg(feature = "torch")]
 mod model;

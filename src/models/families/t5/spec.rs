@@ -228,11 +228,11 @@ const TIED_ENCODER: [AttentionSpec; 1] = [AttentionSpec {
 }];
 
 /// The attention of an encoder's layer.
-pub(in crate::models) const ENCODER: [AttentionSpec; 1] =
+pub(in crate::models::families) const ENCODER: [AttentionSpec; 1] =
     [AttentionSpec { norm: "pre_attention_layer_norm", name: "attention", reads_encoding: false }];
 
 /// The attentions of a decoder's layer.
-pub(in crate::models) const DECODER: [AttentionSpec; 2] = [
+pub(in crate::models::families) const DECODER: [AttentionSpec; 2] = [
     AttentionSpec {
         norm: "pre_self_attention_layer_norm",
         name: "self_attention",
