@@ -5,10 +5,10 @@ use gimlet::data::{ConverterClass, DataError, EncoderFeatureConverter, Lengths, 
 use gimlet::gin::{Configurable, Fills};
 use gimlet::models::heads::{Divisors, LossOutput, LossSpec, TokenLogits};
 use gimlet::models::memory::StepShape;
-use gimlet::models::parts::{AttentionSpec, Reach};
+use gimlet::models::parts::{AttentionSpec, EMBEDDING_INIT, Reach, RelativeBias, TokenEmbedding};
 use gimlet::models::transformer::{
-    DimensionNames, EMBEDDING_INIT, LAYER_NORM_EPSILON, LayerArrays, LayerDims, LayerInitializers,
-    Stack, StackInput, StackSpec, TransformerSpec, Visible, kernel_init,
+    DimensionNames, LAYER_NORM_EPSILON, LayerArrays, LayerDims, LayerInitializers, Stack,
+    StackInput, StackSpec, TransformerSpec, Visible, kernel_init,
 };
 use gimlet::models::{BaseModel, Batch, HasNetwork, Model, ModuleSpec, Network, feature};
 use gimlet::nn::{
@@ -84,23 +84,24 @@ impl ModuleSpec for Encoder {
             initializers: LayerInitializers::t5(self.head_dim, kernels),
         };
         TransformerSpec {
-            embedding: "token_embedder",
-            vocab_size: self.vocab_size,
-            logits_via_embedding: true,
+            tokens: TokenEmbedding {
+                path: "token_embedder",
+                vocab_size: self.vocab_size,
+                stream: dims.stream(),
+                initializer: EMBEDDING_INIT,
+                logits: None,
+            },
             encoder: None,
             last: StackSpec {
                 name: "encoder",
                 num_layers: self.num_layers,
                 attentions: &ATTENTION,
-                direction: RelativePosition::Bidirectional,
-                bias_per_layer: false,
+                position: RelativeBias::t5(RelativePosition::Bidirectional),
                 shares_last_dropout: true,
                 reach: Reach::All,
                 dims,
                 sparse: None,
             },
-            embedding_init: EMBEDDING_INIT,
-            logits_init: kernels,
             dropout_rate: self.dropout_rate,
             fp8: None,
             layer_arrays: LayerArrays::Joined,
@@ -191,10 +192,10 @@ impl Network for EncoderNetwork {
             Some(ids) => mask.logical_and(&same_segment(ids, ids)),
             None => mask,
         };
-        let embedded = self.0.embed(params, tokens);
+        let embedded = self.0.tokens.embed(params, tokens);
         let input = StackInput { embedded, visible: &Visible::Pairs(mask), real: None };
         let passed = Stack::new(&self.0.last, params).forward(input, None, dropout);
-        let head = self.0.head(params, &passed.hidden);
+        let head = self.0.tokens.head(params, &passed.hidden);
         LossOutput::new(batch, [TokenLogits::MASKED.loss(&head, batch, spec)])
     }
 

@@ -46,15 +46,15 @@ pub fn stated(model: &Model) -> Result<HuggingFaceOptions, UnfitSpec> {
     let radius = encoder.reach.radius();
     let is_long = encoder.reach != Reach::All;
     let is_mt5 = vocabulary_file(&predictions).is_some_and(|file| file.contains(MT5_VOCABULARY))
-        && !encoder.bias_per_layer;
+        && !encoder.position.per_layer;
     let model_type = match () {
         () if is_long => Some("longt5"),
-        () if is_mt5 && !spec.logits_via_embedding => Some("mt5"),
+        () if is_mt5 && spec.tokens.logits.is_some() => Some("mt5"),
         () => None,
     };
     Ok(HuggingFaceOptions {
         mlp_activations: Some(activations),
-        logits_via_embedding: Some(spec.logits_via_embedding),
+        logits_via_embedding: Some(spec.tokens.logits.is_none()),
         num_heads: Some(encoder.dims.num_heads),
         model_type: model_type.map(str::to_string),
         local_radius: radius,

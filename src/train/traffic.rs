@@ -84,7 +84,7 @@ fn of_param(train: &Train, mesh: &Mesh, param: &ParamSpec, num_microbatches: f64
         (Some(_), _) => {
             let is_of_layer = param.name.contains("/layers_");
             let is_read_twice =
-                train.model.transformer().logits_via_embedding && param.axes.contains(&"vocab");
+                train.model.transformer().tokens.logits.is_none() && param.axes.contains(&"vocab");
             // A layer's parameters are gathered twice, and those beside layers at each use.
             let times = match (is_of_layer, is_read_twice) {
                 (true, _) => 3.0,

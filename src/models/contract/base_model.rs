@@ -115,7 +115,7 @@ pub trait BaseModel: HasNetwork + AnySpec {
 
     /// Number of token ids in the embedding.
     fn num_ids(&self) -> usize {
-        self.transformer().vocab_size
+        self.transformer().tokens.vocab_size
     }
 
     /// The id that a decoder reads before a sequence.

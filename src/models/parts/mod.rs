@@ -3,19 +3,23 @@
 //! their answers.
 
 mod attention;
+mod embedding;
 mod experts;
 mod feed_forward;
 mod kernel;
 mod part;
+mod relative_position;
 mod work;
 
 #[cfg(feature = "torch")]
 mod product;
 
 pub use attention::{Attention, AttentionSpec, Kernels, LearnedBias, Pairs, Reach};
+pub use embedding::{EMBEDDING_INIT, LogitsKernel, TokenEmbedding};
 pub use feed_forward::{FeedForward, FeedForwardSpec};
 pub use kernel::{KernelSpec, kernel, param, scale};
 pub use part::{Part, PassContext, StreamDims, Tokens};
+pub use relative_position::RelativeBias;
 pub use work::{ForwardWork, MatrixProducts};
 
 #[cfg(feature = "torch")]

@@ -60,7 +60,7 @@ impl TransformerSpec {
     fn check_stack(&self, stack: &StackSpec, names: DimensionNames) -> Result<(), String> {
         let dims = &stack.dims;
         let extents = [
-            ("vocab_size", self.vocab_size),
+            ("vocab_size", self.tokens.vocab_size),
             ("emb_dim", dims.emb_dim),
             ("num_heads", dims.num_heads),
             ("head_dim", dims.head_dim),
@@ -75,7 +75,7 @@ impl TransformerSpec {
             |extents: [usize; 2]| extents.map(|extent| extent as f64).iter().product::<f64>();
         let widths = dims.feed_forwards().into_iter().map(|block| block.dim as f64);
         let inner = widths.fold(product([dims.num_heads, dims.head_dim]), f64::max);
-        let widest = (self.vocab_size as f64).max(inner) * dims.emb_dim as f64;
+        let widest = (self.tokens.vocab_size as f64).max(inner) * dims.emb_dim as f64;
         if widest > MAX_ELEMENTS {
             return Err(format!(
                 "a parameter of the model has {widest:.0e} elements, more than any machine holds: lower \

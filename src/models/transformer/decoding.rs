@@ -24,7 +24,7 @@ pub struct Decoding<'a> {
 impl<'a> Decoding<'a> {
     /// Lays out weights for batches of about so many hypotheses.
     pub fn new(spec: &'a TransformerSpec, params: &'a Params, hypotheses: usize) -> Self {
-        let (hypotheses, head) = (hypotheses as i64, spec.head_kernel(params));
+        let (hypotheses, head) = (hypotheses as i64, spec.tokens.head_kernel(params));
         tch::no_grad(|| Self {
             spec,
             params,
@@ -43,7 +43,7 @@ impl<'a> Decoding<'a> {
 
     /// The device of the weights.
     pub fn device(&self) -> Device {
-        self.spec.head_kernel(self.params).device()
+        self.spec.tokens.head_kernel(self.params).device()
     }
 
     /// Creates a cache for decoding from that prompt.
@@ -98,8 +98,8 @@ impl Stepper<'_> {
     /// The inputs of the head for the token after `tokens`: float32 `[rows, embed]`.
     fn head_inputs(&mut self, tokens: &Tensor) -> Tensor {
         let Decoding { spec, params, decoder, .. } = self.decoding;
-        let embedded = spec.embed(params, &tokens.squeeze_dim(1)); // [rows, embed]
-        spec.head_inputs(&decoder.step(embedded, &mut self.cache))
+        let embedded = spec.tokens.embed(params, &tokens.squeeze_dim(1)); // [rows, embed]
+        spec.tokens.head_inputs(&decoder.step(embedded, &mut self.cache))
     }
 
     /// The tokens that the decoder reads: the first step's are the model's own.

@@ -15,8 +15,7 @@ impl TransformerSpec {
         let stacks = self
             .stacks_of(shape)
             .map(|(stack, tokens)| stack.sum_of_parts(|part| part.flops(tokens)));
-        let num_logits = shape.rows * shape.last_length() * self.vocab_size;
-        let head = 2.0 * num_logits as f64 * self.last.dims.emb_dim as f64;
+        let head = self.tokens.flops(shape.rows * shape.last_length());
         3.0 * (stacks.sum::<f64>() + head)
     }
 }

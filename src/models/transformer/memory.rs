@@ -7,8 +7,8 @@
 use super::layer_arrays::LayerArrays;
 use super::spec::{LayerDims, StackSpec, TransformerSpec};
 use crate::models::contract::memory::{Estimate, Gradients, Held, PROCESS, StepShape};
-use crate::models::parts::{Attention, Kernels, LearnedBias, Pairs, Part, Tokens};
-use crate::nn::{Dtype, RelativePosition, RematPolicy};
+use crate::models::parts::{Attention, Kernels, Pairs, Part, Tokens};
+use crate::nn::{Dtype, RematPolicy};
 use crate::partition::LocalDevice;
 
 impl TransformerSpec {
@@ -21,13 +21,11 @@ impl TransformerSpec {
         device: LocalDevice,
     ) -> Estimate {
         let (num_params, dims) = (self.num_params(), &self.last.dims);
-        let table = (self.vocab_size * dims.emb_dim) as u64;
-        let tables = if self.logits_via_embedding { table } else { 2 * table };
         // Tables are read in float32. All other parameters are cast, or copied next to kernels with
         // the same input, once a step or layer by layer.
         let copied = match dims.dtype {
             Dtype::Float32 => self.stacks().map(joined_kernels).sum(),
-            _ => num_params - tables,
+            _ => num_params - self.tokens.num_params(),
         };
         let layers = match dims.remat_policy {
             RematPolicy::None => 1,
@@ -83,7 +81,7 @@ fn activations(passes: &[Pass<'_>], spec: &TransformerSpec, shape: &StepShape) -
     });
     let ends: f64 = passes.iter().map(Pass::ends).sum();
     // The larger of a slice of logits and the gradients inside one attention layer.
-    let row = 4 * spec.vocab_size as u64;
+    let row = 4 * spec.tokens.vocab_size as u64;
     let targets = (shape.rows * shape.last_length()) as f64;
     let logits = targets.min(((128 << 20) / row).max(256) as f64) * row as f64;
     let passing = passes.iter().map(Pass::passing).fold(logits, f64::max);
@@ -134,16 +132,11 @@ impl Pass<'_> {
 
     /// The attentions to all keys.
     fn pairs(&self) -> impl Iterator<Item = Pairs> {
-        let num_layers = self.stack.num_layers;
-        let is_shared = !self.stack.bias_per_layer;
-        let bias = LearnedBias {
-            kept: if is_shared || self.is_recomputed() { 1.0 } else { num_layers as f64 },
-            gradients: if is_shared && num_layers > 1 { 2.0 } else { 1.0 },
-        };
-        let masks = |attention: &Attention| match attention.spec.reads_encoding {
-            // Of positions before, of a prefix, of what is no padding, and what they have in common.
-            false if self.stack.direction == RelativePosition::Causal => 6.0,
-            _ => 1.0,
+        let position = self.stack.position;
+        let bias = position.learned(self.stack.num_layers, self.is_recomputed());
+        let masks = move |attention: &Attention| match attention.spec.reads_encoding {
+            false => position.num_masks(),
+            true => 1.0,
         };
         let attentions = self.stack.attention_parts();
         attentions.filter_map(move |it| it.pairs(self.tokens, (masks(&it), bias), self.kernels))

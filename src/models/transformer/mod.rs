@@ -16,9 +16,9 @@ mod traffic;
 mod work;
 
 #[cfg(feature = "torch")]
-mod decoding;
+mod begin;
 #[cfg(feature = "torch")]
-mod embedding;
+mod decoding;
 #[cfg(feature = "torch")]
 mod layer;
 #[cfg(feature = "torch")]
@@ -36,8 +36,7 @@ pub use check::DimensionNames;
 pub use layer_arrays::{LayerArrays, SCAN_AXIS};
 pub use sparse::{LayerLayout, SparseLayers};
 pub use spec::{
-    EMBEDDING_INIT, LAYER_NORM_EPSILON, LayerDims, LayerInitializers, MAX_DISTANCE, NUM_BUCKETS,
-    StackSpec, TransformerSpec, kernel_init,
+    LAYER_NORM_EPSILON, LayerDims, LayerInitializers, StackSpec, TransformerSpec, kernel_init,
 };
 
 #[cfg(feature = "torch")]

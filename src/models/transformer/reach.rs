@@ -2,10 +2,10 @@
 
 use tch::Tensor;
 
-use super::spec::{MAX_DISTANCE, StackSpec};
+use super::spec::StackSpec;
+use crate::models::parts::RelativeBias;
 use crate::nn::{
-    AttentionBias, AttentionDims, BlockBias, BlockRows, Dropout, Heads, RelativePosition,
-    attention, block_attention, relative_position_bias, relative_position_distances,
+    AttentionBias, AttentionDims, BlockBias, BlockRows, Dropout, Heads, attention, block_attention,
 };
 
 /// The positions that may attend to each other.
@@ -36,34 +36,22 @@ impl Embeddings {
 
     /// The biases that all layers share, for rows of that length.
     pub(super) fn biases(&self, spec: &StackSpec, length: i64) -> Vec<Tensor> {
-        let own = self.own.as_ref().map(|embedding| own_bias(spec, embedding, length));
+        let own = self.own.as_ref().map(|embedding| match spec.reach.radius() {
+            None => spec.position.of_pairs(embedding, length),
+            Some(radius) => spec.position.of_neighbours(embedding, radius as i64 + 1),
+        });
         let side = self.side.as_ref().map(|embedding| {
             let num_side = spec.reach.num_beside(length as f64) as i64;
-            distances(embedding, num_side + 1, spec.direction).tr()
+            spec.position.of_distances(embedding, num_side + 1).tr()
         });
         own.into_iter().chain(side).collect()
     }
 }
 
-/// `[1, num_heads, length, length]`, or `[num_heads, block, 3 * block]` of neighbours.
-fn own_bias(spec: &StackSpec, embedding: &Tensor, length: i64) -> Tensor {
-    let Some(radius) = spec.reach.radius() else {
-        let lengths = (length, length);
-        return relative_position_bias(embedding, lengths, spec.direction, MAX_DISTANCE as i64);
-    };
-    let block = radius as i64 + 1;
-    // Window w starts at distance 1 - 2 * block + w, which is that of the first key around query block - 1 - w.
-    distances(embedding, 2 * block, spec.direction).unfold(1, 3 * block, 1).flip([1])
-}
-
-fn distances(embedding: &Tensor, length: i64, direction: RelativePosition) -> Tensor {
-    relative_position_distances(embedding, length, direction, MAX_DISTANCE as i64)
-}
-
 /// The addend for the scores of a stack's own positions.
 pub(super) enum OwnBias {
     /// Of all pairs.
-    Pairs { bias: AttentionBias, length: i64, direction: RelativePosition },
+    Pairs { bias: AttentionBias, length: i64, position: RelativeBias },
     /// Of neighbours.
     Blocks { rows: BlockRows, biases: Vec<Tensor> },
 }
@@ -75,7 +63,7 @@ impl OwnBias {
         match (visible, spec.reach.radius()) {
             (Visible::Pairs(mask), None) => {
                 let bias = AttentionBias::new(handles().next(), mask);
-                Self::Pairs { bias, length, direction: spec.direction }
+                Self::Pairs { bias, length, position: spec.position }
             }
             (Visible::Examples(segments), Some(radius)) => Self::Blocks {
                 rows: BlockRows::new(segments, radius, spec.reach.tokens_per_block()),
@@ -88,10 +76,10 @@ impl OwnBias {
     /// The same with other handles of the biases that all layers share.
     pub(super) fn with_shared(&self, shared: &[&Tensor]) -> Self {
         match self {
-            Self::Pairs { bias, length, direction } => Self::Pairs {
+            Self::Pairs { bias, length, position } => Self::Pairs {
                 bias: bias.with_position(shared.first().copied()),
                 length: *length,
-                direction: *direction,
+                position: *position,
             },
             Self::Blocks { rows, .. } => Self::Blocks {
                 rows: rows.shallow_clone(),
@@ -102,13 +90,12 @@ impl OwnBias {
 
     /// The same for a layer with its own embedding of relative positions.
     pub(super) fn of_layer(&self, embedding: &Tensor) -> Self {
-        let Self::Pairs { bias, length, direction } = self else {
+        let Self::Pairs { bias, length, position } = self else {
             panic!("layers that attend to neighbours share an embedding")
         };
-        let lengths = (*length, *length);
-        let own = relative_position_bias(embedding, lengths, *direction, MAX_DISTANCE as i64);
+        let own = position.of_pairs(embedding, *length);
         let bias = AttentionBias::new(Some(own), &bias.allowed);
-        Self::Pairs { bias, length: *length, direction: *direction }
+        Self::Pairs { bias, length: *length, position: *position }
     }
 
     /// The rows, if positions attend to neighbours.

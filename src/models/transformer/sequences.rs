@@ -4,11 +4,8 @@ use tch::{Kind, Tensor};
 
 use super::layer::RowTensors;
 use super::packed::{PackedKernels, PackedStack};
-use super::spec::MAX_DISTANCE;
 use crate::models::parts::AttentionBlock;
-use crate::nn::{
-    Dropout, Joined, SequenceBias, relative_position_distances, rms_norm, sequence_attention,
-};
+use crate::nn::{Dropout, Joined, SequenceBias, rms_norm, sequence_attention};
 
 impl PackedStack {
     /// Maps embedded tokens `[batch, length, embed]` to their encoding, of the same shape. `real`
@@ -16,10 +13,8 @@ impl PackedStack {
     /// the encoding is zero.
     pub fn encode(&self, embedded: &Tensor, real: &Tensor) -> Tensor {
         let sequences = Sequences::new(real);
-        let distances = |embedding: &Tensor| {
-            let (length, direction) = (embedded.size()[1], self.spec.direction);
-            relative_position_distances(embedding, length, direction, MAX_DISTANCE as i64)
-        };
+        let (length, position) = (embedded.size()[1], self.spec.position);
+        let distances = |embedding| position.of_distances(embedding, length);
         let distances: Vec<Tensor> = self.rel_embeddings().map(distances).collect();
         let mut hidden = sequences.gather(embedded);
         // Those of one embedding are those of all layers.
@@ -96,7 +91,8 @@ mod tests {
             let real = tokens.gt(0);
             let seen = real.logical_or(&real.any_dim(1, true).logical_not());
             let expected = t5.encode(&params, tokens, Dropout::off()).to_kind(Kind::Float);
-            let found = packed.encode(&spec.embed(&params, tokens), &real).to_kind(Kind::Float);
+            let found =
+                packed.encode(&spec.tokens.embed(&params, tokens), &real).to_kind(Kind::Float);
             let difference = (found - &expected).abs() * seen.unsqueeze(-1);
             let largest = |tensor: Tensor| tensor.abs().max().double_value(&[]);
             largest(difference) / largest(expected)

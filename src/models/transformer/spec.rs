@@ -5,37 +5,25 @@ use super::layer_arrays::LayerArrays;
 use super::sparse::SparseLayers;
 use crate::models::contract::memory::StepShape;
 use crate::models::parts::{
-    Attention, AttentionSpec, FeedForward, FeedForwardSpec, Part, Reach, StreamDims, Tokens,
+    Attention, AttentionSpec, FeedForward, FeedForwardSpec, Part, Reach, RelativeBias, StreamDims,
+    TokenEmbedding, Tokens,
 };
 use crate::nn::{
-    Activation, Distribution, Dtype, FanMode, Initializer, RelativePosition, RematPolicy,
-    TransformerEngineConfig,
+    Activation, Distribution, Dtype, FanMode, Initializer, RematPolicy, TransformerEngineConfig,
 };
 
-/// Buckets of relative position; fixed in T5X's `network.py`.
-pub const NUM_BUCKETS: usize = 32;
 /// The addend of the mean square in norms; fixed in T5X's `layers.py`.
 pub const LAYER_NORM_EPSILON: f64 = 1e-6;
-/// Distance from which all positions share a bucket; fixed in T5X's `network.py`.
-pub const MAX_DISTANCE: usize = 128;
 
 /// A Transformer: a stack whose result the heads read, and perhaps an encoder before it whose result that stack reads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TransformerSpec {
-    /// Path of the token embedding, which all stacks share.
-    pub embedding: &'static str,
-    /// Rows of the embedding.
-    pub vocab_size: usize,
-    /// Whether the embedding also maps to logits, instead of a matrix of its own.
-    pub logits_via_embedding: bool,
+    /// The embedding of tokens, which all stacks share, and their logits.
+    pub tokens: TokenEmbedding,
     /// The encoder before the last stack, if there is one.
     pub encoder: Option<StackSpec>,
     /// The last stack: a decoder, or an encoder alone.
     pub last: StackSpec,
-    /// The initial values of the embedding.
-    pub embedding_init: Initializer,
-    /// Those of the logits' own matrix.
-    pub logits_init: Initializer,
     /// Probability that an activation is dropped in training.
     pub dropout_rate: f64,
     /// Formats of products in 8-bit floats.
@@ -54,10 +42,8 @@ pub struct StackSpec {
     pub num_layers: usize,
     /// The attentions of a layer, in order. Feed-forward blocks follow them.
     pub attentions: &'static [AttentionSpec],
-    /// Whether keys after a query have buckets of their own.
-    pub direction: RelativePosition,
-    /// Whether each layer has a bias of relative position of its own, instead of one that all share.
-    pub bias_per_layer: bool,
+    /// The biases of relative position.
+    pub position: RelativeBias,
     /// Whether positions share the dropout of the last norm's result.
     pub shares_last_dropout: bool,
     /// The stack's own positions that a position attends to.
@@ -108,12 +94,7 @@ pub struct LayerInitializers {
     pub attention: Initializer,
     /// Kernels of feed-forward blocks.
     pub feed_forward: Initializer,
-    /// Embeddings of relative positions.
-    pub rel_embedding: Initializer,
 }
-
-/// The first values of T5's embedding of tokens.
-pub const EMBEDDING_INIT: Initializer = Initializer::Normal { stddev: 1.0 };
 
 /// The first values of T5's feed-forward and logits kernels: a Gaussian cut as in jax, or as in TensorFlow.
 pub fn kernel_init(correct_truncation: bool) -> Initializer {
@@ -137,11 +118,6 @@ impl LayerInitializers {
             query: normal(1.0 / head_dim as f64),
             attention: normal(1.0),
             feed_forward,
-            rel_embedding: Initializer::VarianceScaling {
-                scale: 1.0,
-                mode: FanMode::FanAvg,
-                distribution: Distribution::Uniform,
-            },
         }
     }
 }
@@ -170,11 +146,6 @@ impl TransformerSpec {
             lengths.map(move |(length, encoding)| Tokens { rows, length, encoding, num_processes });
         self.stacks().zip(tokens)
     }
-
-    /// Path of the logits' own kernel.
-    pub fn logits_dense(&self) -> String {
-        format!("{}/logits_dense", self.last.name)
-    }
 }
 
 impl StackSpec {
@@ -202,12 +173,12 @@ impl StackSpec {
 
     /// Path of the embedding of relative positions that all layers share, if they share one.
     pub fn shared_rel_embedding(&self) -> Option<String> {
-        (!self.bias_per_layer).then(|| rel_embedding(self.name))
+        (!self.position.per_layer).then(|| RelativeBias::path(self.name))
     }
 
     /// Path of the embedding of relative positions of the layer of that path, if it has its own.
     pub fn own_rel_embedding(&self, layer: &str) -> Option<String> {
-        self.bias_per_layer.then(|| rel_embedding(layer))
+        self.position.per_layer.then(|| RelativeBias::path(layer))
     }
 
     /// Paths of all its embeddings of relative positions.
@@ -226,10 +197,6 @@ impl StackSpec {
     pub fn last_norm(&self) -> String {
         format!("{0}/{0}_norm/scale", self.name)
     }
-}
-
-fn rel_embedding(owner: &str) -> String {
-    format!("{owner}/relpos_bias/rel_embedding")
 }
 
 impl LayerDims {

@@ -8,11 +8,10 @@ use tch::{Device, Kind, Tensor};
 
 use super::layer::RowTensors;
 use super::packed::{PackedKernels, PackedStack};
-use super::spec::MAX_DISTANCE;
 use crate::models::parts::AttentionBlock;
 use crate::nn::{
     Dropout, Joined, KeyValue, Past, bias_from_mask, causal_mask, has_step_kernels, past_attention,
-    relative_position_bias, reorder_hypotheses, rms_norm, step_attention,
+    reorder_hypotheses, rms_norm, step_attention,
 };
 
 /// The extents of a cache, and its device.
@@ -76,12 +75,9 @@ impl PackedStack {
         let CacheSize { hypotheses, max_length, device } = size;
         let (num_layers, dims) = (self.layers.len() as i64, self.dims);
         let own = [num_layers, hypotheses, max_length, 2, dims.num_heads, dims.head_dim];
-        let lengths = (max_length, max_length);
         let causal = bias_from_mask(&causal_mask(max_length, device), self.kind);
-        let bias = |embedding: &Tensor| {
-            relative_position_bias(embedding, lengths, self.spec.direction, MAX_DISTANCE as i64)
-                + &causal
-        };
+        let bias =
+            |embedding: &Tensor| self.spec.position.of_pairs(embedding, max_length) + &causal;
         let own = Tensor::zeros(own, (self.kind, device));
         DecoderCache {
             layers: own.unbind(0),

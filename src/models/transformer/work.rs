@@ -2,39 +2,22 @@
 
 use super::spec::{StackSpec, TransformerSpec};
 use crate::models::contract::memory::StepShape;
-use crate::models::parts::{ForwardWork, MatrixProducts, PassContext, Tokens};
+use crate::models::parts::{ForwardWork, PassContext, Tokens};
 use crate::partition::Mesh;
 
-/// Passes over logits in float32, forward and backward: written, read for sums, read for probabilities, and twice for
-/// gradients. A pass here is a third of the whole, as for everything else.
-const LOGIT_PASSES: f64 = 5.0 / 3.0;
 /// Operations of a part of a layer beside its products: norm, reshapes, its own, residual.
 const OPERATIONS_OF_PART: f64 = 8.0;
-/// Operations of a layer's own bias of relative position: product with buckets, window, and sum with the mask.
-const OPERATIONS_OF_BIAS: f64 = 3.0;
 
 impl TransformerSpec {
     /// Returns the work of one process of a mesh for a microbatch of that shape.
     pub fn forward_work(&self, shape: &StepShape, mesh: &Mesh) -> ForwardWork {
-        let dims = &self.last.dims;
-        let mut work = ForwardWork::none(dims.dtype.size() as f64);
+        let mut work = ForwardWork::none(self.tokens.stream.size());
         let on = PassContext { mesh, is_dropped: self.dropout_rate > 0.0 };
         for (stack, tokens) in self.stacks_of(shape) {
             stack.share(mesh.model().size).add_work(tokens, on, &mut work);
         }
-        let vocabulary = self.vocab_size.div_ceil(mesh.model().size) as f64;
-        // The head multiplies in the format of activations, and leaves float32.
-        let [rows, inner] =
-            [shape.rows * shape.last_length(), dims.emb_dim].map(|number| number as f64);
-        work.products.push(MatrixProducts {
-            rows,
-            inner,
-            columns: vocabulary,
-            num_kernels: 1.0,
-            count: 1.0,
-            is_projection: false,
-        });
-        work.stream_bytes += LOGIT_PASSES * 4.0 * rows * vocabulary;
+        let positions = shape.rows * shape.last_length();
+        self.tokens.add_work(positions, mesh.model().size, &mut work);
         work
     }
 }
@@ -47,9 +30,7 @@ impl StackSpec {
         let PassContext { mesh, is_dropped } = on;
         let num_parts = self.num_parts() as f64;
         work.num_operations += OPERATIONS_OF_PART * num_parts;
-        if self.bias_per_layer {
-            work.num_operations += OPERATIONS_OF_BIAS * self.num_layers as f64;
-        }
+        work.num_operations += self.position.num_operations(self.num_layers);
         let share = if mesh.splits_length() { mesh.model().size as f64 } else { 1.0 };
         let stream = tokens.count() * self.dims.emb_dim as f64;
         // A norm reads and writes the stream; a residual reads two and writes one.
@@ -62,6 +43,7 @@ impl StackSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::models::parts::MatrixProducts;
     use crate::models::t5::T5Config;
     use crate::partition::{LocalDevice, Partitioner, PjitPartitioner, Process};
 

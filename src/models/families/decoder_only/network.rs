@@ -64,13 +64,13 @@ impl PredictsTargets for DecoderOnly {
         let params = &self.spec.begin(params);
         let tokens = batch.tensor(feature::DECODER_INPUT_TOKENS);
         let input = StackInput {
-            embedded: self.spec.embed(params, tokens),
+            embedded: self.spec.tokens.embed(params, tokens),
             visible: &Visible::Pairs(self.mask(batch)),
             real: self.spec.last.sparse.is_some().then(|| decoder_positions(tokens)),
         };
         let Passed { hidden, routing } =
             Stack::new(&self.spec.last, params).forward(input, None, dropout);
-        (self.spec.head(params, &hidden), routing)
+        (self.spec.tokens.head(params, &hidden), routing)
     }
 
     fn new_predictor<'a>(&'a self, params: &'a Params, hypotheses: usize) -> Box<dyn Predict + 'a> {

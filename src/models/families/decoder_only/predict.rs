@@ -82,7 +82,7 @@ impl<'a> Predictor<'a> {
         };
         let head_dim = spec.last.dims.head_dim as i64;
         let params = &spec.begin(params);
-        let embedded = spec.embed(params, &tokens);
+        let embedded = spec.tokens.embed(params, &tokens);
         let real = spec.last.sparse.is_some().then(|| decoder_positions(&tokens));
         let visible = Visible::Pairs(mask);
         let input = StackInput { embedded, visible: &visible, real };

@@ -1,10 +1,12 @@
 //! Dimensions of a decoder as gin binds them, and the network that they describe.
 
 use crate::gin::Configurable;
-use crate::models::parts::{AttentionSpec, Reach};
+use crate::models::parts::{
+    AttentionSpec, EMBEDDING_INIT, LogitsKernel, Reach, RelativeBias, TokenEmbedding,
+};
 use crate::models::transformer::{
-    EMBEDDING_INIT, LAYER_NORM_EPSILON, LayerArrays, LayerDims, LayerInitializers, StackSpec,
-    TransformerSpec, kernel_init,
+    LAYER_NORM_EPSILON, LayerArrays, LayerDims, LayerInitializers, StackSpec, TransformerSpec,
+    kernel_init,
 };
 use crate::nn::{Activation, Dtype, RelativePosition, RematPolicy};
 
@@ -96,23 +98,24 @@ impl TransformerConfig {
             false => RelativePosition::Causal,
         };
         TransformerSpec {
-            embedding: "decoder/token_embedder",
-            vocab_size: self.vocab_size,
-            logits_via_embedding: self.logits_via_embedding,
+            tokens: TokenEmbedding {
+                path: "decoder/token_embedder",
+                vocab_size: self.vocab_size,
+                stream: dims.stream(),
+                initializer: EMBEDDING_INIT,
+                logits: (!self.logits_via_embedding).then(|| LogitsKernel::of_decoder(kernels)),
+            },
             encoder: None,
             last: StackSpec {
                 name: "decoder",
                 num_layers: self.num_layers,
                 attentions: &ATTENTION,
-                direction,
-                bias_per_layer: false,
+                position: RelativeBias::t5(direction),
                 shares_last_dropout: true,
                 reach: Reach::All,
                 dims,
                 sparse: None,
             },
-            embedding_init: EMBEDDING_INIT,
-            logits_init: kernels,
             dropout_rate: self.dropout_rate,
             fp8: None,
             layer_arrays: LayerArrays::Joined,

@@ -4,11 +4,12 @@ use super::long_stacks::LongEncoderDecoder;
 use super::parts::{NetworkParts, SparseParts, StackParts};
 use super::stacks::{DecoderOnly, EncoderDecoder};
 use crate::models::ModuleSpec;
-use crate::models::parts::AttentionSpec;
+use crate::models::parts::{
+    AttentionSpec, EMBEDDING_INIT, LogitsKernel, RelativeBias, TokenEmbedding,
+};
 use crate::models::t5::spec::{DECODER, ENCODER};
 use crate::models::transformer::{
-    DimensionNames, EMBEDDING_INIT, LayerArrays, LayerDims, LayerInitializers, StackSpec,
-    TransformerSpec,
+    DimensionNames, LayerArrays, LayerDims, LayerInitializers, StackSpec, TransformerSpec,
 };
 use crate::nn::{RelativePosition, RematPolicy};
 
@@ -125,33 +126,35 @@ impl NetworkParts<'_> {
             name,
             num_layers: parts.stack.num_layers,
             attentions,
-            direction,
-            bias_per_layer: parts.shared_bias.is_none(),
+            position: parts.position(direction),
             reach: parts.reach,
             shares_last_dropout: !parts.last_dropout.broadcast_dims.is_empty(),
             dims: parts.dims(emb_dim),
             sparse: parts.sparse.as_ref().map(SparseParts::layers),
         };
         let encoder: &'static [AttentionSpec] = &ENCODER;
-        let rows = |embed: &super::Embed| embed.embedding_init.initializer();
-        let direction = RelativePosition::Causal;
-        let (embedding, attentions): (_, &'static [AttentionSpec]) = match self.encoder {
+        let (path, attentions): (_, &'static [AttentionSpec]) = match self.encoder {
             Some(_) => ("token_embedder", &DECODER),
             None => ("decoder/token_embedder", &DECODER[..1]),
         };
+        let last = stack(&self.decoder, "decoder", attentions, RelativePosition::Causal);
         TransformerSpec {
-            embedding,
-            vocab_size: self.embed.map_or(0, |embed| embed.num_embeddings),
-            logits_via_embedding: self.logits.is_none(),
+            tokens: TokenEmbedding {
+                path,
+                vocab_size: self.embed.map_or(0, |embed| embed.num_embeddings),
+                stream: last.dims.stream(),
+                initializer: self
+                    .embed
+                    .map_or(EMBEDDING_INIT, |embed| embed.embedding_init.initializer()),
+                logits: self
+                    .logits
+                    .map(|logits| LogitsKernel::of_decoder(logits.kernel_init.initializer())),
+            },
             encoder: self
                 .encoder
                 .as_ref()
                 .map(|parts| stack(parts, "encoder", encoder, RelativePosition::Bidirectional)),
-            last: stack(&self.decoder, "decoder", attentions, direction),
-            embedding_init: self.embed.map_or(EMBEDDING_INIT, rows),
-            logits_init: self
-                .logits
-                .map_or(EMBEDDING_INIT, |logits| logits.kernel_init.initializer()),
+            last,
             dropout_rate: self.decoder.last_dropout.rate,
             fp8: None,
             layer_arrays: match self.decoder.attention().parameters.split_head_kernel {
@@ -185,10 +188,16 @@ impl StackParts<'_> {
                 query: attention.q_kernel_init.over_sqrt(number),
                 attention: kernels,
                 feed_forward: self.mlp.kernel_init.initializer(),
-                rel_embedding: self
-                    .bias()
-                    .map_or(kernels, |bias| bias.embedding_init.initializer()),
             },
+        }
+    }
+
+    fn position(&self, direction: RelativePosition) -> RelativeBias {
+        let t5 = RelativeBias::t5(direction);
+        RelativeBias {
+            per_layer: self.shared_bias.is_none(),
+            initializer: self.bias().map_or(t5.initializer, |it| it.embedding_init.initializer()),
+            ..t5
         }
     }
 }

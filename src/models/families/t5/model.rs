@@ -36,7 +36,7 @@ impl T5 {
     /// float32 `[batch, targets_length, vocab]`
     pub fn logits(&self, params: &Params, batch: &Batch, dropout: Dropout) -> Tensor {
         let (head, _) = self.head(params, batch, dropout);
-        head.logits().view([batch.num_rows(), -1, self.spec.vocab_size as i64])
+        head.logits().view([batch.num_rows(), -1, self.spec.tokens.vocab_size as i64])
     }
 
     /// Encoding of `tokens` `[batch, inputs_length]` without packing: `[batch, inputs_length, embed]`.
@@ -44,7 +44,7 @@ impl T5 {
         let params = &self.spec.begin(params);
         let real = tokens.gt(0);
         let input = StackInput {
-            embedded: self.spec.embed(params, tokens),
+            embedded: self.spec.tokens.embed(params, tokens),
             visible: &match self.encoder().reach {
                 Reach::All => Visible::Pairs(pairs(&real, &real)),
                 _ => Visible::Examples(real.to_kind(Kind::Int64)),
@@ -79,7 +79,7 @@ impl PredictsTargets for T5 {
         let targets = batch.tensor(feature::DECODER_INPUT_TOKENS);
         let params = &self.spec.begin(params);
         // One lookup for both stacks, since its gradient is as large as the embedding.
-        let embedded = self.spec.embed(params, &Tensor::cat(&[inputs, targets], 1));
+        let embedded = self.spec.tokens.embed(params, &Tensor::cat(&[inputs, targets], 1));
         let lengths = [inputs, targets].map(|tokens| tokens.size()[1]);
         let masks = Masks::new(batch, self.encoder().reach);
         let of_encoder = StackInput {
@@ -104,7 +104,7 @@ impl PredictsTargets for T5 {
         let decoder = Stack::among(&layers, &self.spec.last, params);
         let decoded = decoder.forward(of_decoder, Some(&encoding), dropout);
         let reports = encoded.routing.into_iter().chain(decoded.routing).collect();
-        (self.spec.head(params, &decoded.hidden), reports)
+        (self.spec.tokens.head(params, &decoded.hidden), reports)
     }
 
     fn new_predictor<'a>(&'a self, params: &'a Params, hypotheses: usize) -> Box<dyn Predict + 'a> {

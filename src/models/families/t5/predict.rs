@@ -40,7 +40,7 @@ impl<'a> Predictor<'a> {
             return self.t5.encode(self.params, inputs, Dropout::off());
         };
         let _team = encoder.is_all_packed().then(Team::assemble);
-        encoder.encode(&self.t5.spec.embed(self.params, inputs), &inputs.gt(0))
+        encoder.encode(&self.t5.spec.tokens.embed(self.params, inputs), &inputs.gt(0))
     }
 }
 

@@ -1,10 +1,12 @@
 //! Dimensions of a T5 as gin binds them, and the network that they describe.
 
 use crate::gin::Configurable;
-use crate::models::parts::{AttentionSpec, Reach};
+use crate::models::parts::{
+    AttentionSpec, EMBEDDING_INIT, LogitsKernel, Reach, RelativeBias, TokenEmbedding,
+};
 use crate::models::transformer::{
-    EMBEDDING_INIT, LAYER_NORM_EPSILON, LayerArrays, LayerDims, LayerInitializers, StackSpec,
-    TransformerSpec, kernel_init,
+    LAYER_NORM_EPSILON, LayerArrays, LayerDims, LayerInitializers, StackSpec, TransformerSpec,
+    kernel_init,
 };
 use crate::nn::{
     Activation, Dtype, ParamSpec, RelativePosition, RematPolicy, TransformerEngineConfig,
@@ -151,6 +153,15 @@ impl T5Config {
             remat_policy: self.remat_policy,
             initializers: LayerInitializers::t5(self.head_dim, kernels),
         };
+        let tokens = TokenEmbedding {
+            path: "token_embedder",
+            vocab_size: self.vocab_size,
+            stream: dims.stream(),
+            initializer: EMBEDDING_INIT,
+            logits: (!self.logits_via_embedding).then(|| LogitsKernel::of_decoder(kernels)),
+        };
+        let per_layer = self.relpos_bias_per_layer;
+        let position = |direction| RelativeBias { per_layer, ..RelativeBias::t5(direction) };
         let (name, attentions) = match self.tie_encoder_decoder {
             true => ("decoder", &TIED_ENCODER),
             false => ("encoder", &ENCODER),
@@ -159,8 +170,7 @@ impl T5Config {
             name,
             num_layers: self.num_encoder_layers,
             attentions,
-            direction: RelativePosition::Bidirectional,
-            bias_per_layer: self.relpos_bias_per_layer,
+            position: position(RelativePosition::Bidirectional),
             shares_last_dropout: self.broadcast_encoder_output_dropout,
             reach: Reach::All,
             dims: dims.clone(),
@@ -170,21 +180,16 @@ impl T5Config {
             name: "decoder",
             num_layers: self.num_decoder_layers,
             attentions: &DECODER,
-            direction: RelativePosition::Causal,
-            bias_per_layer: self.relpos_bias_per_layer,
+            position: position(RelativePosition::Causal),
             shares_last_dropout: true,
             reach: Reach::All,
             dims,
             sparse: None,
         };
         TransformerSpec {
-            embedding: "token_embedder",
-            vocab_size: self.vocab_size,
-            logits_via_embedding: self.logits_via_embedding,
+            tokens,
             encoder: Some(encoder),
             last: decoder,
-            embedding_init: EMBEDDING_INIT,
-            logits_init: kernels,
             dropout_rate: self.dropout_rate,
             fp8: self.fp8.clone(),
             layer_arrays: self.layer_arrays(),

@@ -115,7 +115,7 @@ fn logits(spec: &InteractiveModel) -> Result<Tensor, Failure> {
     let wanted = RestoredParams::new(&spec.model, &spec.restore_config());
     let path = Path::parse(&spec.checkpoint_path).map_err(storage_failure)?;
     let params = Weights::new(&spec.model, wanted, None, mesh).restore(&path)?.params;
-    let batch = batch(network.vocab_size as i64);
+    let batch = batch(network.tokens.vocab_size as i64);
     let network = T5::new(network);
     Ok(tch::no_grad(|| network.logits(&params, &batch, Dropout::off())).to_kind(Kind::Double))
 }

@@ -1,0 +1,8 @@
+//! The embedding of tokens before the stacks, and the logits of tokens after them, which it may give too.
+
+mod spec;
+
+#[cfg(feature = "torch")]
+mod tables;
+
+pub use spec::{EMBEDDING_INIT, LogitsKernel, TokenEmbedding};
