@@ -7,8 +7,10 @@
 pub mod mesh_tf;
 
 mod dialect;
+mod statement;
 
 pub use dialect::Dialect;
+pub use statement::Statement;
 
 /// Every dialect.
 pub const DIALECTS: &[&dyn Dialect] = &[&mesh_tf::MeshTf];

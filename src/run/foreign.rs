@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use crate::dialects::mesh_tf::Statement;
+use crate::dialects::Statement;
 
 use super::commands::ModelCommand;
 use super::failure::Failure;
-use super::t5_mesh_transformer::Record;
+use super::record::Record;
 
 /// Such a command, once it was read and translated.
 pub struct Translated {

@@ -14,7 +14,7 @@ pub mod spec;
 
 pub use dialect::MeshTf;
 pub use read::{Meaning, ModelSpecs, Places, Sentinels, explain, read, running, without_effect};
-pub use translate::{Given, Mode, Statement, Translation, Vocabularies, Vocabulary, translate};
+pub use translate::{Given, Mode, Translation, Vocabularies, Vocabulary, translate};
 
 use gimlet_gin::{Modules, Registry, SkipUnknown};
 

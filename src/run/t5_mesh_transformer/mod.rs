@@ -7,11 +7,9 @@ mod record;
 mod vocabularies;
 
 pub use flags::T5MeshTransformerArgs;
-pub use record::Record;
 
-use crate::dialects::mesh_tf::{
-    self, Given, Mode, Statement, Translation, read, running, translate,
-};
+use crate::dialects::Statement;
+use crate::dialects::mesh_tf::{self, Given, Mode, Translation, read, running, translate};
 use crate::gin::{Diagnostic, Diagnostics, Loaded, Registry, Request, Severity};
 use crate::launch::DistributedArgs;
 use crate::telemetry;
@@ -62,7 +60,7 @@ impl ForeignCommand for T5MeshTransformerArgs {
             translate(&meaning, &loaded, &given).map_err(|list| failure(&loaded, list))?;
         let warnings = self.warnings(&loaded, &translation, color)?;
         let command = self.command(&translation, &loaded);
-        let record = Record::new(self, &meaning, &loaded, &registry);
+        let record = record::record(&self.model_dir, &meaning, &loaded, &registry);
         let statements = translation.statements;
         Ok(Translated { command, record, statements, warnings, skipped: loaded.skipped })
     }

@@ -109,12 +109,19 @@ fn published_sizes_have_their_dimensions() {
     }
 }
 
+/// A folder with the configuration that a training writes, and its file.
+fn trained(more: &[&str]) -> (tempfile::TempDir, PathBuf) {
+    let record = translated(more).expect("it is a training").record;
+    let text = record.files.iter().find(|file| file.name == BASE).expect("it is recorded");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let config = folder.path().join(BASE);
+    fs::write(&config, &text.text).expect("writable");
+    (folder, config)
+}
+
 #[test]
 fn a_training_writes_a_configuration_that_its_own_evaluation_reads() {
-    let record = translated(&["tokens_per_batch = 131072"]).expect("it is a training").record;
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let config = folder.path().join("operative_config.gin");
-    fs::write(&config, record.operative_config.expect("a training has one")).expect("writable");
+    let (folder, config) = trained(&["tokens_per_batch = 131072"]);
     let words = [
         format!("--model_dir={}", folder.path().display()),
         format!("--gin_file={}", config.display()),
@@ -133,10 +140,7 @@ fn a_training_writes_a_configuration_that_its_own_evaluation_reads() {
 
 #[test]
 fn the_api_mode_takes_the_run_from_flags_and_the_model_from_the_folder() {
-    let record = translated(&[]).expect("it is a training").record;
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let config = folder.path().join("operative_config.gin");
-    fs::write(&config, record.operative_config.expect("a training has one")).expect("writable");
+    let (folder, _) = trained(&[]);
     fs::write(folder.path().join("checkpoint"), "model_checkpoint_path: \"model.ckpt-900\"\n")
         .expect("writable");
     let pretrained = format!("--pretrained_model_dir={}", folder.path().display());

@@ -19,10 +19,10 @@ use gimlet_gin::{Diagnostic, Loaded};
 
 use super::read::{Meaning, Places};
 use super::spec::{MODES, Run};
+use crate::Statement;
 use statements::Statements;
 
 pub use given::{Given, Vocabularies, Vocabulary};
-pub use statements::Statement;
 
 /// The command that a run becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use gimlet_gin::{Bound, Config, Diagnostic, Loaded, Value, ValueKind};
 
 use super::given::Given;
-use super::statements::{Statement, Statements};
+use super::statements::Statements;
+use crate::Statement;
 
 /// The prefixes of the dialect's own names, whose bindings are translated.
 const OWN: [&str; 4] =

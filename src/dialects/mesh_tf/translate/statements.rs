@@ -4,16 +4,8 @@ use std::fmt::Display;
 
 use gimlet_gin::{Configurable, Diagnostic, FromGin, Schema};
 
+use crate::Statement;
 use crate::mesh_tf::read::{Places, place};
-
-/// A statement of gin, and the place of the binding that it translates.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Statement {
-    /// The place, or the reason of a statement without one.
-    pub place: String,
-    /// The text.
-    pub text: String,
-}
 
 /// The value of a configurable's parameter in a scope.
 #[derive(Clone, Copy)]
