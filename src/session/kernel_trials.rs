@@ -1,10 +1,11 @@
-//! A trial of each kernel for CUDA on small inputs, at the start of a command: a kernel that fails, or does not agree
-//! with libtorch's plain operations, is not used, and the run goes on with these. A kernel that breaks the device
+//! A trial of each kernel for CUDA on small inputs, at the start of a command, until a program has passed on a device: a
+//! kernel that fails, or does not agree with libtorch's plain operations, is not used, and the run goes on with these. A kernel that breaks the device
 //! itself, so that nothing runs on it any more, ends the command with libtorch's message.
 
 use tch::{Device, Kind, Tensor};
 
 use crate::models::heads::{Head, LossSpec, Targets, Vocabulary, cross_entropy};
+use crate::nn::bridge::cuda_devices;
 use crate::nn::fused::gated_gelu;
 use crate::nn::fused::kernels::Kernel;
 use crate::nn::{
@@ -16,15 +17,25 @@ use crate::optim::{Adafactor, Gradient, Optimizer, OptimizerDef, ParamShape};
 use crate::telemetry;
 
 use super::guard::guarded;
+use super::passed_trials::PassedTrials;
 
 /// The largest difference relative to the result: a few roundings of bfloat16. A wrong kernel is far off.
 const TOLERANCE: f64 = 0.05;
 
-/// Tries all kernels on a CUDA device.
+/// Tries all kernels on a CUDA device, unless they have all passed on such a device before.
 pub fn try_kernels(device: Device) {
-    if !device.is_cuda() {
+    let Device::Cuda(index) = device else { return };
+    let passed = cuda_devices().get(index).and_then(|device| PassedTrials::on(&device.name));
+    if passed.as_ref().is_some_and(PassedTrials::are_known) {
         return;
     }
+    try_all(device);
+    if let Some(passed) = passed.filter(|_| Kernel::are_all_trusted()) {
+        passed.remember();
+    }
+}
+
+fn try_all(device: Device) {
     for kind in [Kind::Float, Kind::BFloat16] {
         let inputs = Inputs { kind, device };
         try_one(Kernel::Norm, || inputs.norm());

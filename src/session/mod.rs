@@ -43,6 +43,8 @@ pub mod kernel_trials;
 #[cfg(feature = "torch")]
 pub mod model_dir_lock;
 #[cfg(feature = "torch")]
+mod passed_trials;
+#[cfg(feature = "torch")]
 pub mod rank_log;
 #[cfg(feature = "torch")]
 mod spans;

@@ -29,6 +29,7 @@ mod process;
 mod ranges;
 mod remote;
 mod slow;
+mod user_cache;
 mod writer;
 
 pub use credentials::{CREDENTIALS, Credentials};
@@ -44,4 +45,5 @@ pub use process::Process;
 pub use ranges::RangeFile;
 pub use remote::{JsonRequest, Limits, OFFLINE_VARIABLE, OUTAGE_VARIABLE, Unanswered, set_limits};
 pub use slow::{is_cut_off, set_observer};
+pub use user_cache::user_cache;
 pub use writer::FileWriter;

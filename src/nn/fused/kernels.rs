@@ -52,6 +52,11 @@ impl Kernel {
         DISTRUSTED.load(Ordering::Relaxed) & self.bit() == 0
     }
 
+    /// Whether all kernels are.
+    pub fn are_all_trusted() -> bool {
+        DISTRUSTED.load(Ordering::Relaxed) == 0
+    }
+
     /// Sets whether it is.
     pub fn trust(self, on: bool) {
         match on {

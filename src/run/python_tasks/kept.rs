@@ -8,11 +8,9 @@ use std::path::{Path, PathBuf};
 
 use crate::gin::{PythonModule, Registry};
 use crate::python::Interpreter;
+use crate::storage::user_cache;
 
 use super::registered_tasks::{SCRIPT, known};
-
-/// The variable with the folder of the user's caches.
-const CACHE_HOME: &str = "XDG_CACHE_HOME";
 
 /// How the comment begins that names a file of Python and its hash.
 const READ: &str = "read ";
@@ -35,17 +33,15 @@ impl KeptTasks {
         python: &Interpreter,
         registry: &Registry,
     ) -> io::Result<Self> {
-        let cache = std::env::var_os(CACHE_HOME).map(PathBuf::from);
-        let home = || std::env::home_dir().map(|home| home.join(".cache"));
-        let Some(root) = cache.or_else(home) else {
-            let reason = format!("there is no home folder; set {CACHE_HOME}");
+        let Some(cache) = user_cache() else {
+            let reason = "there is no home folder; set XDG_CACHE_HOME";
             return Err(io::Error::new(io::ErrorKind::NotFound, reason));
         };
         let mut hasher = DefaultHasher::new();
         let here = std::env::current_dir().unwrap_or_default();
         let read_by = (env!("CARGO_PKG_VERSION"), SCRIPT, known(registry).to_string());
         (&module.module, here.join(&module.file), program(python), read_by).hash(&mut hasher);
-        let folder = root.join("gimlet/tasks").join(format!("{:016x}", hasher.finish()));
+        let folder = cache.join("tasks").join(format!("{:016x}", hasher.finish()));
         let file = folder.join(format!("{}.gin", module.module.replace('.', "/")));
         Ok(Self { folder, file })
     }

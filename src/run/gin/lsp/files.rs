@@ -13,6 +13,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 use crate::gin::{LIBRARY, Source, TASK_LIBRARY};
 use crate::run::library::Library;
 use crate::run::output::write_error;
+use crate::storage::user_cache;
 
 /// The characters to escape in the path of a URI.
 const ESCAPED: &AsciiSet =
@@ -45,10 +46,8 @@ pub struct Files {
 impl Files {
     /// Creates the texts of a workspace.
     pub fn new(root: PathBuf) -> Self {
-        let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-        let home = || env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
-        let cache = cache.or_else(home).unwrap_or_else(env::temp_dir);
-        let shown = cache.join("gimlet").join(concat!("library-", env!("CARGO_PKG_VERSION")));
+        let cache = user_cache().unwrap_or_else(|| env::temp_dir().join("gimlet"));
+        let shown = cache.join(concat!("library-", env!("CARGO_PKG_VERSION")));
         Self { root: normal(&root), shown, buffers: BTreeMap::new() }
     }
 
