@@ -1,14 +1,11 @@
 //! Dimensions of a decoder as gin binds them, and the network that they describe.
 
 use crate::gin::Configurable;
-use crate::models::parts::{
-    AttentionSpec, EMBEDDING_INIT, LogitsKernel, Reach, RelativeBias, TokenEmbedding,
-};
-use crate::models::transformer::{
-    LAYER_NORM_EPSILON, LayerArrays, LayerDims, LayerInitializers, StackSpec, TransformerSpec,
-    kernel_init,
-};
-use crate::nn::{Activation, Dtype, RelativePosition, RematPolicy};
+use crate::models::parts::{RelativeBias, TokenEmbedding};
+use crate::models::t5::T5Config;
+use crate::models::t5::spec::DECODER;
+use crate::models::transformer::{StackSpec, TransformerSpec};
+use crate::nn::{Activation, Dtype, RelativePosition};
 
 /// Dimensions and variants of a decoder. Source: T5X `examples/decoder_only/network.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
@@ -67,59 +64,34 @@ pub struct DecoderWrapper {
     pub config: TransformerConfig,
 }
 
-/// The attention of a layer.
-const ATTENTION: [AttentionSpec; 1] = [AttentionSpec {
-    norm: "pre_self_attention_layer_norm",
-    name: "self_attention",
-    reads_encoding: false,
-}];
-
 impl TransformerConfig {
-    /// The network of these dimensions.
+    /// The network of these dimensions: T5's decoder without attention to an encoding.
     pub fn transformer(&self) -> TransformerSpec {
-        let kernels = kernel_init(self.correct_truncation);
-        let dims = LayerDims {
+        let t5 = T5Config {
+            vocab_size: self.vocab_size,
             dtype: self.dtype,
             emb_dim: self.emb_dim,
             num_heads: self.num_heads,
+            num_decoder_layers: self.num_layers,
             head_dim: self.head_dim,
             mlp_dim: self.mlp_dim,
             mlp_activations: self.mlp_activations.clone(),
             adapter_dim: self.adapter_dim,
-            layer_norm_epsilon: LAYER_NORM_EPSILON,
+            dropout_rate: self.dropout_rate,
+            correct_truncation: self.correct_truncation,
+            logits_via_embedding: self.logits_via_embedding,
             float32_attention_logits: self.float32_attention_logits,
-            scale_attn_logits: false,
-            drops_mlp_twice: false,
-            remat_policy: RematPolicy::None,
-            initializers: LayerInitializers::t5(self.head_dim, kernels),
-        };
+            ..T5Config::t5_1_1_small()
+        }
+        .transformer();
         let direction = match self.bidirectional_position_buckets {
             true => RelativePosition::Bidirectional,
             false => RelativePosition::Causal,
         };
-        TransformerSpec {
-            tokens: TokenEmbedding {
-                path: "decoder/token_embedder",
-                vocab_size: self.vocab_size,
-                stream: dims.stream(),
-                initializer: EMBEDDING_INIT,
-                logits: (!self.logits_via_embedding).then(|| LogitsKernel::of_decoder(kernels)),
-            },
-            encoder: None,
-            last: StackSpec {
-                name: "decoder",
-                num_layers: self.num_layers,
-                attentions: &ATTENTION,
-                position: RelativeBias::t5(direction),
-                shares_last_dropout: true,
-                reach: Reach::All,
-                dims,
-                sparse: None,
-            },
-            dropout_rate: self.dropout_rate,
-            fp8: None,
-            layer_arrays: LayerArrays::Joined,
-        }
+        let position = RelativeBias::t5(direction);
+        let last = StackSpec { attentions: &DECODER[..1], position, ..t5.last };
+        let tokens = TokenEmbedding { path: "decoder/token_embedder", ..t5.tokens };
+        TransformerSpec { tokens, encoder: None, last, ..t5 }
     }
 }
 

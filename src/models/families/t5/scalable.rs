@@ -3,7 +3,7 @@
 
 use super::spec::T5Config;
 use crate::gin::Configurable;
-use crate::models::transformer::{LAYER_NORM_EPSILON, LayerArrays, SCAN_AXIS, TransformerSpec};
+use crate::models::transformer::{LayerArrays, SCAN_AXIS, TransformerSpec};
 use crate::nn::{Activation, Dtype, RematPolicy};
 
 /// Dimensions and variants of a T5 encoder-decoder whose layers have their own biases of relative position. Source: T5X
@@ -76,19 +76,11 @@ impl ScalableConfig {
             head_dim: self.head_dim,
             mlp_dim: self.mlp_dim,
             mlp_activations: self.mlp_activations.clone(),
-            adapter_dim: None,
-            tie_encoder_decoder: false,
-            layer_norm_epsilon: LAYER_NORM_EPSILON,
             relpos_bias_per_layer: true,
             dropout_rate: self.dropout_rate,
-            broadcast_encoder_output_dropout: false,
-            correct_truncation: true,
             logits_via_embedding: self.logits_via_embedding,
-            float32_attention_logits: false,
-            scale_attn_logits: false,
-            fuse_qkv_params: false,
             remat_policy: self.remat_policy,
-            fp8: None,
+            ..T5Config::t5_1_1_small()
         }
     }
 

@@ -106,8 +106,8 @@ pub struct Transformer {
 }
 
 impl T5Config {
-    /// T5 1.1 small in float32 and without dropout, as a base for tests and benchmarks. Source: T5X
-    /// `examples/t5/t5_1_1/small.gin`.
+    /// T5 1.1 small in float32 and without dropout, as a base for networks with fewer parameters, tests and benchmarks.
+    /// Source: T5X `examples/t5/t5_1_1/small.gin`.
     pub fn t5_1_1_small() -> Self {
         Self {
             vocab_size: 32128,
@@ -166,16 +166,6 @@ impl T5Config {
             true => ("decoder", &TIED_ENCODER),
             false => ("encoder", &ENCODER),
         };
-        let encoder = StackSpec {
-            name,
-            num_layers: self.num_encoder_layers,
-            attentions,
-            position: position(RelativePosition::Bidirectional),
-            shares_last_dropout: self.broadcast_encoder_output_dropout,
-            reach: Reach::All,
-            dims: dims.clone(),
-            sparse: None,
-        };
         let decoder = StackSpec {
             name: "decoder",
             num_layers: self.num_decoder_layers,
@@ -185,6 +175,14 @@ impl T5Config {
             reach: Reach::All,
             dims,
             sparse: None,
+        };
+        let encoder = StackSpec {
+            name,
+            num_layers: self.num_encoder_layers,
+            attentions,
+            position: position(RelativePosition::Bidirectional),
+            shares_last_dropout: self.broadcast_encoder_output_dropout,
+            ..decoder.clone()
         };
         TransformerSpec {
             tokens,
