@@ -1,6 +1,7 @@
 //! The experts that these modules describe, and mistakes in them.
 
 use super::experts::{MoeLayer, Router};
+use crate::gin::Slot;
 use crate::models::flaxformer::dense::MlpBlock;
 use crate::models::flaxformer::parts::SparseParts;
 use crate::models::parts::FeedForwardSpec;
@@ -75,26 +76,25 @@ impl MoeLayer {
 
 impl Router {
     fn spec(&self) -> RouterSpec {
-        let choose = |count: usize, batch_prioritized, padding| Routing::TokensChoose {
-            num_selected_experts: count,
-            batch_prioritized,
-            padding,
-        };
         let (parameters, ignore_padding_tokens, routing) = match self {
-            Self::TokensChoose(router) => {
-                let (count, first) =
-                    (router.num_selected_experts, router.batch_prioritized_routing);
-                let routing = choose(count, first, IgnoredPadding::Removed);
-                (&router.router, router.ignore_padding_tokens, routing)
+            Self::TokensChoose(it) => {
+                let routing = Routing::TokensChoose {
+                    num_selected_experts: it.num_selected_experts,
+                    batch_prioritized: it.batch_prioritized_routing,
+                    padding: IgnoredPadding::Removed,
+                };
+                (&it.router, it.ignore_padding_tokens, routing)
             }
-            Self::TokensChooseScatter(router) => {
-                let (count, first) =
-                    (router.num_selected_experts, router.batch_prioritized_routing);
-                let routing = choose(count, first, IgnoredPadding::Outweighed);
-                (&router.router, router.ignore_padding_tokens, routing)
+            Self::TokensChooseScatter(it) => {
+                let routing = Routing::TokensChoose {
+                    num_selected_experts: it.num_selected_experts,
+                    batch_prioritized: it.batch_prioritized_routing,
+                    padding: IgnoredPadding::Outweighed,
+                };
+                (&it.router, it.ignore_padding_tokens, routing)
             }
-            Self::ExpertsChoose(router) => {
-                (&router.router, router.ignore_padding_tokens, Routing::ExpertsChoose)
+            Self::ExpertsChoose(it) => {
+                (&it.router, it.ignore_padding_tokens, Routing::ExpertsChoose)
             }
         };
         RouterSpec {
@@ -109,24 +109,20 @@ impl Router {
     }
 
     fn check(&self, num_experts: usize) -> Result<(), String> {
-        let (name, selected, parameters) = match self {
-            Self::TokensChoose(it) => {
-                ("TokensChooseMaskedRouter", Some(it.num_selected_experts), &it.router)
+        let name = self.schema_of().short_name();
+        let RouterSpec { routing, jitter_noise, .. } = self.spec();
+        match routing {
+            Routing::TokensChoose { num_selected_experts: count, .. }
+                if !(1..=num_experts).contains(&count) =>
+            {
+                Err(format!(
+                    "routing.{name}.num_selected_experts is {count}, expected 1 to {num_experts}, the number of experts"
+                ))
             }
-            Self::TokensChooseScatter(it) => {
-                ("TokensChooseScatterRouter", Some(it.num_selected_experts), &it.router)
+            _ if !(0.0..=1.0).contains(&jitter_noise) => {
+                Err(format!("routing.{name}.jitter_noise is {jitter_noise}, expected 0 to 1"))
             }
-            Self::ExpertsChoose(it) => ("ExpertsChooseMaskedRouter", None, &it.router),
-        };
-        if let Some(count) = selected.filter(|count| !(1..=num_experts).contains(count)) {
-            return Err(format!(
-                "routing.{name}.num_selected_experts is {count}, expected 1 to {num_experts}, the number of experts"
-            ));
-        }
-        let noise = parameters.jitter_noise;
-        match (0.0..=1.0).contains(&noise) {
-            true => Ok(()),
-            false => Err(format!("routing.{name}.jitter_noise is {noise}, expected 0 to 1")),
+            _ => Ok(()),
         }
     }
 }
