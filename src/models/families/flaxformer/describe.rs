@@ -1,8 +1,10 @@
 //! The network that these modules describe.
 
+use std::fmt::Debug;
+
 use super::long_stacks::LongEncoderDecoder;
 use super::parts::{NetworkParts, SparseParts, StackParts};
-use super::stacks::{DecoderOnly, EncoderDecoder};
+use super::stacks::{DecoderOnly, EncoderDecoder, StackParameters};
 use crate::models::ModuleSpec;
 use crate::models::parts::{
     AttentionSpec, EMBEDDING_INIT, LogitsKernel, RelativeBias, TokenEmbedding,
@@ -41,80 +43,90 @@ const OF_LONG_T5: &[(&str, &str)] = &[
     ("dropout_rate", "linen.Dropout.rate"),
 ];
 
-impl ModuleSpec for EncoderDecoder {
-    fn transformer(&self) -> TransformerSpec {
-        self.parts().transformer()
-    }
+/// A network of modules, which its parts describe.
+trait HasParts: Debug {
+    /// The parameters that set its dimensions, for messages.
+    const DIMENSIONS: DimensionNames;
 
-    fn dimensions(&self) -> DimensionNames {
-        DimensionNames { configurable: "t5_architecture.EncoderDecoder", elsewhere: OF_T5 }
-    }
+    /// Its parts.
+    fn parts(&self) -> NetworkParts<'_>;
 
-    fn check(&self) -> Result<(), String> {
-        self.parts().check()
-    }
-
-    fn remat_parameters(&self) -> Vec<String> {
-        [self.encoder_factory.0.layer_remat(), self.decoder_factory.0.layer_remat()]
-            .map(str::to_string)
-            .into()
-    }
-
-    fn set_remat_policy(&mut self, policy: RematPolicy) -> Option<()> {
-        self.encoder_factory.0.set_layer_remat(policy);
-        self.decoder_factory.0.set_layer_remat(policy);
-        Some(())
-    }
+    /// Parameters of its stacks.
+    fn stacks_mut(&mut self) -> Vec<&mut StackParameters>;
 }
 
-impl ModuleSpec for DecoderOnly {
-    fn transformer(&self) -> TransformerSpec {
-        self.parts().transformer()
-    }
+impl HasParts for EncoderDecoder {
+    const DIMENSIONS: DimensionNames =
+        DimensionNames { configurable: "t5_architecture.EncoderDecoder", elsewhere: OF_T5 };
 
-    fn dimensions(&self) -> DimensionNames {
-        DimensionNames { configurable: "t5_architecture.DecoderOnly", elsewhere: OF_T5 }
-    }
-
-    fn check(&self) -> Result<(), String> {
-        self.parts().check()
-    }
-
-    fn remat_parameters(&self) -> Vec<String> {
-        vec![self.decoder_factory.0.layer_remat().to_string()]
-    }
-
-    fn set_remat_policy(&mut self, policy: RematPolicy) -> Option<()> {
-        self.decoder_factory.0.set_layer_remat(policy);
-        Some(())
-    }
-}
-
-impl ModuleSpec for LongEncoderDecoder {
-    fn transformer(&self) -> TransformerSpec {
-        self.parts().transformer()
-    }
-
-    fn dimensions(&self) -> DimensionNames {
-        DimensionNames {
-            configurable: "longt5_architecture.LongEncoderDecoder",
-            elsewhere: OF_LONG_T5,
+    fn parts(&self) -> NetworkParts<'_> {
+        NetworkParts {
+            embed: self.shared_token_embedder_factory.as_deref(),
+            encoder: Some(self.encoder_factory.parts()),
+            decoder: self.decoder_factory.parts(),
+            logits: self.decoder_factory.logits(),
         }
     }
 
+    fn stacks_mut(&mut self) -> Vec<&mut StackParameters> {
+        vec![self.encoder_factory.0.stack_mut(), self.decoder_factory.0.stack_mut()]
+    }
+}
+
+impl HasParts for DecoderOnly {
+    const DIMENSIONS: DimensionNames =
+        DimensionNames { configurable: "t5_architecture.DecoderOnly", elsewhere: OF_T5 };
+
+    fn parts(&self) -> NetworkParts<'_> {
+        let decoder = self.decoder_factory.parts();
+        let logits = self.decoder_factory.logits();
+        NetworkParts { embed: decoder.own_embed, encoder: None, decoder, logits }
+    }
+
+    fn stacks_mut(&mut self) -> Vec<&mut StackParameters> {
+        vec![self.decoder_factory.0.stack_mut()]
+    }
+}
+
+impl HasParts for LongEncoderDecoder {
+    const DIMENSIONS: DimensionNames = DimensionNames {
+        configurable: "longt5_architecture.LongEncoderDecoder",
+        elsewhere: OF_LONG_T5,
+    };
+
+    fn parts(&self) -> NetworkParts<'_> {
+        NetworkParts {
+            embed: self.shared_token_embedder_factory.as_deref(),
+            encoder: Some(self.encoder_factory.parts()),
+            decoder: self.decoder_factory.parts(),
+            logits: self.decoder_factory.output_logits_factory.as_deref(),
+        }
+    }
+
+    fn stacks_mut(&mut self) -> Vec<&mut StackParameters> {
+        vec![&mut self.encoder_factory.0.stack, &mut self.decoder_factory.0.stack]
+    }
+}
+
+impl<M: HasParts> ModuleSpec for M {
+    fn transformer(&self) -> TransformerSpec {
+        self.parts().transformer()
+    }
+
+    fn dimensions(&self) -> DimensionNames {
+        M::DIMENSIONS
+    }
+
     fn check(&self) -> Result<(), String> {
         self.parts().check()
     }
 
     fn remat_parameters(&self) -> Vec<String> {
-        let names =
-            ["longt5_architecture.LongEncoder.layer_remat", "t5_architecture.Decoder.layer_remat"];
-        names.map(str::to_string).into()
+        self.parts().stacks().map(|stack| format!("{}.layer_remat", stack.name)).collect()
     }
 
     fn set_remat_policy(&mut self, policy: RematPolicy) -> Option<()> {
-        self.encoder_factory.0.stack.layer_remat = policy.into();
-        self.decoder_factory.0.stack.layer_remat = policy.into();
+        self.stacks_mut().into_iter().for_each(|stack| stack.layer_remat = policy.into());
         Some(())
     }
 }

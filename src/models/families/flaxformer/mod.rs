@@ -19,7 +19,6 @@ mod long_attention;
 mod long_stacks;
 mod moe;
 mod parts;
-mod remat;
 mod stacks;
 mod values;
 

@@ -7,11 +7,10 @@ use super::long_attention::{
     EncoderLocalSelfAttention, EtcTransientGlobalSelfAttention, LongAttention,
     RelativePositionBiasesGeneral,
 };
-use super::long_stacks::{LongEncoder, LongEncoderDecoder};
+use super::long_stacks::LongEncoder;
 use super::moe::{MoeLayer, SparseDecoder, SparseEncoder};
 use super::stacks::{
-    Decoder, DecoderFactory, DecoderLayer, DecoderOnly, Encoder, EncoderDecoder, EncoderFactory,
-    StackParameters,
+    Decoder, DecoderFactory, DecoderLayer, Encoder, EncoderFactory, StackParameters,
 };
 use crate::models::parts::Reach;
 use crate::models::transformer::LayerLayout;
@@ -80,38 +79,8 @@ pub(super) struct BiasParts<'a> {
     pub embedding_init: &'a InitFn,
 }
 
-impl EncoderDecoder {
-    pub(super) fn parts(&self) -> NetworkParts<'_> {
-        NetworkParts {
-            embed: self.shared_token_embedder_factory.as_deref(),
-            encoder: Some(self.encoder_factory.parts()),
-            decoder: self.decoder_factory.parts(),
-            logits: self.decoder_factory.logits(),
-        }
-    }
-}
-
-impl DecoderOnly {
-    pub(super) fn parts(&self) -> NetworkParts<'_> {
-        let decoder = self.decoder_factory.parts();
-        let logits = self.decoder_factory.logits();
-        NetworkParts { embed: decoder.own_embed, encoder: None, decoder, logits }
-    }
-}
-
-impl LongEncoderDecoder {
-    pub(super) fn parts(&self) -> NetworkParts<'_> {
-        NetworkParts {
-            embed: self.shared_token_embedder_factory.as_deref(),
-            encoder: Some(self.encoder_factory.parts()),
-            decoder: self.decoder_factory.parts(),
-            logits: self.decoder_factory.output_logits_factory.as_deref(),
-        }
-    }
-}
-
 impl LongEncoder {
-    fn parts(&self) -> StackParts<'_> {
+    pub(super) fn parts(&self) -> StackParts<'_> {
         let layer = &self.layer_factory.0;
         let (attention, reach) = match &layer.attention_factory.0 {
             LongAttention::Local(local) => {
@@ -195,7 +164,7 @@ impl Encoder {
 }
 
 impl Decoder {
-    fn parts(&self) -> StackParts<'_> {
+    pub(super) fn parts(&self) -> StackParts<'_> {
         let layer = &self.layer_factory.0;
         StackParts {
             name: "t5_architecture.Decoder",
@@ -271,7 +240,7 @@ fn attentions_of(layer: &DecoderLayer) -> Vec<(&'static str, AttentionParts<'_>)
 }
 
 impl EncoderFactory {
-    fn parts(&self) -> StackParts<'_> {
+    pub(super) fn parts(&self) -> StackParts<'_> {
         match self {
             Self::Dense(encoder) => encoder.parts(),
             Self::Sparse(encoder) => encoder.parts(),
@@ -280,14 +249,14 @@ impl EncoderFactory {
 }
 
 impl DecoderFactory {
-    fn parts(&self) -> StackParts<'_> {
+    pub(super) fn parts(&self) -> StackParts<'_> {
         match self {
             Self::Dense(decoder) => decoder.parts(),
             Self::Sparse(decoder) => decoder.parts(),
         }
     }
 
-    fn logits(&self) -> Option<&DenseGeneral> {
+    pub(super) fn logits(&self) -> Option<&DenseGeneral> {
         match self {
             Self::Dense(decoder) => decoder.output_logits_factory.as_deref(),
             Self::Sparse(sparse) => sparse.decoder.output_logits_factory.as_deref(),

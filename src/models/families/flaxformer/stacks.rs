@@ -63,6 +63,26 @@ pub enum DecoderFactory {
     Sparse(Box<SparseDecoder>),
 }
 
+impl EncoderFactory {
+    /// Parameters of the stack.
+    pub(super) fn stack_mut(&mut self) -> &mut StackParameters {
+        match self {
+            Self::Dense(encoder) => &mut encoder.stack,
+            Self::Sparse(sparse) => &mut sparse.encoder.stack,
+        }
+    }
+}
+
+impl DecoderFactory {
+    /// Parameters of the stack.
+    pub(super) fn stack_mut(&mut self) -> &mut StackParameters {
+        match self {
+            Self::Dense(decoder) => &mut decoder.stack,
+            Self::Sparse(sparse) => &mut sparse.decoder.stack,
+        }
+    }
+}
+
 /// Parameters of every stack. Source: flaxformer `architectures/t5/t5_architecture.py`.
 #[derive(Clone, Debug, PartialEq, Parameters)]
 pub struct StackParameters {
@@ -221,6 +241,16 @@ impl LayerRemat {
             Self::None | Self::Legacy => RematPolicy::None,
             Self::Full => RematPolicy::Full,
             Self::Minimal => RematPolicy::Minimal,
+        }
+    }
+}
+
+impl From<RematPolicy> for LayerRemat {
+    fn from(policy: RematPolicy) -> Self {
+        match policy {
+            RematPolicy::None => Self::None,
+            RematPolicy::Full => Self::Full,
+            RematPolicy::Minimal => Self::Minimal,
         }
     }
 }
