@@ -77,7 +77,8 @@ impl StackParts<'_> {
                 "{name} and its layers have no bias of relative position, expected one of them to have it"
             ));
         };
-        let sparse_bias = self.sparse.as_ref().map(|sparse| sparse.own_bias.is_some());
+        let sparse = self.sparse.as_ref().map(|sparse| sparse.layer);
+        let sparse_bias = sparse.map(|layer| layer.relative_position_bias_factory.is_some());
         if sparse_bias.is_some_and(|has_bias| has_bias != self.own_bias.is_some()) {
             return Err(format!(
                 "some layers of {name} have a bias of relative position of their own, expected all or none"
@@ -90,7 +91,8 @@ impl StackParts<'_> {
             ));
         }
         let biases = [bias].into_iter().chain(self.side_bias);
-        let of_biases = biases.map(|bias| (format!("{}.num_heads", bias.name), bias.num_heads));
+        let of_biases =
+            biases.map(|it| (format!("{}.num_heads", it.name), it.parameters.num_heads));
         let heads = self
             .attentions
             .iter()
@@ -160,7 +162,7 @@ impl StackParts<'_> {
             .iter()
             .map(|(_, it)| (format!("{}.dtype", it.name), it.parameters.dtype));
         let biases = self.bias().into_iter().chain(self.side_bias);
-        let biases = biases.map(|bias| (format!("{}.dtype", bias.name), bias.dtype));
+        let biases = biases.map(|bias| (format!("{}.dtype", bias.name), bias.parameters.dtype));
         own.into_iter().chain(mlps).chain(norms).chain(attentions).chain(biases).collect()
     }
 

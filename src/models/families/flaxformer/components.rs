@@ -1,7 +1,7 @@
 //! Dropout, norms, embeddings and initializers.
 
 use super::values::{Buckets, EmbedderName, MaxDistance, NoConvolution, ScaleAsIs, Scaled};
-use crate::gin::Configurable;
+use crate::gin::{Configurable, Parameters};
 use crate::models::transformer::LAYER_NORM_EPSILON;
 use crate::nn::{Distribution, Dtype, FanMode, Initializer};
 
@@ -142,15 +142,9 @@ pub struct Embed {
     pub name: EmbedderName,
 }
 
-/// T5's bias of relative position: one number for each head and bucket of distances. Source: flaxformer
-/// `components/relative_position_biases.py`.
-#[derive(Clone, Debug, PartialEq, Configurable)]
-#[gin(
-    name = "flaxformer.components.relative_position_biases.RelativePositionBiases",
-    ignored(head_axis_name = "axes have T5X's names"),
-    ignored(on_device_computation = "buckets are computed on the host")
-)]
-pub struct RelativePositionBiases {
+/// Parameters of every bias of relative position.
+#[derive(Clone, Debug, PartialEq, Parameters)]
+pub struct BiasParameters {
     /// Only 32 is supported.
     pub num_buckets: Buckets,
     /// Only 128 is supported.
@@ -161,4 +155,18 @@ pub struct RelativePositionBiases {
     pub dtype: Dtype,
     /// Initial values; flaxformer's default is not supported.
     pub embedding_init: InitFn,
+}
+
+/// T5's bias of relative position: one number for each head and bucket of distances. Source: flaxformer
+/// `components/relative_position_biases.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(
+    name = "flaxformer.components.relative_position_biases.RelativePositionBiases",
+    ignored(head_axis_name = "axes have T5X's names"),
+    ignored(on_device_computation = "buckets are computed on the host")
+)]
+pub struct RelativePositionBiases {
+    /// Parameters of every bias of relative position.
+    #[gin(flatten)]
+    pub bias: BiasParameters,
 }

@@ -208,7 +208,9 @@ impl StackParts<'_> {
         let t5 = RelativeBias::t5(direction);
         RelativeBias {
             per_layer: self.shared_bias.is_none(),
-            initializer: self.bias().map_or(t5.initializer, |it| it.embedding_init.initializer()),
+            initializer: self
+                .bias()
+                .map_or(t5.initializer, |it| it.parameters.embedding_init.initializer()),
             ..t5
         }
     }

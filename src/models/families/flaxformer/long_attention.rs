@@ -1,10 +1,9 @@
 //! The attentions of LongT5's encoder.
 
 use super::attention::AttentionParameters;
-use super::components::InitFn;
-use super::values::{Buckets, MaxDistance, NoBias, NoRotation, NotCausal};
+use super::components::BiasParameters;
+use super::values::{NoBias, NoRotation, NotCausal};
 use crate::gin::Configurable;
-use crate::nn::Dtype;
 
 /// Any attention of LongT5's encoder.
 #[derive(Clone, Debug, PartialEq, Configurable)]
@@ -75,14 +74,7 @@ pub struct EtcTransientGlobalSelfAttention {
     name = "flaxformer.architectures.longt5.relative_position_biases_general.RelativePositionBiasesGeneral"
 )]
 pub struct RelativePositionBiasesGeneral {
-    /// Only 32 is supported.
-    pub num_buckets: Buckets,
-    /// Only 128 is supported.
-    pub max_distance: MaxDistance,
-    /// Attention heads.
-    pub num_heads: usize,
-    /// Format of its result, that of all activations.
-    pub dtype: Dtype,
-    /// Initial values; flaxformer's default is not supported.
-    pub embedding_init: InitFn,
+    /// Parameters of every bias of relative position.
+    #[gin(flatten)]
+    pub bias: BiasParameters,
 }

@@ -1,20 +1,19 @@
 //! The parts of a network, as all its modules name them together: the form in which they are compared and described.
 
 use super::attention::{AttentionParameters, MultiHeadAttention};
-use super::components::{Dropout, Embed, InitFn, RelativePositionBiases, T5LayerNorm};
-use super::dense::{DenseGeneral, MlpBlock};
-use super::long_attention::{
-    EncoderLocalSelfAttention, EtcTransientGlobalSelfAttention, LongAttention,
-    RelativePositionBiasesGeneral,
+use super::components::{
+    BiasParameters, Dropout, Embed, InitFn, RelativePositionBiases, T5LayerNorm,
 };
+use super::dense::{DenseGeneral, MlpBlock};
+use super::long_attention::{LongAttention, RelativePositionBiasesGeneral};
 use super::long_stacks::LongEncoder;
-use super::moe::{MoeLayer, SparseDecoder, SparseEncoder};
+use super::moe::{
+    MoeLayer, SparseDecoder, SparseEncoder, SparseLayerParameters, SparseStackParameters,
+};
 use super::stacks::{
     Decoder, DecoderFactory, DecoderLayer, Encoder, EncoderFactory, StackParameters,
 };
 use crate::models::parts::Reach;
-use crate::models::transformer::LayerLayout;
-use crate::nn::Dtype;
 
 /// A network.
 pub(super) struct NetworkParts<'a> {
@@ -51,13 +50,9 @@ pub(super) struct StackParts<'a> {
 
 /// The layers of a stack with experts.
 pub(super) struct SparseParts<'a> {
-    /// The configurable of such a layer.
-    pub name: &'static str,
-    pub num_layers: usize,
-    pub layout: LayerLayout,
+    pub stack: &'a SparseStackParameters,
+    pub layer: &'a SparseLayerParameters,
     pub mlp: &'a MoeLayer,
-    pub extra_mlp: Option<&'a MlpBlock>,
-    pub own_bias: Option<BiasParts<'a>>,
 }
 
 /// An attention.
@@ -74,9 +69,7 @@ pub(super) struct AttentionParts<'a> {
 pub(super) struct BiasParts<'a> {
     /// The configurable.
     pub name: &'static str,
-    pub num_heads: usize,
-    pub dtype: Dtype,
-    pub embedding_init: &'a InitFn,
+    pub parameters: &'a BiasParameters,
 }
 
 impl LongEncoder {
@@ -84,11 +77,13 @@ impl LongEncoder {
         let layer = &self.layer_factory.0;
         let (attention, reach) = match &layer.attention_factory.0 {
             LongAttention::Local(local) => {
-                (local.parts(), Reach::Local { radius: local.local_radius })
+                let parts = local.attention.parts("long_attention.EncoderLocalSelfAttention");
+                (parts, Reach::Local { radius: local.local_radius })
             }
             LongAttention::TransientGlobal(global) => {
+                let name = "long_attention.EtcTransientGlobalSelfAttention";
                 let (radius, tokens_per_block) = (global.local_radius, global.tokens_per_block);
-                (global.parts(), Reach::TransientGlobal { radius, tokens_per_block })
+                (global.attention.parts(name), Reach::TransientGlobal { radius, tokens_per_block })
             }
         };
         StackParts {
@@ -110,35 +105,16 @@ impl LongEncoder {
     }
 }
 
-impl EncoderLocalSelfAttention {
-    fn parts(&self) -> AttentionParts<'_> {
-        let parameters = &self.attention;
-        AttentionParts {
-            name: "long_attention.EncoderLocalSelfAttention",
-            q_kernel_init: &parameters.kernel_init,
-            parameters,
-        }
-    }
-}
-
-impl EtcTransientGlobalSelfAttention {
-    fn parts(&self) -> AttentionParts<'_> {
-        let parameters = &self.attention;
-        AttentionParts {
-            name: "long_attention.EtcTransientGlobalSelfAttention",
-            q_kernel_init: &parameters.kernel_init,
-            parameters,
-        }
+impl AttentionParameters {
+    /// The attention of the configurable `name`, all of whose kernels begin alike.
+    fn parts(&self, name: &'static str) -> AttentionParts<'_> {
+        AttentionParts { name, q_kernel_init: &self.kernel_init, parameters: self }
     }
 }
 
 fn general_bias_of(biases: Option<&RelativePositionBiasesGeneral>) -> Option<BiasParts<'_>> {
-    biases.map(|biases| BiasParts {
-        name: "relative_position_biases_general.RelativePositionBiasesGeneral",
-        num_heads: biases.num_heads,
-        dtype: biases.dtype,
-        embedding_init: &biases.embedding_init,
-    })
+    let name = "relative_position_biases_general.RelativePositionBiasesGeneral";
+    biases.map(|biases| BiasParts { name, parameters: &biases.bias })
 }
 
 impl Encoder {
@@ -187,45 +163,25 @@ impl Decoder {
 
 impl SparseEncoder {
     fn parts(&self) -> StackParts<'_> {
-        let sparse = &self.sparse_layer_factory.0;
-        let mut parts = self.encoder.parts();
-        parts.name = "moe_architecture.SparseEncoder";
-        parts.dropouts.push(&sparse.layer.dropout_factory);
-        parts.norms.push(&sparse.layer.layer_norm_factory);
-        parts.attentions.push(("SparseEncoderLayer.attention", sparse.attention.parts()));
-        parts.sparse = Some(SparseParts {
-            name: "moe_architecture.SparseEncoderLayer",
-            num_layers: self.num_sparse_layers,
-            layout: self.sparse_layout,
-            mlp: &sparse.mlp,
-            extra_mlp: sparse.extra_mlp.as_ref(),
-            own_bias: bias_of(sparse.relative_position_bias_factory.as_deref()),
-        });
+        let layer = &self.sparse_layer_factory.0;
+        let sparse = SparseParts { stack: &self.sparse, layer: &layer.sparse, mlp: &layer.mlp };
+        let mut parts = self.encoder.parts().with_experts("moe_architecture.SparseEncoder", sparse);
+        parts.attentions.push(("SparseEncoderLayer.attention", layer.attention.parts()));
         parts
     }
 }
 
 impl SparseDecoder {
     fn parts(&self) -> StackParts<'_> {
-        let sparse = &self.sparse_layer_factory.0;
-        let cross = sparse.encoder_decoder_attention.as_ref();
-        let mut parts = self.decoder.parts();
-        parts.name = "moe_architecture.SparseDecoder";
-        parts.dropouts.push(&sparse.layer.dropout_factory);
-        parts.norms.push(&sparse.layer.layer_norm_factory);
-        parts.reads_encoding |= cross.is_some();
-        let own = [("SparseDecoderLayer.self_attention", sparse.self_attention.parts())];
+        let layer = &self.sparse_layer_factory.0;
+        let sparse = SparseParts { stack: &self.sparse, layer: &layer.sparse, mlp: &layer.mlp };
+        let mut parts = self.decoder.parts().with_experts("moe_architecture.SparseDecoder", sparse);
+        let own = [("SparseDecoderLayer.self_attention", layer.self_attention.parts())];
+        let cross = layer.encoder_decoder_attention.as_ref();
         let cross = cross
             .map(|attention| ("SparseDecoderLayer.encoder_decoder_attention", attention.parts()));
+        parts.reads_encoding |= cross.is_some();
         parts.attentions.extend(own.into_iter().chain(cross));
-        parts.sparse = Some(SparseParts {
-            name: "moe_architecture.SparseDecoderLayer",
-            num_layers: self.num_sparse_layers,
-            layout: self.sparse_layout,
-            mlp: &sparse.mlp,
-            extra_mlp: sparse.extra_mlp.as_ref(),
-            own_bias: bias_of(sparse.relative_position_bias_factory.as_deref()),
-        });
         parts
     }
 }
@@ -266,22 +222,15 @@ impl DecoderFactory {
 
 impl MultiHeadAttention {
     fn parts(&self) -> AttentionParts<'_> {
-        let parameters = &self.attention;
-        AttentionParts {
-            name: "dense_attention.MultiHeadDotProductAttention",
-            q_kernel_init: self.q_kernel_init.as_ref().unwrap_or(&parameters.kernel_init),
-            parameters,
-        }
+        let parts = self.attention.parts("dense_attention.MultiHeadDotProductAttention");
+        let q_kernel_init = self.q_kernel_init.as_ref().unwrap_or(parts.q_kernel_init);
+        AttentionParts { q_kernel_init, ..parts }
     }
 }
 
 fn bias_of(biases: Option<&RelativePositionBiases>) -> Option<BiasParts<'_>> {
-    biases.map(|biases| BiasParts {
-        name: "relative_position_biases.RelativePositionBiases",
-        num_heads: biases.num_heads,
-        dtype: biases.dtype,
-        embedding_init: &biases.embedding_init,
-    })
+    let name = "relative_position_biases.RelativePositionBiases";
+    biases.map(|biases| BiasParts { name, parameters: &biases.bias })
 }
 
 impl<'a> NetworkParts<'a> {
@@ -291,6 +240,13 @@ impl<'a> NetworkParts<'a> {
 }
 
 impl<'a> StackParts<'a> {
+    /// The same stack with the layers `sparse`, as the configurable `name` has it.
+    fn with_experts(mut self, name: &'static str, sparse: SparseParts<'a>) -> Self {
+        self.dropouts.push(&sparse.layer.layer.dropout_factory);
+        self.norms.push(&sparse.layer.layer.layer_norm_factory);
+        Self { name, sparse: Some(sparse), ..self }
+    }
+
     /// The attention, whose dimensions all of a layer share.
     pub fn attention(&self) -> &AttentionParts<'a> {
         &self.attentions[0].1
@@ -298,7 +254,7 @@ impl<'a> StackParts<'a> {
 
     /// The feed-forward blocks without experts.
     pub fn mlps(&self) -> impl Iterator<Item = &'a MlpBlock> {
-        let extra = self.sparse.as_ref().and_then(|sparse| sparse.extra_mlp);
+        let extra = self.sparse.as_ref().and_then(|sparse| sparse.layer.extra_mlp.as_ref());
         [self.mlp].into_iter().chain(extra)
     }
 

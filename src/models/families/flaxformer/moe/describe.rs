@@ -130,7 +130,7 @@ impl Router {
 impl SparseParts<'_> {
     /// The layers with experts.
     pub fn layers(&self) -> SparseLayers {
-        let extra = self.extra_mlp.map(|mlp| FeedForwardSpec {
+        let extra = self.layer.extra_mlp.as_ref().map(|mlp| FeedForwardSpec {
             norm: "pre_extra_mlp_layer_norm",
             name: "extra_mlp",
             dim: mlp.intermediate_dim,
@@ -138,8 +138,8 @@ impl SparseParts<'_> {
             experts: None,
         });
         SparseLayers {
-            num_layers: self.num_layers,
-            layout: self.layout,
+            num_layers: self.stack.num_sparse_layers,
+            layout: self.stack.sparse_layout,
             blocks: [self.mlp.block()].into_iter().chain(extra).collect(),
         }
     }
@@ -152,11 +152,11 @@ impl SparseParts<'_> {
     pub fn check(&self, stack: &str, num_layers: usize, dense: &MlpBlock) -> Result<(), String> {
         self.mlp.check()?;
         self.layers().check(stack, num_layers)?;
-        match self.extra_mlp.filter(|extra| extra.kernel_init != dense.kernel_init) {
+        let extra = self.layer.extra_mlp.as_ref();
+        match extra.filter(|extra| extra.kernel_init != dense.kernel_init) {
             None => Ok(()),
             Some(_) => Err(format!(
-                "{}.extra_mlp has another kernel_init than the block of layers without experts, expected the same",
-                self.name
+                "{stack}Layer.extra_mlp has another kernel_init than the block of layers without experts, expected the same"
             )),
         }
     }

@@ -12,4 +12,4 @@ mod experts;
 mod stacks;
 
 pub use experts::{MoeLayer, Router};
-pub use stacks::{SparseDecoder, SparseEncoder};
+pub use stacks::{SparseDecoder, SparseEncoder, SparseLayerParameters, SparseStackParameters};

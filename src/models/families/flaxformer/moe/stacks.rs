@@ -1,12 +1,36 @@
 //! Stacks of which some layers have experts.
 
 use super::experts::MoeLayer;
-use crate::gin::{Configurable, Ref};
+use crate::gin::{Configurable, Parameters, Ref};
 use crate::models::flaxformer::attention::MultiHeadAttention;
 use crate::models::flaxformer::components::RelativePositionBiases;
 use crate::models::flaxformer::dense::MlpBlock;
 use crate::models::flaxformer::stacks::{Decoder, Encoder, LayerParameters};
 use crate::models::transformer::LayerLayout;
+
+/// Parameters of every stack with experts. Source: flaxformer `architectures/moe/moe_architecture.py`.
+#[derive(Clone, Debug, PartialEq, Parameters)]
+pub struct SparseStackParameters {
+    /// Number of layers with experts.
+    pub num_sparse_layers: usize,
+    /// Their places.
+    #[gin(default = LayerLayout::Mixed)]
+    pub sparse_layout: LayerLayout,
+}
+
+/// Parameters of every layer with experts. Source: flaxformer `architectures/moe/moe_architecture.py`.
+#[derive(Clone, Debug, PartialEq, Parameters)]
+pub struct SparseLayerParameters {
+    /// Parameters of every layer.
+    #[gin(flatten)]
+    pub layer: LayerParameters,
+    /// A block without experts after that (ST-MoE; Zoph et al. 2022, arXiv:2202.08906).
+    #[gin(default = None)]
+    pub extra_mlp: Option<MlpBlock>,
+    /// The layer's own bias of relative position.
+    #[gin(default = None)]
+    pub relative_position_bias_factory: Option<Ref<RelativePositionBiases>>,
+}
 
 /// An encoder of which some layers have experts. Source: flaxformer `architectures/moe/moe_architecture.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
@@ -18,11 +42,9 @@ pub struct SparseEncoder {
     /// A layer with experts.
     #[gin(call(supplies = ["shared_relative_position_bias"]))]
     pub sparse_layer_factory: Ref<SparseEncoderLayer>,
-    /// Number of layers with experts.
-    pub num_sparse_layers: usize,
-    /// Their places.
-    #[gin(default = LayerLayout::Mixed)]
-    pub sparse_layout: LayerLayout,
+    /// Parameters of every stack with experts.
+    #[gin(flatten)]
+    pub sparse: SparseStackParameters,
 }
 
 /// A layer of the encoder with experts. Its attention, dropout and norms are those of layers without. Source: flaxformer
@@ -40,15 +62,9 @@ pub struct SparseEncoderLayer {
     pub attention: MultiHeadAttention,
     /// The block of experts after it.
     pub mlp: MoeLayer,
-    /// Parameters of every layer.
+    /// Parameters of every layer with experts.
     #[gin(flatten)]
-    pub layer: LayerParameters,
-    /// A block without experts after that (ST-MoE; Zoph et al. 2022, arXiv:2202.08906).
-    #[gin(default = None)]
-    pub extra_mlp: Option<MlpBlock>,
-    /// The layer's own bias of relative position.
-    #[gin(default = None)]
-    pub relative_position_bias_factory: Option<Ref<RelativePositionBiases>>,
+    pub sparse: SparseLayerParameters,
 }
 
 /// A decoder of which some layers have experts. Source: flaxformer `architectures/moe/moe_architecture.py`.
@@ -61,11 +77,9 @@ pub struct SparseDecoder {
     /// A layer with experts.
     #[gin(call(supplies = ["shared_relative_position_bias"]))]
     pub sparse_layer_factory: Ref<SparseDecoderLayer>,
-    /// Number of layers with experts.
-    pub num_sparse_layers: usize,
-    /// Their places.
-    #[gin(default = LayerLayout::Mixed)]
-    pub sparse_layout: LayerLayout,
+    /// Parameters of every stack with experts.
+    #[gin(flatten)]
+    pub sparse: SparseStackParameters,
 }
 
 /// A layer of the decoder with experts. Its attentions, dropout and norms are those of layers without. Source: flaxformer
@@ -85,13 +99,7 @@ pub struct SparseDecoderLayer {
     pub encoder_decoder_attention: Option<MultiHeadAttention>,
     /// The block of experts after them.
     pub mlp: MoeLayer,
-    /// Parameters of every layer.
+    /// Parameters of every layer with experts.
     #[gin(flatten)]
-    pub layer: LayerParameters,
-    /// A block without experts after that (ST-MoE; Zoph et al. 2022, arXiv:2202.08906).
-    #[gin(default = None)]
-    pub extra_mlp: Option<MlpBlock>,
-    /// The layer's own bias of relative position.
-    #[gin(default = None)]
-    pub relative_position_bias_factory: Option<Ref<RelativePositionBiases>>,
+    pub sparse: SparseLayerParameters,
 }
