@@ -35,7 +35,7 @@ pub struct LogitsKernel {
 }
 
 impl LogitsKernel {
-    /// That of a decoder.
+    /// The kernel after a decoder.
     pub fn of_decoder(initializer: Initializer) -> Self {
         Self { path: "decoder/logits_dense", initializer }
     }
