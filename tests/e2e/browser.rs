@@ -7,14 +7,14 @@ use serde_json::json;
 use crate::chromium::Page;
 use crate::command::Train;
 use crate::folder::{Folder, steps};
-use crate::generate::{gimlet, pretrained};
+use crate::generate::gimlet;
 use crate::resume::{send, wait};
 use crate::serve::Server;
 
 #[test]
 #[ignore = "takes seconds, and needs Chromium: `make soak`"]
 fn the_page_of_the_server_shows_answers_and_mistakes() {
-    let folder = pretrained();
+    let folder = Folder::pretrained();
     let words = ["generate", "--checkpoint=pretrained", "--temperature=0", "--max_tokens=7", "b c"];
     let expected = gimlet(&folder, &words).succeeds().stdout;
     let server = Server::start(&folder, &["--checkpoint=pretrained"]);

@@ -7,12 +7,11 @@ use std::process::Command;
 
 use crate::command::Ended;
 use crate::folder::Folder;
+use crate::play::programs;
 
 /// Runs a line as a user would paste it, with `gimlet` on the path.
 fn paste(folder: &Folder, line: &str) -> Ended {
-    let gimlet = Path::new(env!("CARGO_BIN_EXE_gimlet"));
-    let programs = gimlet.parent().expect("it lies in a folder").display();
-    let line = format!("PATH={programs}:$PATH; {line}");
+    let line = format!("PATH={}:$PATH; {line}", programs().display());
     let output = Command::new("sh").args(["-c", &line]).current_dir(folder.path("")).output();
     Ended::new(output.expect("a shell is there"))
 }

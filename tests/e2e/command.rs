@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
+use crate::play::programs;
+
 /// A folder of the sources of these tests.
 pub fn sources(folder: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e").join(folder)
@@ -11,7 +13,7 @@ pub fn sources(folder: &str) -> PathBuf {
 /// A command to be run in a folder, below which the gin files' relative paths lie.
 #[derive(Clone, Debug)]
 pub struct Train {
-    program: &'static str,
+    program: PathBuf,
     folder: PathBuf,
     tool: Vec<String>,
     args: Vec<String>,
@@ -23,7 +25,7 @@ impl Train {
     /// `gimlet train` in `folder`.
     pub fn new(folder: &Path) -> Self {
         Self {
-            program: env!("CARGO_BIN_EXE_gimlet"),
+            program: programs().join("gimlet"),
             folder: folder.to_path_buf(),
             tool: vec!["train".to_string()],
             args: Vec::new(),
@@ -33,8 +35,8 @@ impl Train {
     }
 
     /// Of another program.
-    pub fn program(self, program: &'static str) -> Self {
-        Self { program, ..self }
+    pub fn program(self, program: &str) -> Self {
+        Self { program: program.into(), ..self }
     }
 
     /// Turns the command into `gimlet bench` of one thing.
@@ -83,7 +85,7 @@ impl Train {
 
     /// Returns the command for the system.
     pub fn command(&self) -> Command {
-        let mut command = Command::new(self.program);
+        let mut command = Command::new(&self.program);
         command
             .args(&self.tool)
             .args(&self.args)

@@ -17,10 +17,10 @@ use crate::server::Server;
 
 /// A folder with `model/checkpoint_4`, `_7` and `_10`.
 fn finetuned() -> Folder {
-    let folder = Folder::new();
-    folder.pretrain(4).bind_text("MODEL_DIR", "pretrained").succeeds();
-    finetune(&folder, 10);
-    folder
+    Folder::once("finetuned", |folder| {
+        folder.pretrain(4).bind_text("MODEL_DIR", "pretrained").succeeds();
+        finetune(folder, 10);
+    })
 }
 
 fn finetune(folder: &Folder, steps: u64) {

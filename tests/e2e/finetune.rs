@@ -11,13 +11,6 @@ use crate::command::Train;
 use crate::events::read_scalars;
 use crate::folder::{Folder, steps};
 
-/// A folder with `pretrained/checkpoint_4`.
-fn pretrained() -> Folder {
-    let folder = Folder::new();
-    folder.pretrain(4).bind_text("MODEL_DIR", "pretrained").succeeds();
-    folder
-}
-
 fn finetune(folder: &Folder) -> Train {
     folder.train("finetune_tiny.gin")
 }
@@ -37,7 +30,7 @@ fn lines(folder: &Folder, file: &str) -> Vec<Value> {
 
 #[test]
 fn predictions_and_metrics_are_written_down() {
-    let folder = pretrained();
+    let folder = Folder::pretrained();
     let ended = finetune(&folder).succeeds();
     assert!(ended.stderr.contains("restored step 4 from pretrained/checkpoint_4"));
     assert_eq!(steps(&folder.path("model")), [4, 10]);
@@ -67,7 +60,7 @@ fn predictions_and_metrics_are_written_down() {
 
 #[test]
 fn the_newest_of_a_folder_is_restored_and_the_optimizer_reset() {
-    let folder = pretrained();
+    let folder = Folder::pretrained();
     let ended = finetune(&folder)
         .bind_text("INITIAL_CHECKPOINT_PATH", "pretrained")
         .bind_text("utils.RestoreCheckpointConfig.mode", "latest")
@@ -92,7 +85,7 @@ fn the_newest_of_a_folder_is_restored_and_the_optimizer_reset() {
 
 #[test]
 fn an_evaluation_may_come_first_and_steps_may_be_relative() {
-    let folder = pretrained();
+    let folder = Folder::pretrained();
     let ended = finetune(&folder)
         .bind("TRAIN_STEPS_RELATIVE", 3)
         .bind("train.run_eval_before_training", "True")
@@ -121,7 +114,7 @@ fn an_evaluation_may_come_first_and_steps_may_be_relative() {
 
 #[test]
 fn a_metric_that_no_longer_improves_ends_the_run() {
-    let folder = pretrained();
+    let folder = Folder::pretrained();
     let run = finetune(&folder)
         .bind("TRAIN_STEPS", 40)
         .bind("train.actions", "{'INFER_EVAL': [@trainer.EarlyStoppingAction()]}")
@@ -142,7 +135,7 @@ fn a_metric_that_no_longer_improves_ends_the_run() {
 
 #[test]
 fn checkpoints_are_saved_at_listed_steps_and_the_last_two_are_kept() {
-    let folder = pretrained();
+    let folder = Folder::pretrained();
     finetune(&folder)
         .bind("utils.SaveCheckpointConfig.checkpoint_steps", "[5, 8]")
         .bind("utils.SaveCheckpointConfig.keep", 2)
@@ -152,7 +145,7 @@ fn checkpoints_are_saved_at_listed_steps_and_the_last_two_are_kept() {
 
 #[test]
 fn the_checkpoint_with_the_best_metric_is_kept_beside_the_newest() {
-    let folder = pretrained();
+    let folder = Folder::pretrained();
     let run = finetune(&folder)
         .bind("utils.SaveCheckpointConfig.checkpoint_steps", "[5, 6, 7, 8, 9]")
         .bind("utils.SaveCheckpointConfig.keep", 1)
@@ -170,7 +163,7 @@ fn the_checkpoint_with_the_best_metric_is_kept_beside_the_newest() {
 
 #[test]
 fn a_metric_that_no_run_writes_is_refused() {
-    let folder = pretrained();
+    let folder = Folder::pretrained();
     let ended = finetune(&folder)
         .bind("utils.SaveCheckpointConfig.checkpointer_cls", "@checkpoints.SaveBestCheckpointer")
         .bind_text("checkpoints.SaveBestCheckpointer.metric_name_to_monitor", "accuracy")
@@ -181,7 +174,7 @@ fn a_metric_that_no_run_writes_is_refused() {
 
 #[test]
 fn a_data_position_that_is_not_there_is_asked_for_in_vain() {
-    let folder = pretrained();
+    let folder = Folder::pretrained();
     let checkpoint = folder.path("pretrained/checkpoint_4");
     for file in fs::read_dir(checkpoint.join("gimlet")).expect("it is a folder") {
         let file = file.expect("is readable").path();

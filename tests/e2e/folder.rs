@@ -1,11 +1,13 @@
 //! A working directory with the data of `gin/small_tasks.gin`.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
+use crate::buckets::copy;
 use crate::command::{Train, sources};
+use crate::play::programs;
 
 /// Real text: the licence of this package.
 const TEXT: &str = include_str!("../../LICENSE");
@@ -31,6 +33,33 @@ impl Folder {
         folder.write("echo-train.jsonl", pairs(0..40));
         folder.write("echo-validation.jsonl", pairs(40..47));
         folder
+    }
+
+    /// With the files that `make` adds to such a folder. The first test that asks for `name` after a change of the
+    /// programs or of their gin files makes them, and all tests have copies.
+    pub fn once(name: &str, make: impl FnOnce(&Self)) -> Self {
+        let made = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let made_by = made.with_extension("made_by");
+        let lock = File::create(made.with_extension("lock")).expect("the folder can be written");
+        lock.lock().expect("the file can be locked");
+        if fs::read_to_string(&made_by).unwrap_or_default() != makers() {
+            let _ = fs::remove_dir_all(&made);
+            let folder = Self::new();
+            make(&folder);
+            copy(folder.0.path(), &made);
+            fs::write(&made_by, makers()).expect("the folder can be written");
+        }
+        drop(lock);
+        let folder = Self::new();
+        copy(&made, folder.0.path());
+        folder
+    }
+
+    /// With `pretrained/checkpoint_0` and `_4`, those of a ByT5.
+    pub fn pretrained() -> Self {
+        Self::once("pretrained", |folder| {
+            folder.pretrain(4).bind_text("MODEL_DIR", "pretrained").succeeds();
+        })
     }
 
     /// The path of a file in it.
@@ -60,6 +89,21 @@ impl Folder {
     pub fn pretrain(&self, steps: u64) -> Train {
         self.train("pretrain_tiny.gin").bind("TRAIN_STEPS", steps)
     }
+}
+
+/// Describes the programs and gin files that make the folders of tests: their names, sizes and times.
+fn makers() -> String {
+    let files = fs::read_dir(sources("gin"))
+        .expect("it is there")
+        .map(|file| file.expect("readable").path());
+    let programs = ["gimlet", "gimlet-torch"].map(|name| programs().join(name));
+    let mut files: Vec<PathBuf> = programs.into_iter().chain(files).collect();
+    files.sort();
+    let describe = |file: PathBuf| {
+        let found = fs::metadata(&file).expect("it is there");
+        format!("{} {} {:?}\n", file.display(), found.len(), found.modified())
+    };
+    files.into_iter().map(describe).collect()
 }
 
 /// Steps of the checkpoints in a MODEL_DIR, ascending.

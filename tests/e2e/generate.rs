@@ -9,13 +9,6 @@ use serde_json::Value;
 use crate::command::{Ended, Train, sources};
 use crate::folder::Folder;
 
-/// A folder with `pretrained/`, the MODEL_DIR of a ByT5 after four steps.
-pub fn pretrained() -> Folder {
-    let folder = Folder::new();
-    folder.pretrain(4).bind_text("MODEL_DIR", "pretrained").succeeds();
-    folder
-}
-
 /// A command in the folder, with these words.
 pub fn gimlet(folder: &Folder, words: &[&str]) -> Train {
     let search_path = sources("gin").display().to_string();
@@ -43,7 +36,7 @@ fn json_lines(ended: &Ended) -> Vec<Value> {
 
 #[test]
 fn a_run_and_its_export_give_the_same_answers_and_scores_in_order() {
-    let folder = pretrained();
+    let folder = Folder::pretrained();
     let texts = ["a text", "another and much longer text", "b", "a fourth one", "x y z"];
     folder.write("texts.txt", texts.join("\n"));
     let options = ["--file=texts.txt", "--json", "--max_tokens=9", "--temperature=0"];

@@ -18,10 +18,10 @@ const RESULTS: &str = "echo-predict.jsonl-00000-of-00001";
 
 /// A folder with `pretrained/checkpoint_0` to `_4`; `echo` has forty examples, which are seven chunks.
 fn pretrained() -> Folder {
-    let folder = Folder::new();
-    let every_step = folder.pretrain(4).bind("utils.SaveCheckpointConfig.period", 1);
-    every_step.bind("train.eval_period", 0).bind_text("MODEL_DIR", "pretrained").succeeds();
-    folder
+    Folder::once("pretrained_of_every_step", |folder| {
+        let every_step = folder.pretrain(4).bind("utils.SaveCheckpointConfig.period", 1);
+        every_step.bind("train.eval_period", 0).bind_text("MODEL_DIR", "pretrained").succeeds();
+    })
 }
 
 fn infer(folder: &Folder) -> Train {

@@ -10,7 +10,8 @@ use std::thread;
 use std::time::Duration;
 
 use crate::command::Train;
-use crate::generate::{gimlet, pretrained};
+use crate::folder::Folder;
+use crate::generate::gimlet;
 
 /// A terminal with a command on it.
 struct Terminal {
@@ -68,7 +69,7 @@ impl Terminal {
 
 #[test]
 fn a_conversation_remembers_earlier_texts_and_ends_with_ctrl_d() {
-    let folder = pretrained();
+    let folder = Folder::pretrained();
     let words = ["generate", "--checkpoint=pretrained", "--temperature=0", "--max_tokens=5"];
     let both = gimlet(&folder, &[&words[..], &["an earlier text", "b c"]].concat()).succeeds();
     let answers: Vec<String> = both.stdout.lines().map(|line| format!("{line}\r\n")).collect();

@@ -12,6 +12,7 @@ use crate::arrays;
 use crate::command::{Ended, Train};
 use crate::events::{Scalars, read_scalars};
 use crate::folder::{Folder, steps};
+use crate::play::programs;
 use crate::seeded;
 
 const STEPS: u64 = 24;
@@ -104,7 +105,7 @@ fn the_quickstart_stops_at_ctrl_c() {
     let folder = Folder::new();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("runs/quickstart/run.sh");
     let mut command = Command::new(script);
-    command.env("GIMLET", env!("CARGO_BIN_EXE_gimlet")).env("QUICKSTART_DIR", folder.path("out"));
+    command.env("GIMLET", programs().join("gimlet")).env("QUICKSTART_DIR", folder.path("out"));
     // A terminal sends SIGINT to everything that runs in it.
     command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
     // Tests may run in the background of a script, where SIGINT is ignored.
@@ -141,8 +142,7 @@ fn a_run_that_is_killed_loses_only_what_came_after_the_last_save() {
 
 #[test]
 fn a_run_that_is_asked_to_end_does_not_finish_its_evaluation() {
-    let folder = Folder::new();
-    folder.pretrain(4).bind_text("MODEL_DIR", "pretrained").succeeds();
+    let folder = Folder::pretrained();
     let held_out = fs::read(folder.path("echo-validation.jsonl")).expect("it is there");
     folder.write("echo-validation.jsonl", held_out.repeat(400));
     let run = folder

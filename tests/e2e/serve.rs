@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::command::{Ended, Train};
 use crate::folder::Folder;
-use crate::generate::{gimlet, pretrained};
+use crate::generate::gimlet;
 use crate::resume::send as signal;
 
 /// Threads of libtorch.
@@ -117,7 +117,7 @@ fn read(mut stream: TcpStream) -> (u16, String, String) {
 
 #[test]
 fn answers_are_those_of_the_command_line_and_bad_input_harms_nobody() {
-    let folder = pretrained();
+    let folder = Folder::pretrained();
     let server = Server::start(
         &folder,
         &["--checkpoint=pretrained", "--max_body_bytes=100000", "--max_wait_ms=20"],
@@ -243,7 +243,7 @@ fn refuse_bad_input(server: &Server, good: &str) {
 
 #[test]
 fn limits_refuse_a_token_is_asked_for_and_the_end_answers_those_who_wait() {
-    let folder = pretrained();
+    let folder = Folder::pretrained();
     folder.write("token", "secret\n");
     let flags = [
         "--checkpoint=pretrained",

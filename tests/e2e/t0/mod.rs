@@ -15,6 +15,7 @@ use tempfile::TempDir;
 use crate::command::{Ended, Train, sources};
 use crate::events::read_scalars;
 use crate::folder::steps;
+use crate::play::programs;
 
 /// The step of the pretrained model, the last but one.
 const START: u64 = 1_112_199;
@@ -41,7 +42,7 @@ impl Place {
         symlink(t0.join("promptsource"), place.path("promptsource")).unwrap();
         fs::create_dir(place.path("bin")).unwrap();
         for name in ["seqio_cache_tasks", "t5_mesh_transformer"] {
-            symlink(env!("CARGO_BIN_EXE_gimlet"), place.path("bin").join(name)).unwrap();
+            symlink(programs().join("gimlet"), place.path("bin").join(name)).unwrap();
         }
         let vocabulary = place.path("t5-data/vocabs/cc_all.32000");
         fs::create_dir_all(&vocabulary).unwrap();

@@ -142,7 +142,7 @@ fn no_flipped_bit_makes_reading_panic_or_take_long() {
         let (_dir, dir) = copied(&fixture(name));
         for (number, file) in files(&dir).into_iter().enumerate() {
             let bytes = file.read().unwrap();
-            for at in (number % 7..bytes.len()).step_by(bytes.len() / 4 + 1) {
+            for at in (number % 7..bytes.len()).step_by(bytes.len() / 2 + 1) {
                 let mut changed = bytes.clone();
                 changed[at] ^= 1 << (number % 8);
                 overwrite(&file, &changed);
