@@ -14,9 +14,8 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::time::Instant;
 
-use gimlet::checkpoint::{
-    Array, Compression, Procedure, Retention, Saver, Saving, checkpoint_dir, open,
-};
+use gimlet::checkpoint::{Array, Compression, Procedure, Retention, Saver, Saving, checkpoint_dir};
+use gimlet::models::open;
 use gimlet::storage::Path;
 use serde_json::{Value, json};
 

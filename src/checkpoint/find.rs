@@ -6,6 +6,7 @@ use super::error::CheckpointError;
 use super::foreign::index_of;
 use super::format::Format;
 use super::marks::{CHECKPOINT_FILE, checkpoint_dir, is_half_written_orbax, step_of_bundle};
+use super::names::hugging_face::Families;
 use super::open::{is_marked, open, recognize};
 use super::steps::{list_steps, named_steps};
 use super::stored::Stored;
@@ -120,13 +121,13 @@ pub fn resumable_steps(model_dir: &Path) -> Result<Vec<u64>, CheckpointError> {
 /// # Errors
 /// Every checkpoint is damaged; or an error that is not damage.
 pub fn restore_newest<T, E: From<CheckpointError>>(
-    model_dir: &Path,
+    (model_dir, families): (&Path, Families),
     skipped: &mut Vec<Skipped>,
     mut restore: impl FnMut(Box<dyn Stored>) -> Result<T, E>,
     damage: impl Fn(&E) -> Option<String>,
 ) -> Result<Option<T>, E> {
     for (_, path) in resumable(model_dir)?.into_iter().rev() {
-        let opened = open(&path);
+        let opened = open(&path, families);
         let is_there = || Ok(path.exists()? || index_of(&path).exists()?);
         if opened.is_err() && !is_there().map_err(|error: StorageError| E::from(error.into()))? {
             // A link without a target, or a checkpoint that was removed after the listing.

@@ -5,7 +5,8 @@
 //! what T5X wrote. Gimlet's own files lie in `checkpoint_N/gimlet/`, which T5X ignores. A
 //! checkpoint is either complete or invisible: it is written under a temporary name, made durable
 //! and renamed; in a store, which cannot rename folders, its file `checkpoint` is written last.
-//! [`open()`] returns a [`Stored`] with arrays under T5X's names, whatever the format.
+//! [`open()`] returns a [`Stored`] with arrays under T5X's names, whatever the format; the names of Hugging Face's models come
+//! from the families of models that are handed in ([`HuggingFaceFamily`]).
 //! ```
 //! # use gimlet_checkpoint::{Array, Stored, Writer, open};
 //! # use gimlet_storage::Path;
@@ -14,7 +15,7 @@
 //! let writer = Writer::create(&model_dir, 6, None)?;
 //! writer.array("target/scale", Array::from_f32(&[2], &[1.0, 2.0]).view())?;
 //! writer.array("state/step", Array::scalar_i32(6).view())?;
-//! let stored = open(&writer.commit()?)?;
+//! let stored = open(&writer.commit()?, &[])?;
 //! assert_eq!(stored.read("target/scale")?.to_f32().unwrap(), [1.0, 2.0]);
 //! # std::fs::remove_dir_all(dir).unwrap();
 //! # Ok::<(), gimlet_checkpoint::CheckpointError>(())
@@ -67,7 +68,7 @@ pub use checkpointers::{
 };
 pub use error::CheckpointError;
 pub use export::{
-    HuggingFaceOptions, MeshOptions, NativeOptions, Weights, export_hugging_face,
+    Carried, HuggingFaceOptions, MeshOptions, NativeOptions, Weights, export_hugging_face,
     export_mesh_tensorflow, export_orbax, export_t5x, export_torch, name_newest, unheld,
 };
 pub use find::{Skipped, every, latest, restore_newest, resumable_steps};
@@ -81,8 +82,10 @@ pub use layers::arranged;
 pub use listing::{Condition, Listed, file_sizes, list};
 pub use marks::{DATASET_PREFIX, bundle_prefix, checkpoint_dir, step_of, step_of_bundle};
 pub use mismatch::Mismatch;
-pub use names::hugging_face::activations::{
-    FeedForward, activations_tuple, feed_forward, mlp_activations,
+pub use names::Axes;
+pub use names::hugging_face::{
+    Arrays, ConfigFacts, Description, Families, HeadFacts, HuggingFaceFamily, ModuleNames,
+    NameTable, ParameterKind, model_types,
 };
 pub use names::mesh::{MeshNorms, mesh_spellings};
 pub use native::{Procedure, Reader, Shard, Share, Writer, lies_in_tree, writes};

@@ -7,6 +7,7 @@ use std::time::SystemTime;
 use super::error::CheckpointError;
 use super::format::Format;
 use super::marks::{CHECKPOINT_FILE, ORBAX_BEGINNING, PINNED_FILE, step_of, step_of_bundle};
+use super::names::hugging_face::Families;
 use super::open::{is_marked, open, recognize};
 use super::unfinished;
 use gimlet_storage::{FolderEntry, Path};
@@ -63,9 +64,9 @@ pub enum Condition {
 /// # Errors
 /// There is nothing at the path, or it cannot be listed. Damage of a single checkpoint is part of
 /// the result.
-pub fn list(path: &Path) -> Result<Vec<Listed>, CheckpointError> {
+pub fn list(path: &Path, families: Families) -> Result<Vec<Listed>, CheckpointError> {
     if !path.is_dir()? {
-        return Ok(vec![listed(path, path.file_name())?]);
+        return Ok(vec![listed(path, path.file_name(), families)?]);
     }
     let mut found = Vec::new();
     for FolderEntry { path: entry, .. } in path.entries()? {
@@ -73,13 +74,13 @@ pub fn list(path: &Path) -> Result<Vec<Listed>, CheckpointError> {
         if let Some(prefix) =
             name.strip_suffix(".index").filter(|prefix| step_of_bundle(prefix).is_some())
         {
-            found.extend(listed_beside(&entry, &path.join(prefix), prefix)?);
+            found.extend(listed_beside(&entry, &path.join(prefix), prefix, families)?);
         } else if step_of(&entry).is_some() || is_temporary(&entry) {
-            found.extend(listed_beside(&entry, &entry, name)?);
+            found.extend(listed_beside(&entry, &entry, name, families)?);
         }
     }
     if found.is_empty() && is_marked(path)? {
-        found.push(listed(path, path.file_name())?);
+        found.push(listed(path, path.file_name(), families)?);
     }
     found.sort_by_key(|one: &Listed| (one.step, one.condition == Condition::HalfWritten));
     Ok(found)
@@ -87,15 +88,20 @@ pub fn list(path: &Path) -> Result<Vec<Listed>, CheckpointError> {
 
 /// Like [`listed`]; `None` for a checkpoint that a concurrent run renames or deletes in the
 /// meantime.
-fn listed_beside(entry: &Path, path: &Path, name: &str) -> Result<Option<Listed>, CheckpointError> {
-    match listed(path, name) {
+fn listed_beside(
+    entry: &Path,
+    path: &Path,
+    name: &str,
+    families: Families,
+) -> Result<Option<Listed>, CheckpointError> {
+    match listed(path, name, families) {
         Err(CheckpointError::Storage(error)) if error.is_not_found() => Ok(None),
         Ok(one) if one.condition != Condition::Whole && !entry.exists()? => Ok(None),
         one => one.map(Some),
     }
 }
 
-fn listed(path: &Path, name: &str) -> Result<Listed, CheckpointError> {
+fn listed(path: &Path, name: &str, families: Families) -> Result<Listed, CheckpointError> {
     let sizes = file_sizes(path)?;
     let mut one = Listed {
         step: TEMPORARY_MARKS
@@ -118,7 +124,7 @@ fn listed(path: &Path, name: &str) -> Result<Listed, CheckpointError> {
     if is_temporary(path) || (path.is_dir()? && is_half()?) {
         return Ok(one);
     }
-    one.condition = match open(path) {
+    one.condition = match open(path, families) {
         Ok(stored) => {
             one.format = Some(stored.format());
             one.step = one.step.or_else(|| stored.step().ok().filter(|step| *step > 0));

@@ -8,6 +8,7 @@ use super::foreign::{
 };
 use super::format::Format;
 use super::marks::{CHECKPOINT_FILE, ORBAX_MARKS, has_any};
+use super::names::hugging_face::Families;
 use super::native::Reader;
 use super::orbax;
 use super::stored::Stored;
@@ -16,11 +17,12 @@ use gimlet_storage::{Path, StorageError};
 /// First bytes of TensorFlow's file `checkpoint`: a text that names the newest checkpoint.
 const TENSORFLOW_TEXT: &[u8] = b"model_checkpoint_path";
 
-/// Opens a checkpoint of any format that Gimlet reads.
+/// Opens a checkpoint of any format that Gimlet reads. Tensors of Hugging Face's models get the names that their family has
+/// for them; without families they keep their own.
 ///
 /// # Errors
-/// The path does not exist; the checkpoint is damaged; it is not a checkpoint.
-pub fn open(path: &Path) -> Result<Box<dyn Stored>, CheckpointError> {
+/// The path does not exist; the checkpoint is damaged; it is not a checkpoint; it is a model of no family.
+pub fn open(path: &Path, families: Families) -> Result<Box<dyn Stored>, CheckpointError> {
     match recognize(path)? {
         Format::T5x => match Reader::open(path) {
             // The oldest Orbax checkpoints look like T5X's until their file is read.
@@ -32,9 +34,9 @@ pub fn open(path: &Path) -> Result<Box<dyn Stored>, CheckpointError> {
             reader => Ok(Box::new(reader?)),
         },
         Format::Orbax => orbax::open(path),
-        Format::HuggingFace if path.is_dir()? => Ok(Box::new(open_hugging_face(path)?)),
-        Format::HuggingFace => Ok(Box::new(open_file(path)?)),
-        Format::Torch => Ok(Box::new(open_torch(path)?)),
+        Format::HuggingFace if path.is_dir()? => Ok(Box::new(open_hugging_face(path, families)?)),
+        Format::HuggingFace => Ok(Box::new(open_file(path, families)?)),
+        Format::Torch => Ok(Box::new(open_torch(path, families)?)),
         Format::MeshTensorFlow => Ok(Box::new(open_tensorflow(path)?)),
     }
 }

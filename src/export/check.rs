@@ -1,7 +1,7 @@
 //! Mistakes that keep an export from starting, found before anything is written.
 
-use crate::checkpoint::feed_forward;
 use crate::data::{TaskProvider, subtasks};
+use crate::models::hugging_face::feed_forward;
 use crate::session::check::{UnfitSpec, check_path, check_restore, unfit};
 use crate::session::error::SessionError;
 use crate::session::named_checkpoints::named_checkpoints;
@@ -10,7 +10,6 @@ use crate::storage::Path;
 use crate::vocab::VocabularySpec;
 
 use super::spec::{Save, WarmupExample};
-use super::stated::stated;
 
 /// Finds the first mistake that is visible in the spec alone.
 ///
@@ -19,7 +18,7 @@ use super::stated::stated;
 pub fn check(spec: &Save) -> Result<(), UnfitSpec> {
     check_path("MODEL_OUTPUT_DIR", &spec.output_dir.0)?;
     spec.model.check().map_err(UnfitSpec)?;
-    let options = stated(&spec.model)?;
+    let options = spec.model.hugging_face().map_err(UnfitSpec)?;
     let activations: Vec<&str> =
         options.mlp_activations.iter().flatten().map(String::as_str).collect();
     feed_forward(&activations).map_err(|reason| {

@@ -4,9 +4,9 @@ mod check;
 mod functions;
 mod run;
 mod spec;
-mod stated;
+mod vocabulary;
 
 pub use check::{check, checkpoint, preflight};
 pub use run::export;
 pub use spec::Save;
-pub use stated::{state_vocabulary, stated};
+pub use vocabulary::state_vocabulary;

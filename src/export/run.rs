@@ -2,18 +2,17 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::checkpoint::{
-    DType, Format, HuggingFaceOptions, Stored, Weights, export_hugging_face, open,
-};
-use crate::models::PredictionSpec;
+use crate::checkpoint::{DType, Format, HuggingFaceOptions, Stored, Weights, export_hugging_face};
 use crate::models::decoding::DecodeFn;
+use crate::models::{HUGGING_FACE, PredictionSpec, open};
+use crate::session::check::UnfitSpec;
 use crate::session::error::SessionError;
 use crate::storage::Path;
 
 use super::check::{check, checkpoint};
 use super::functions::WarmupWriter;
 use super::spec::{Save, WarmupExample};
-use super::stated::{state_vocabulary, stated};
+use super::vocabulary::state_vocabulary;
 
 /// The file of warm-up examples.
 const WARMUP: &str = "warmup_examples.json";
@@ -33,7 +32,7 @@ pub fn export(spec: &Save) -> Result<Path, SessionError> {
         let request = warmup_request(spec, examples);
         to.join(WARMUP).write_atomic(format!("{request:#}\n").as_bytes())?;
     }
-    export_hugging_face(&*from, &to, &options)?;
+    export_hugging_face(&*from, &to, &options, HUGGING_FACE)?;
     Ok(to)
 }
 
@@ -43,7 +42,7 @@ fn options(spec: &Save, from: &dyn Stored) -> Result<HuggingFaceOptions, Session
         dtype: spec.restore_checkpoint_cfg.dtype.map(DType::from),
         folder: (from.format() == Format::HuggingFace).then(|| from.path().clone()),
         without_tokenizer: spec.tokenized_inputs,
-        ..stated(&spec.model)?
+        ..spec.model.hugging_face().map_err(UnfitSpec)?
     };
     let predictions = spec.model.prediction_spec()?;
     options.generation.extend(generation(spec, &predictions));

@@ -1,10 +1,8 @@
 //! The checkpoint and the configuration that a path names: of a run, of one of its checkpoints, or of a folder of
 //! Hugging Face's.
 
-use crate::checkpoint::{CheckpointError, checkpoint_dir, list_steps};
+use crate::checkpoint::{CheckpointError, HuggingFaceConfig, checkpoint_dir, list_steps};
 use crate::storage::Path;
-
-use super::hugging_face::CONFIG_FILE;
 
 /// The configuration that a run writes into its MODEL_DIR.
 const RUN_CONFIG: &str = "config.gin";
@@ -31,11 +29,12 @@ impl Found {
             None => path.clone(),
         };
         let folder = path.folder();
+        let files = |dir: &Path| [RUN_CONFIG, HuggingFaceConfig::FILE].map(|file| dir.join(file));
         let mut candidates = Vec::new();
         if is_dir {
-            candidates.extend([path.join(RUN_CONFIG), path.join(CONFIG_FILE)]);
+            candidates.extend(files(path));
         }
-        candidates.extend([folder.join(RUN_CONFIG), folder.join(CONFIG_FILE)]);
+        candidates.extend(files(&folder));
         for config in candidates {
             if config.exists()? {
                 return Ok(Self { checkpoint, config: Some(config) });

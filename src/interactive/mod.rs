@@ -1,16 +1,13 @@
 //! L5: asking a model: T5X's `InteractiveModel`, which answers texts and scores targets.
 //!
-//! `spec`, `decoding`, `found`, `hugging_face` and `lines` are torch-free: they find the model, and read what is asked.
+//! `spec`, `decoding`, `found` and `lines` are torch-free: they find the model, and read what is asked.
 //! [`Engine`] holds the parameters and answers batches of texts; `file`, `files`, `prompt` and the layer `serve` give them to it.
 
 mod decoding;
 mod files;
 mod found;
-mod generation_config;
-mod hugging_face;
 mod lines;
 mod spec;
-mod tokenizer;
 
 #[cfg(feature = "torch")]
 mod encoder;
@@ -26,7 +23,6 @@ mod stream;
 pub use decoding::{Decoding, DecodingOptions};
 pub use files::{AnswerFiles, FileWork, PredictFile, ScoreFiles};
 pub use found::Found;
-pub use hugging_face::{CONFIG_FILE, gin_of};
 pub use lines::{BadLine, Text, lines_of};
 pub use spec::InteractiveModel;
 

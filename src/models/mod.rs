@@ -12,6 +12,7 @@ pub mod contract;
 pub mod decoding;
 pub mod families;
 pub mod heads;
+pub mod hugging_face;
 pub mod parts;
 pub mod transformer;
 
@@ -22,6 +23,7 @@ pub use contract::{BaseModel, ModuleSpec, NoPredictions, PredictionSpec, memory}
 pub use families::decoder_only::{DecoderOnlyModel, MoeDecoderOnlyModel};
 pub use families::t5::{EncoderDecoderModel, MoeEncoderDecoderModel};
 pub use families::{decoder_only, flaxformer, t5};
+pub use hugging_face::{HUGGING_FACE, gin_of, open};
 pub use spec::Model;
 pub use vocabularies::{GetInputVocabulary, GetOutputVocabulary};
 

@@ -90,6 +90,17 @@ pub enum Activation {
     Softplus,
 }
 
+impl Activation {
+    /// Returns names as gin writes a tuple of them.
+    pub fn tuple(names: &[&str]) -> String {
+        let quoted: Vec<String> = names.iter().map(|name| format!("'{name}'")).collect();
+        match &quoted[..] {
+            [one] => format!("({one},)"),
+            all => format!("({})", all.join(", ")),
+        }
+    }
+}
+
 /// The tensors that a layer keeps of its forward pass for its backward pass; the rest is
 /// recomputed. Source:
 /// T5X `examples/scalable_t5/network.py`.

@@ -7,8 +7,9 @@ use std::path::Path;
 
 use gimlet_library::{Dir, GIN, RUNS, TASKS};
 
+use crate::checkpoint::HuggingFaceConfig;
 use crate::gin::{LIBRARY, Source, TASK_LIBRARY, plain};
-use crate::interactive::{CONFIG_FILE, gin_of};
+use crate::models::gin_of;
 use crate::storage;
 use crate::telemetry;
 
@@ -56,7 +57,10 @@ impl Source for Library {
         match read_anywhere(path) {
             Ok(text) => {
                 telemetry::detail(&format!("reading {path}"));
-                match Path::new(path).file_name().is_some_and(|name| name == CONFIG_FILE) {
+                match Path::new(path)
+                    .file_name()
+                    .is_some_and(|name| name == HuggingFaceConfig::FILE)
+                {
                     true => hugging_face(path, &text).map(Some),
                     false => Ok(Some(text)),
                 }

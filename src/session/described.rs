@@ -1,10 +1,10 @@
 //! The facts that the `config.json` of a folder of Hugging Face's states about its network and that no array shows,
 //! compared with the model that reads the weights: a run that ignores them would get other numbers without a word.
 
-use crate::checkpoint::{CheckpointError, Format, HuggingFaceConfig, Stored, activations_tuple};
+use crate::checkpoint::{CheckpointError, Format, HuggingFaceConfig, HuggingFaceFamily, Stored};
 use crate::gin::FromGin;
-use crate::models::Model;
 use crate::models::decoding::{DecodeFn, Prediction};
+use crate::models::{HUGGING_FACE, Model};
 use crate::nn::Activation;
 use crate::storage::Path;
 use crate::telemetry;
@@ -48,20 +48,21 @@ impl ModelFacts {
         if !matches!(stored.format(), Format::HuggingFace | Format::Torch) {
             return Ok(());
         }
-        let Some((file, config)) = HuggingFaceConfig::beside(stored.path())? else { return Ok(()) };
+        let Some(config) = HuggingFaceConfig::beside(stored.path())? else { return Ok(()) };
         let refused =
             |reason| CheckpointError::OtherFacts { path: stored.path().to_string(), reason };
-        config.check_keys(&file).map_err(refused)?;
-        let unused = self.other_ends.iter().filter_map(|ends| config.unused_decoding(&file, ends));
+        let family = HuggingFaceFamily::of(&config, HUGGING_FACE).map_err(refused)?;
+        family.check_keys(&config).map_err(refused)?;
+        let unused = self.other_ends.iter().filter_map(|ends| config.unused_decoding(ends));
         unused.for_each(|notice| telemetry::warn_once(&notice));
-        let activations = config.mlp_activations().map_err(refused)?;
+        let expected = (family.facts)(&config).map_err(refused)?;
         let (parameter, epsilon) = &self.layer_norm_epsilon;
         let facts = [
-            (self.activations.clone(), tuple(&activations)),
-            ((parameter.clone(), epsilon.to_string()), config.layer_norm_epsilon().to_string()),
+            (self.activations.clone(), tuple(&expected.mlp_activations)),
+            ((parameter.clone(), epsilon.to_string()), expected.layer_norm_epsilon.to_string()),
             (
                 ("models.EncoderDecoderModel.bos_id".to_string(), self.bos_id.to_string()),
-                config.bos_id().to_string(),
+                expected.bos_id.to_string(),
             ),
         ];
         let differing = facts.into_iter().filter(|((_, found), expected)| found != expected);
@@ -72,7 +73,7 @@ impl ModelFacts {
             .collect();
         match rows.is_empty() {
             true => Ok(()),
-            false => Err(refused(remedied(&file, &rows))),
+            false => Err(refused(remedied(&config.file, &rows))),
         }
     }
 }
@@ -93,5 +94,5 @@ fn name(activation: &Activation) -> String {
 /// Names as gin writes a tuple, of two names of a function always the same.
 fn tuple(activations: &[&str]) -> String {
     let names = activations.iter().map(|name| if *name == "swish" { "silu" } else { *name });
-    activations_tuple(&names.collect::<Vec<&str>>())
+    Activation::tuple(&names.collect::<Vec<&str>>())
 }

@@ -2,10 +2,9 @@
 //! state.
 
 use crate::checkpoint::{
-    CheckpointError, Mismatch, Plan, RestoreCheckpointConfig, Shapes, Stored, arranged, open,
-    upcycled,
+    CheckpointError, Mismatch, Plan, RestoreCheckpointConfig, Shapes, Stored, arranged, upcycled,
 };
-use crate::models::Model;
+use crate::models::{Model, open};
 use crate::storage::Path;
 
 use super::described::ModelFacts;

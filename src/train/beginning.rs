@@ -6,6 +6,7 @@ use crate::checkpoint::{
     restore_newest, upcycled,
 };
 use crate::data::DatasetState;
+use crate::models::HUGGING_FACE;
 use crate::session::error::SessionError;
 use crate::session::state_layout::{STEP, TARGET, state_shapes};
 use crate::storage::Path;
@@ -95,7 +96,7 @@ pub fn newest_own<T>(
         _ => None,
     };
     let mut skipped: Vec<Skipped> = Vec::new();
-    let found = restore_newest(model_dir, &mut skipped, begin, damage);
+    let found = restore_newest((model_dir, HUGGING_FACE), &mut skipped, begin, damage);
     skipped.iter().for_each(|skipped| telemetry::warn_once(&skipped.to_string()));
     found
 }

@@ -1,9 +1,7 @@
 //! The checkpoint with which a new run begins.
 
-use crate::checkpoint::{
-    CheckpointError, RestoreCheckpointConfig, RestoreMode, Stored, latest, open,
-};
-use crate::models::Model;
+use crate::checkpoint::{CheckpointError, RestoreCheckpointConfig, RestoreMode, Stored, latest};
+use crate::models::{Model, open};
 use crate::session::described::ModelFacts;
 use crate::session::named_checkpoints::named_checkpoints;
 use crate::storage::Path;

@@ -3,7 +3,8 @@
 
 use std::path::PathBuf;
 
-use gimlet::checkpoint::{Reader, Stored, arranged, open};
+use gimlet::checkpoint::{Reader, Stored, arranged};
+use gimlet::models::open;
 use gimlet::storage;
 
 use crate::arrays;

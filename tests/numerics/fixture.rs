@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use gimlet::checkpoint::{RestoreCheckpointConfig, RestoreMode, open};
+use gimlet::checkpoint::{RestoreCheckpointConfig, RestoreMode};
 use gimlet::models::parts::Reach;
 use gimlet::models::t5::{T5, T5Config};
 use gimlet::models::transformer::TransformerSpec;
-use gimlet::models::{Batch, feature};
+use gimlet::models::{Batch, feature, open};
 use gimlet::nn::{Activation, Params};
 use gimlet::storage::Path;
 use serde_json::Value;

@@ -5,9 +5,11 @@ use serde_json::{Map, Value};
 
 use super::tokenizer::Files;
 use crate::error::CheckpointError;
+use crate::foreign::HuggingFaceConfig;
+use crate::names::hugging_face::{Families, HuggingFaceFamily};
 use gimlet_storage::Path;
 
-pub(super) const CONFIG: &str = "config.json";
+pub(super) const CONFIG: &str = HuggingFaceConfig::FILE;
 pub(super) const GENERATION: &str = crate::foreign::GENERATION_FILE;
 
 /// The files from which transformers build a tokenizer.
@@ -24,28 +26,15 @@ const TOKENIZER: [&str; 6] = [
 const OF_THE_WRITER: [&str; 4] =
     ["dtype", "scale_decoder_outputs", "tie_word_embeddings", "transformers_version"];
 
-/// Keys in which transformers repeat `feed_forward_proj`; where they stand, they win over it.
-pub(super) const ACTIVATION: [&str; 2] = ["dense_act_fn", "is_gated_act"];
-
-/// Keys that a checkpoint of T5X does not hold, with the value that T5X has for all models, if it has one.
-const UNHELD: [(&str, Option<f64>); 6] = [
-    ("decoder_start_token_id", Some(0.0)),
-    ("eos_token_id", Some(1.0)),
-    ("feed_forward_proj", None),
-    ("layer_norm_epsilon", Some(1e-6)),
-    ("pad_token_id", Some(0.0)),
-    ("relative_attention_max_distance", Some(128.0)),
-];
-
 /// The meaning of a folder of transformers beside its weights.
 #[derive(Debug, Default)]
-pub(super) struct Carried {
+pub struct Carried {
     /// `config.json`.
     pub config: Map<String, Value>,
     /// `generation_config.json`, if there is one.
-    pub generation: Option<Map<String, Value>>,
+    pub(super) generation: Option<Map<String, Value>>,
     /// The tokenizer's files.
-    pub tokenizer: Files,
+    pub(super) tokenizer: Files,
 }
 
 impl Carried {
@@ -67,22 +56,13 @@ impl Carried {
     }
 
     /// A text of `config.json`.
-    pub(super) fn text(&self, key: &str) -> Option<&str> {
+    pub fn text(&self, key: &str) -> Option<&str> {
         self.config.get(key)?.as_str()
     }
 
     /// A number of `config.json`.
-    pub(super) fn number(&self, key: &str) -> Option<usize> {
+    pub fn number(&self, key: &str) -> Option<usize> {
         usize::try_from(self.config.get(key)?.as_u64()?).ok()
-    }
-
-    /// The feed-forward blocks, if there is a `config.json`, which need not say what its family has by default.
-    pub(super) fn feed_forward_proj(&self) -> Option<&str> {
-        let default = match self.text("model_type") {
-            Some("mt5" | "umt5") => "gated-gelu",
-            _ => "relu",
-        };
-        (!self.config.is_empty()).then(|| self.text("feed_forward_proj").unwrap_or(default))
     }
 }
 
@@ -91,8 +71,10 @@ impl Carried {
 ///
 /// # Errors
 /// A file cannot be read, or is not JSON.
-pub fn unheld(folder: &Path) -> Result<Vec<String>, CheckpointError> {
+pub fn unheld(folder: &Path, families: Families) -> Result<Vec<String>, CheckpointError> {
     let Some(config) = json(&folder.join(CONFIG))? else { return Ok(Vec::new()) };
+    let model_type = config.get("model_type").and_then(Value::as_str);
+    let family = HuggingFaceFamily::with(families, model_type);
     let generation = json(&folder.join(GENERATION))?.unwrap_or_default();
     let said = |key: &str| generation.get(key).or(config.get(key)).filter(|it| !it.is_null());
     let differs = |(key, usual): &(&str, Option<f64>)| {
@@ -100,7 +82,7 @@ pub fn unheld(folder: &Path) -> Result<Vec<String>, CheckpointError> {
         let is_usual = usual.is_some() && found.as_f64() == *usual;
         (!is_usual).then(|| format!("{key} = {found}"))
     };
-    Ok(UNHELD.iter().filter_map(differs).collect())
+    Ok(family.iter().flat_map(|family| family.unheld).filter_map(differs).collect())
 }
 
 fn json(file: &Path) -> Result<Option<Map<String, Value>>, CheckpointError> {

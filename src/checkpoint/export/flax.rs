@@ -6,6 +6,7 @@ use std::io::{self, Write};
 
 use rmpv::encode::write_value;
 
+use super::model::Model;
 use super::tensor::Tensor;
 use super::tensor_file::TensorFile;
 use crate::names::Axes;
@@ -15,34 +16,19 @@ use crate::stored::Stored;
 /// Writes the tensors into a file; the caller finishes the file.
 pub(super) fn write_file(
     from: &dyn Stored,
-    tensors: &[&Tensor],
+    model: &Model,
     mut out: TensorFile,
 ) -> io::Result<TensorFile> {
     let mut tree = Node::default();
-    for &tensor in tensors {
-        let (path, axes) = in_flax(tensor);
-        let node = path
-            .split('/')
-            .fold(&mut tree, |node, key| node.children.entry(key.to_string()).or_default());
-        node.leaf = Some((tensor, axes));
+    for (tensor, kind) in model.tensors.values() {
+        let module = tensor.name.strip_suffix(kind.torch).expect("its last part is its kind's");
+        let path = module.split_terminator('.').chain([kind.flax]);
+        let node =
+            path.fold(&mut tree, |node, key| node.children.entry(key.to_string()).or_default());
+        node.leaf = Some((tensor, kind.flax_axes()));
     }
     tree.write(from, &mut out)?;
     Ok(out)
-}
-
-/// Returns the path in Flax's models of a tensor with a PyTorch name, and its axes relative to
-/// T5X's: kernels keep their axes, since T5X uses flax too.
-fn in_flax(tensor: &Tensor) -> (String, Axes) {
-    let path = tensor.name.replace('.', "/");
-    let module = path.strip_suffix("/weight").unwrap_or(&path);
-    match module.rsplit('/').next().expect("split yields one part") {
-        "shared" => (format!("{module}/embedding"), tensor.axes),
-        last if last.ends_with("relative_attention_bias") => {
-            (format!("{module}/embedding"), tensor.axes)
-        }
-        last if last.ends_with("layer_norm") => (format!("{module}/weight"), tensor.axes),
-        _ => (format!("{module}/kernel"), Axes::Same),
-    }
 }
 
 #[derive(Default)]

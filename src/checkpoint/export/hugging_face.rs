@@ -5,49 +5,45 @@ use serde_json::{Value, json};
 use super::carried::{CONFIG, Carried, GENERATION};
 use super::model::Model;
 use super::options::{HuggingFaceOptions, Weights};
-use super::tensor::Tensor;
 use super::tensor_file::TensorFile;
 use super::tokenizer::{Files, byte_files, pretty, sentencepiece_files};
 use super::{flax, safetensors, torch, unwrapped};
 use crate::error::CheckpointError;
 use crate::layers::Unstacked;
+use crate::names::hugging_face::{Families, HuggingFaceFamily};
 use crate::stored::Stored;
 use gimlet_storage::Path;
-
-/// Ids of special tokens in every T5: decoding starts with padding.
-const SPECIAL_IDS: [(&str, i64); 3] =
-    [("decoder_start_token_id", 0), ("eos_token_id", 1), ("pad_token_id", 0)];
-
-/// Number of rows of ByT5's embedding.
-const BYT5_VOCAB: usize = 384;
 
 /// Writes the parameters of a checkpoint as a folder that transformers load. The weights become
 /// visible last and only when they are complete.
 ///
 /// # Errors
-/// The checkpoint does not hold a T5; the target already holds a model; reading or writing fails.
+/// The checkpoint holds a model of no family; the target already holds a model; reading or writing fails.
 pub fn export_hugging_face(
     from: &dyn Stored,
     to: &Path,
     options: &HuggingFaceOptions,
+    families: Families,
 ) -> Result<(), CheckpointError> {
     let from = &Unstacked::new(from);
     let carried = options.folder.as_ref().map(Carried::of).transpose()?.unwrap_or_default();
-    let model = Model::of(from, options, &carried)?;
+    let model = Model::of(from, families, options, &carried)?;
     let name = options.weights.file_name();
     if to.join(name).exists()? {
         let reason = format!("it holds a `{name}` already; name another folder or remove it");
         return Err(CheckpointError::Export { path: to.to_string(), reason });
     }
-    let mut files = vec![(CONFIG, pretty(&model.config(options, &carried)))];
-    if let Some(generation) = generation_config(options, &carried) {
+    let mut files = vec![(CONFIG, pretty(&model.config))];
+    if let Some(generation) = generation_config(options, &carried, model.family) {
         files.push((GENERATION, pretty(&generation)));
     }
     files.extend(match &options.vocabulary {
         _ if options.without_tokenizer => Vec::new(),
         Some(vocabulary) => sentencepiece_files(vocabulary, options.extra_ids, model.vocab_size)?,
         None if !carried.tokenizer.is_empty() => carried.tokenizer,
-        None if model.vocab_size == BYT5_VOCAB => byte_files(options.extra_ids.unwrap_or(125)),
+        None if model.family.byte_rows == Some(model.vocab_size) => {
+            byte_files(options.extra_ids.unwrap_or(125))
+        }
         None => Vec::new(),
     });
     let missing = missing(to, files)?;
@@ -85,10 +81,11 @@ pub fn export_torch(
     from: &dyn Stored,
     file: &Path,
     options: &HuggingFaceOptions,
+    families: Families,
 ) -> Result<(), CheckpointError> {
     let from = &Unstacked::new(from);
     let carried = options.folder.as_ref().map(Carried::of).transpose()?.unwrap_or_default();
-    let model = Model::of(from, options, &carried)?;
+    let model = Model::of(from, families, options, &carried)?;
     if file.exists()? {
         let reason = "it is there already; name another file or remove it".to_string();
         return Err(CheckpointError::Export { path: file.to_string(), reason });
@@ -136,11 +133,10 @@ fn write_in_order(
     Target { file, beside }: &Target,
     (out, added): (TensorFile, &mut Vec<Path>),
 ) -> Result<(), CheckpointError> {
-    let tensors: Vec<&Tensor> = model.tensors.values().collect();
     let written = match weights {
-        Weights::Safetensors => safetensors::write_file(from, &tensors, out),
-        Weights::Torch => torch::write_file(from, &tensors, out),
-        Weights::Flax => flax::write_file(from, &tensors, out),
+        Weights::Safetensors => safetensors::write_file(from, model, out),
+        Weights::Torch => torch::write_file(from, model, out),
+        Weights::Flax => flax::write_file(from, model, out),
     };
     let out = written.map_err(|error| unwrapped(file, error))?;
     for (path, bytes) in beside {
@@ -156,12 +152,18 @@ fn write_in_order(
 }
 
 /// `generation_config.json`: that which is carried over, or the ids of special tokens. `None` if a `config.json` that is carried
-/// over says everything: transformers read it instead.
-fn generation_config(options: &HuggingFaceOptions, carried: &Carried) -> Option<Value> {
+/// over says everything: transformers read it instead; and for a family without such ids.
+fn generation_config(
+    options: &HuggingFaceOptions,
+    carried: &Carried,
+    family: &HuggingFaceFamily,
+) -> Option<Value> {
+    let is_said = family.special_ids.is_empty() || !carried.config.is_empty();
     let mut config = match &carried.generation {
         Some(generation) => generation.clone(),
-        None if !carried.config.is_empty() && options.generation.is_empty() => return None,
-        None => SPECIAL_IDS
+        None if is_said && options.generation.is_empty() => return None,
+        None => family
+            .special_ids
             .iter()
             .map(|(key, usual)| {
                 let said = carried.config.get(*key).cloned();

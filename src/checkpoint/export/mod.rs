@@ -19,7 +19,7 @@ use std::io;
 use super::error::CheckpointError;
 use gimlet_storage::{Path, StorageError};
 
-pub use carried::unheld;
+pub use carried::{Carried, unheld};
 pub use hugging_face::{export_hugging_face, export_torch};
 pub use native::{NativeOptions, export_orbax, export_t5x};
 pub use options::{HuggingFaceOptions, MeshOptions, Weights};

@@ -1,7 +1,6 @@
 //! Options for writing weights for transformers and PyTorch.
 
 use crate::array::DType;
-use crate::names::hugging_face;
 use crate::names::mesh::MeshNorms;
 use gimlet_storage::Path;
 use serde_json::{Map, Value};
@@ -20,11 +19,11 @@ pub enum Weights {
 
 impl Weights {
     /// The name of the file, which becomes visible last and only when it is complete.
-    pub fn file_name(self) -> &'static str {
+    pub const fn file_name(self) -> &'static str {
         match self {
-            Self::Safetensors => hugging_face::SAFETENSORS,
-            Self::Torch => hugging_face::TORCH,
-            Self::Flax => hugging_face::FLAX,
+            Self::Safetensors => "model.safetensors",
+            Self::Torch => "pytorch_model.bin",
+            Self::Flax => "flax_model.msgpack",
         }
     }
 }
@@ -41,7 +40,7 @@ pub struct HuggingFaceOptions {
     /// Number of sentinel tokens after the vocabulary's own pieces; by default 100, 0 if the pieces
     /// include sentinels, and 125 for ByT5.
     pub extra_ids: Option<usize>,
-    /// T5X's `mlp_activations`. `None` takes those of `folder`, or without one those of T5 1.0 and 1.1.
+    /// T5X's `mlp_activations`. `None` takes those of `folder`, or without one the usual ones of the family.
     pub mlp_activations: Option<Vec<String>>,
     /// Whether the embedding maps to logits, as the model's configuration says; it must agree with the arrays.
     pub logits_via_embedding: Option<bool>,
@@ -53,7 +52,7 @@ pub struct HuggingFaceOptions {
     pub config: Map<String, Value>,
     /// Number of attention heads; by default that of `folder`, or of the relative position bias.
     pub num_heads: Option<usize>,
-    /// `t5`, `mt5`, `umt5` or `longt5`; by default that of `folder`, or derived from the arrays.
+    /// The `model_type` of transformers; by default that of `folder`, or derived from the arrays.
     pub model_type: Option<String>,
     /// LongT5's window on either side; by default 127. Its attention is local when `model_type` is
     /// `longt5` and the arrays have no global attention.

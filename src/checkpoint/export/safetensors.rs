@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use safetensors::tensor::{Metadata, TensorInfo};
 
-use super::tensor::Tensor;
+use super::model::Model;
 use super::tensor_file::TensorFile;
 use crate::error::CheckpointError;
 use crate::foreign::safetensors_type;
@@ -13,22 +13,22 @@ use crate::stored::Stored;
 /// Writes the tensors into a file; the caller finishes the file.
 pub(super) fn write_file(
     from: &dyn Stored,
-    tensors: &[&Tensor],
+    model: &Model,
     mut out: TensorFile,
 ) -> io::Result<TensorFile> {
-    let header = header(from, tensors).map_err(io::Error::other)?;
+    let header = header(from, model).map_err(io::Error::other)?;
     out.write_all(&(header.len() as u64).to_le_bytes())?;
     out.write_all(&header)?;
-    for tensor in tensors {
+    for (tensor, _) in model.tensors.values() {
         out.tensor(|out| tensor.write(from, tensor.axes, out))?;
     }
     Ok(out)
 }
 
-fn header(from: &dyn Stored, tensors: &[&Tensor]) -> Result<Vec<u8>, CheckpointError> {
-    let mut infos = Vec::with_capacity(tensors.len());
+fn header(from: &dyn Stored, model: &Model) -> Result<Vec<u8>, CheckpointError> {
+    let mut infos = Vec::with_capacity(model.tensors.len());
     let mut end = 0;
-    for tensor in tensors {
+    for (tensor, _) in model.tensors.values() {
         let begin = end;
         end += tensor.num_bytes();
         let dtype = safetensors_type(tensor.dtype).ok_or_else(|| CheckpointError::Unsupported {

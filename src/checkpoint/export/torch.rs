@@ -7,6 +7,7 @@ use zip::result::ZipError;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, DateTime, ZIP64_BYTES_THR, ZipWriter};
 
+use super::model::Model;
 use super::tensor::Tensor;
 use super::tensor_file::TensorFile;
 use crate::array::DType;
@@ -21,27 +22,21 @@ const FOLDER: &str = "archive";
 const ALIGNMENT: u16 = 64;
 const PADDING_FIELD: u16 = 0x4246;
 
-/// Aliases of the embedding in the models of transformers, which share its tensor.
-const EMBEDDING: &str = "shared.weight";
-const ITS_ALIASES: [&str; 2] = ["encoder.embed_tokens.weight", "decoder.embed_tokens.weight"];
-
-/// The projection to logits; a model without this tensor uses the embedding instead.
-const HEAD: &str = "lm_head.weight";
-
 /// Writes the tensors into a file; the caller finishes the file.
 pub(super) fn write_file(
     from: &dyn Stored,
-    tensors: &[&Tensor],
+    model: &Model,
     mut out: TensorFile,
 ) -> io::Result<TensorFile> {
-    if let Some(tensor) = tensors.iter().find(|tensor| storage_class(tensor.dtype).is_none()) {
+    let mut tensors = model.tensors.values().map(|(tensor, _)| tensor);
+    if let Some(tensor) = tensors.find(|tensor| storage_class(tensor.dtype).is_none()) {
         let (name, dtype) = (&tensor.name, tensor.dtype);
         let reason = format!("`{name}` is of type {dtype}, expected parameters of floats");
         let path = from.path().to_string();
         return Err(io::Error::other(CheckpointError::Unsupported { path, reason }));
     }
     let mut zip = ZipWriter::new_stream(&mut out);
-    if let Err(error) = write_entries(from, tensors, &mut zip) {
+    if let Err(error) = write_entries(from, model, &mut zip) {
         // Dropping it would write the list of entries, and print an error if the disk is full.
         std::mem::forget(zip);
         return Err(error);
@@ -52,15 +47,15 @@ pub(super) fn write_file(
 
 fn write_entries<W: Write + Seek>(
     from: &dyn Stored,
-    tensors: &[&Tensor],
+    model: &Model,
     zip: &mut ZipWriter<W>,
 ) -> io::Result<()> {
-    let texts = [("data.pkl", &pickle(tensors)[..]), ("byteorder", b"little"), ("version", b"3\n")];
+    let texts = [("data.pkl", &pickle(model)[..]), ("byteorder", b"little"), ("version", b"3\n")];
     for (name, text) in texts {
         begin(zip, name, text.len())?;
         zip.write_all(text)?;
     }
-    for (index, tensor) in tensors.iter().enumerate() {
+    for (index, (tensor, _)) in model.tensors.values().enumerate() {
         begin(zip, &format!("data/{index}"), tensor.num_bytes())?;
         tensor.write(from, tensor.axes, zip)?;
     }
@@ -85,16 +80,10 @@ fn io_error(error: ZipError) -> io::Error {
 }
 
 /// The dictionary, in pickle's protocol 2.
-fn pickle(tensors: &[&Tensor]) -> Vec<u8> {
+fn pickle(model: &Model) -> Vec<u8> {
     let mut out = b"\x80\x02}(".to_vec();
-    let has_head = tensors.iter().any(|tensor| tensor.name == HEAD);
-    for (index, tensor) in tensors.iter().enumerate() {
-        let mut names = vec![&tensor.name[..]];
-        if tensor.name == EMBEDDING {
-            names.extend(ITS_ALIASES);
-            names.extend((!has_head).then_some(HEAD));
-        }
-        for name in names {
+    for (index, (tensor, _)) in model.tensors.values().enumerate() {
+        for name in model.names_of(&tensor.name) {
             put_text(&mut out, name);
             put_tensor(&mut out, tensor, index);
         }

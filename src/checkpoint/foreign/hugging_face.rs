@@ -1,23 +1,24 @@
 //! Reads folders of Hugging Face's transformers: `config.json` and weights in one or several files.
 
-use super::config::with_config;
 use super::flax::FlaxFile;
+use super::named::named;
 use super::safetensors::SafeTensors;
 use super::shards::Shards;
 use super::torch::TorchFile;
 use super::{Foreign, RawTensors};
 use crate::error::CheckpointError;
+use crate::export::Weights as Written;
 use crate::format::Format;
-use crate::names::hugging_face::{FLAX, SAFETENSORS, TORCH};
+use crate::names::hugging_face::Families;
 use gimlet_storage::Path;
 
 /// The files of weights that a folder may hold, the preferred ones first, and their kinds.
 const WEIGHTS: [(&str, Weights); 6] = [
-    (SAFETENSORS, Weights::SafeTensors),
+    (Written::Safetensors.file_name(), Weights::SafeTensors),
     ("model.safetensors.index.json", Weights::SafeTensorsIndex),
-    (TORCH, Weights::Torch),
+    (Written::Torch.file_name(), Weights::Torch),
     ("pytorch_model.bin.index.json", Weights::TorchIndex),
-    (FLAX, Weights::Flax),
+    (Written::Flax.file_name(), Weights::Flax),
     ("flax_model.msgpack.index.json", Weights::FlaxIndex),
 ];
 
@@ -56,13 +57,16 @@ impl Weights {
 /// Opens a folder of weights.
 ///
 /// # Errors
-/// Damaged files; a model that is not a T5.
-pub(crate) fn open_hugging_face(dir: &Path) -> Result<Foreign, CheckpointError> {
+/// Damaged files; a model of no family.
+pub(crate) fn open_hugging_face(
+    dir: &Path,
+    families: Families,
+) -> Result<Foreign, CheckpointError> {
     for (name, weights) in WEIGHTS {
         let file = dir.join(name);
         if file.exists()? {
             let raw = weights.open(&file)?;
-            return with_config(dir, dir, Format::HuggingFace, raw);
+            return named((dir, dir), Format::HuggingFace, raw, families);
         }
     }
     let names: Vec<String> = WEIGHTS.iter().map(|(name, _)| format!("`{name}`")).collect();
@@ -73,13 +77,12 @@ pub(crate) fn open_hugging_face(dir: &Path) -> Result<Foreign, CheckpointError> 
 /// Opens a file of weights, and uses the `config.json` beside it.
 ///
 /// # Errors
-/// A damaged file; a model that is not a T5.
-pub(crate) fn open_file(file: &Path) -> Result<Foreign, CheckpointError> {
+/// A damaged file; a model of no family.
+pub(crate) fn open_file(file: &Path, families: Families) -> Result<Foreign, CheckpointError> {
     let weights = match file.file_name().ends_with(".msgpack") {
         true => Weights::Flax,
         false => Weights::SafeTensors,
     };
     let raw = weights.open(file)?;
-    let dir = file.folder();
-    with_config(file, &dir, Format::HuggingFace, raw)
+    named((file, &file.folder()), Format::HuggingFace, raw, families)
 }

@@ -7,6 +7,7 @@ mod config_keys;
 mod flax;
 mod generation_keys;
 mod hugging_face;
+mod named;
 mod safetensors;
 mod scan;
 mod shards;
@@ -30,6 +31,7 @@ use super::transpose::transpose;
 use gimlet_storage::Path;
 
 pub use self::config::HuggingFaceConfig;
+pub(super) use self::config_keys::check_config_keys;
 pub(super) use self::safetensors::safetensors_type;
 pub use generation_keys::{GENERATION_FILE, GENERATION_KEYS, generation_fields};
 pub(super) use hugging_face::{marks as hugging_face_marks, open_file, open_hugging_face};
@@ -59,7 +61,7 @@ pub(super) trait RawTensors: fmt::Debug + Send + Sync {
     /// The byte ranges of all tensors, and their checksums.
     fn pieces(&self) -> Vec<Piece<'_>>;
 
-    /// The naming scheme of a T5's tensors in these files.
+    /// The naming scheme of the tensors in these files.
     fn layout(&self) -> WeightsLayout {
         WeightsLayout::PyTorch
     }

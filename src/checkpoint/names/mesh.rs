@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Axes, Origin, T5xArray, take_number};
+use super::{Axes, Origin, T5xArray, layer_number};
 use crate::array::DType;
 use crate::raw::RawInfos;
 use crate::stored::STEP;
@@ -302,11 +302,9 @@ fn variable(param: &str, spelling: Spelling) -> Option<String> {
         }
         _ => format!("layer_{index:03}"),
     };
-    let (general, block) = match take_number(rest, "layers_", '/') {
-        Some((general, block)) => (general, block),
-        None => (rest.to_string(), 0),
-    };
-    let Some(in_layer) = general.strip_prefix("layers_#/") else {
+    let layer = rest.strip_prefix("layers_").and_then(|rest| rest.split_once('/'));
+    let layer = layer.and_then(|(block, in_layer)| Some((layer_number(block)?, in_layer)));
+    let Some((block, in_layer)) = layer else {
         return Some(match rest {
             embedding if embedding == EMBEDDING.1 => format!("{name}/embedding"),
             norm if *norm == format!("{t5x}_norm/scale") => format!("{name}/{}", norms.of_stack()),

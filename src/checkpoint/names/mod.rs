@@ -1,5 +1,5 @@
-//! Names and layouts of a T5's arrays in other programs. Each family has one table, which is read
-//! in both directions.
+//! Names and layouts of arrays in other programs. Each has tables, which are read in both directions: those of transformers
+//! come from the families of models, that of Mesh TensorFlow's T5 stands here.
 
 pub(super) mod hugging_face;
 pub(super) mod mesh;
@@ -8,11 +8,21 @@ use super::array::DType;
 
 /// Relation of the axes of a stored matrix to T5X's axes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Axes {
+pub enum Axes {
     /// The axes are the same.
     Same,
     /// The axes are swapped: PyTorch's `Linear` stores `[out, in]`, flax `[in, out]`.
     Swapped,
+}
+
+impl Axes {
+    /// Returns the dimensions of an array with the other order of axes.
+    pub(super) fn of(self, shape: &[usize]) -> Vec<usize> {
+        match self {
+            Self::Same => shape.to_vec(),
+            Self::Swapped => shape.iter().rev().copied().collect(),
+        }
+    }
 }
 
 /// Source of an array under T5X's name.
@@ -39,14 +49,7 @@ pub(super) struct T5xArray {
     pub shape: Vec<usize>,
 }
 
-/// Splits a name and its number, which follows `before` and precedes `after`: `layers_12/x` gives
-/// (`layers_#/x`, 12). `None` when there is no number, or a number with a leading zero.
-fn take_number(name: &str, before: &str, after: char) -> Option<(String, usize)> {
-    let at = name.find(before)? + before.len();
-    let digits = name[at..].split(after).next()?;
-    let number: usize = digits.parse().ok()?;
-    if number.to_string() != digits {
-        return None;
-    }
-    Some((format!("{}#{}", &name[..at], &name[at + digits.len()..]), number))
+/// Parses the number of a layer; `None` for another text, and for a number with a leading zero.
+fn layer_number(digits: &str) -> Option<usize> {
+    digits.parse().ok().filter(|number: &usize| number.to_string() == digits)
 }

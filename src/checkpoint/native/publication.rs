@@ -289,7 +289,7 @@ fn begin_in_store(tenure: Tenure, finished: &Path) -> Result<Publication, Checkp
 fn is_whole(finished: &Path) -> Result<bool, CheckpointError> {
     // Only Gimlet writes this file into an Orbax checkpoint.
     let orbax_sums = finished.join(ORBAX_ITEM).join(CHECKSUMS_FILE);
-    let (format, found) = match open(finished) {
+    let (format, found) = match open(finished, &[]) {
         Ok(there) => (there.format(), there.verify()),
         Err(error) => (recognize(finished)?, Err(error)),
     };

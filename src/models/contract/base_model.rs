@@ -4,6 +4,7 @@ use super::memory::{Estimate, Gradients, Held, StepShape};
 use super::module_spec::ModuleSpec;
 use super::network::HasNetwork;
 use super::prediction_spec::{NoPredictions, PredictionSpec};
+use crate::checkpoint::HuggingFaceOptions;
 use crate::data::{ConverterClass, DataError, Lengths};
 use crate::gin::AnySpec;
 use crate::models::heads::LossSpec;
@@ -49,6 +50,14 @@ pub trait BaseModel: HasNetwork + AnySpec {
     /// It makes none.
     fn prediction_spec(&self) -> Result<PredictionSpec, NoPredictions> {
         self.predicts().ok_or(NoPredictions { model: self.name() })
+    }
+
+    /// The properties that its arrays do not show, for writing the model for Hugging Face's transformers.
+    ///
+    /// # Errors
+    /// Transformers have no such model: what it has, and the remedy.
+    fn hugging_face(&self) -> Result<HuggingFaceOptions, String> {
+        Err(format!("transformers has no {}: convert --to t5x", self.name()))
     }
 
     /// The name under which messages mention the model.

@@ -76,6 +76,10 @@ macro_rules! of_shared {
             &*self.shared.module
         }
 
+        fn hugging_face(&self) -> Result<crate::checkpoint::HuggingFaceOptions, String> {
+            crate::models::families::t5::hugging_face::stated(self)
+        }
+
         fn vocabularies(&self) -> Vec<(&'static str, &VocabularySpec)> {
             self.shared.vocabularies()
         }

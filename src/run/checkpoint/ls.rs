@@ -6,6 +6,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::checkpoint::{Condition, Format, Listed, list};
+use crate::models::HUGGING_FACE;
 use crate::run::failure::Failure;
 use crate::run::output::write;
 use crate::telemetry::notice;
@@ -31,7 +32,7 @@ pub struct LsArgs {
 pub(super) fn run(args: &LsArgs) -> Result<(), Failure> {
     let mut all = Vec::new();
     for dir in &args.dirs {
-        let found = list(&parse_path(dir)?).map_err(failure)?;
+        let found = list(&parse_path(dir)?, HUGGING_FACE).map_err(failure)?;
         if found.is_empty() {
             notice(&format!("`{dir}` holds no checkpoints: no name `checkpoint_N`"));
         }

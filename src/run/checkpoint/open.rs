@@ -3,7 +3,8 @@
 use anyhow::anyhow;
 
 use super::super::failure::Failure;
-use crate::checkpoint::{CheckpointError, Stored, open};
+use crate::checkpoint::{CheckpointError, Stored};
+use crate::models::open;
 use crate::storage::{Path, StorageError};
 
 /// Converts an error to a mistake of the user's or another fault.

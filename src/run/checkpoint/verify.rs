@@ -3,7 +3,8 @@
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::checkpoint::{CheckpointError, Listed, list, open};
+use crate::checkpoint::{CheckpointError, Listed, list};
+use crate::models::{HUGGING_FACE, open};
 use crate::run::failure::Failure;
 use crate::run::output::write;
 use crate::telemetry::{counted, notice};
@@ -56,7 +57,7 @@ pub(super) fn run(args: &VerifyArgs) -> Result<(), Failure> {
 /// Returns the checkpoints to verify at a path.
 fn checkpoints(text: &str) -> Result<Vec<Listed>, Failure> {
     let path = parse_path(text)?;
-    let listed = list(&path).map_err(failure)?;
+    let listed = list(&path, HUGGING_FACE).map_err(failure)?;
     let mut finished = Vec::new();
     for one in listed {
         match one.is_unfinished().map_err(failure)? {
@@ -67,7 +68,7 @@ fn checkpoints(text: &str) -> Result<Vec<Listed>, Failure> {
     if finished.is_empty() {
         // The error of opening names what was found and expected, and the remedy.
         let stored = open(&path).map_err(failure)?;
-        return list(stored.path()).map_err(failure);
+        return list(stored.path(), HUGGING_FACE).map_err(failure);
     }
     Ok(finished)
 }

@@ -6,8 +6,9 @@ use std::fmt::Write;
 use anyhow::anyhow;
 use clap::Args;
 
-use crate::checkpoint::{index_of, open};
+use crate::checkpoint::index_of;
 use crate::interactive::{Found, InteractiveModel};
+use crate::models::open;
 use crate::partition::{LocalDevice, Mesh, Process};
 use crate::run::configure::map_paths;
 use crate::run::failure::Failure;

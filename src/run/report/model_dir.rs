@@ -3,6 +3,7 @@
 use anyhow::anyhow;
 
 use crate::checkpoint::{Listed, list};
+use crate::models::HUGGING_FACE;
 use crate::run::checkpoint::{failure, parse_path, storage_failure};
 use crate::run::failure::Failure;
 use crate::session::start_record::{StartRecord, read_starts};
@@ -52,7 +53,7 @@ impl RunData {
         check(&path)?;
         let mut run = Self::read_files(path).map_err(storage_failure)?;
         run.configuration = Configuration::read(&run.path, &run.starts, &mut run.skipped);
-        run.checkpoints = list(&run.path).map_err(failure)?;
+        run.checkpoints = list(&run.path, HUGGING_FACE).map_err(failure)?;
         let evaluations = [&run.training_eval, &run.inference_eval];
         if run.training.is_empty() && evaluations.iter().all(|of| of.tasks.is_empty()) {
             run.skipped.push(format!("{} has no metrics yet", run.path));

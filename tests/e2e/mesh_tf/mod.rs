@@ -9,7 +9,8 @@ mod decode;
 use std::path::Path;
 use std::process::Command;
 
-use gimlet::checkpoint::{MeshNorms, MeshOptions, Stored, export_mesh_tensorflow, open};
+use gimlet::checkpoint::{MeshNorms, MeshOptions, Stored, export_mesh_tensorflow};
+use gimlet::models::open;
 use gimlet::storage;
 use serde_json::Value;
 

@@ -7,7 +7,8 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use gimlet::checkpoint::{MeshNorms, MeshOptions, export_mesh_tensorflow, open};
+use gimlet::checkpoint::{MeshNorms, MeshOptions, export_mesh_tensorflow};
+use gimlet::models::open;
 use gimlet::storage;
 use serde_json::Value;
 use tempfile::TempDir;

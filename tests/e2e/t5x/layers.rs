@@ -1,7 +1,8 @@
 //! A checkpoint of T5X's scalable_t5, whose layers lie in one array of each kind, for models whose layers lie apart.
 
-use gimlet::checkpoint::{Shapes, Stored, arranged, open};
+use gimlet::checkpoint::{Shapes, Stored, arranged};
 use gimlet::models::PredictingNetwork as _;
+use gimlet::models::open;
 use gimlet::models::t5::{T5, T5Config};
 use gimlet::models::transformer::{LayerArrays, TransformerSpec};
 use gimlet::storage;

@@ -2,8 +2,9 @@
 
 use gimlet::checkpoint::{
     Array, Condition, HuggingFaceOptions, NativeOptions, Writer, checkpoint_dir,
-    export_hugging_face, export_t5x, list, open,
+    export_hugging_face, export_t5x, list,
 };
+use gimlet::models::{HUGGING_FACE, open};
 use gimlet::storage::Path;
 use serde_json::Value;
 
@@ -316,13 +317,14 @@ fn a_bucket_shows_what_is_converted_when_it_is_whole() {
     let copy =
         open(&export_t5x(&*from, (run.clone(), 7), &NativeOptions::default()).unwrap()).unwrap();
     assert!(copy.damages(&mut |_| ()).unwrap().is_empty());
-    let listed = list(&run).unwrap();
+    let listed = list(&run, HUGGING_FACE).unwrap();
     assert_eq!(
         (listed.len(), listed[0].step, &listed[0].condition),
         (1, Some(7), &Condition::Whole)
     );
 
-    let export = |to: &Path| export_hugging_face(&*copy, to, &HuggingFaceOptions::default());
+    let export =
+        |to: &Path| export_hugging_face(&*copy, to, &HuggingFaceOptions::default(), HUGGING_FACE);
     bucket.set(Fault::None);
     export(&bucket.path("measured")).unwrap();
     let count = bucket.count();

@@ -2,8 +2,9 @@
 
 use gimlet::checkpoint::{
     Array, CheckpointError, Compression, RUN_FILE, Shapes, Stored, Writer,
-    checkpoint_dir as dir_of, list_steps, open, plan_resume, restore_newest,
+    checkpoint_dir as dir_of, list_steps, plan_resume, restore_newest,
 };
+use gimlet::models::{HUGGING_FACE, open};
 use gimlet::storage::Path;
 
 use super::{copied, everywhere, files, fixture, names, newest_whole, overwrite, save, scratch};
@@ -219,7 +220,8 @@ fn restored(stored: &dyn Stored, needs: &Shapes) -> Result<u64, CheckpointError>
 fn check_restoring(dir: &Path, file: &Path, needs: &Shapes) {
     let (model_dir, mut skipped) = (dir.parent().unwrap(), Vec::new());
     let restore = |stored: Box<dyn Stored>| restored(stored.as_ref(), needs);
-    let found = restore_newest(&model_dir, &mut skipped, restore, CheckpointError::damage);
+    let found =
+        restore_newest((&model_dir, HUGGING_FACE), &mut skipped, restore, CheckpointError::damage);
     let error = found.unwrap_err();
     assert!(matches!(error, CheckpointError::AllDamaged { .. }), "{error}");
     assert!(error.to_string().contains(&name_of(dir, file)), "{error}");

@@ -7,8 +7,9 @@ use std::process::Command;
 
 use gimlet::checkpoint::{
     Array, ArrayInfo, CheckpointError, DType, Format, HuggingFaceOptions, NativeOptions, Stored,
-    Weights, export_hugging_face, export_orbax, export_t5x, open,
+    Weights, export_hugging_face, export_orbax, export_t5x,
 };
+use gimlet::models::{HUGGING_FACE, open};
 use gimlet::storage::{Path, StorageError};
 
 use super::interrupted::{contents, conversion, end, save_t5, start};
@@ -123,7 +124,8 @@ fn of_two_conversions_at_once_into_one_place_the_second_is_refused() {
         if dir.is_on_disk() {
             let to = dir.join("hf");
             let second = || refused(&to, &["--to=hugging_face"]);
-            export_hugging_face(&During(&*from, embedding, &second), &to, &weights).unwrap();
+            export_hugging_face(&During(&*from, embedding, &second), &to, &weights, HUGGING_FACE)
+                .unwrap();
         }
     });
 }
@@ -136,9 +138,10 @@ fn a_conversion_that_ends_behind_another_in_its_folder_leaves_that_whole() {
     let options =
         |weights, dtype| HuggingFaceOptions { weights, dtype, ..HuggingFaceOptions::default() };
     let other = options(Weights::Torch, Some(DType::Bf16));
-    let overtake = || export_hugging_face(&*from, &to, &other);
+    let overtake = || export_hugging_face(&*from, &to, &other, HUGGING_FACE);
     let during = During(&*from, "target/token_embedder/embedding", &overtake);
-    let error = export_hugging_face(&during, &to, &options(Weights::Safetensors, None));
+    let error =
+        export_hugging_face(&during, &to, &options(Weights::Safetensors, None), HUGGING_FACE);
     assert!(error.unwrap_err().to_string().contains("it holds another `config.json`"));
     let left: Vec<_> = to.sizes().unwrap().into_keys().collect();
     assert_eq!(left, ["config.json", "generation_config.json", "pytorch_model.bin"]);
@@ -154,7 +157,8 @@ fn what_a_conversion_wrote_before_its_source_failed_is_removed() {
         let to = dir.join("to");
         export_t5x(&failing, (to.clone(), 7), &NativeOptions::default()).unwrap_err();
         export_orbax(&failing, (to.clone(), 7), &NativeOptions::default()).unwrap_err();
-        export_hugging_face(&failing, &to, &HuggingFaceOptions::default()).unwrap_err();
+        export_hugging_face(&failing, &to, &HuggingFaceOptions::default(), HUGGING_FACE)
+            .unwrap_err();
         assert!(!to.exists().unwrap() || files(&to).is_empty());
     });
 }

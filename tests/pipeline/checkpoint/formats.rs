@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path as StdPath, PathBuf};
 
-use gimlet::checkpoint::{Array, Compression, DType, Writer, open};
+use gimlet::checkpoint::{Array, Compression, DType, Writer};
+use gimlet::models::open;
 use gimlet::storage::Path;
 
 use super::{check_cyclic, copy, copy_files, fixture, number, scratch};

@@ -1,6 +1,6 @@
 //! Files made to do harm end in an error, at once and in little memory.
 
-use gimlet::checkpoint::open;
+use gimlet::models::open;
 use gimlet::storage::Path;
 
 use super::{copied, files, fixture, overwrite};

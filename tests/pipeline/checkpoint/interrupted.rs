@@ -5,7 +5,8 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use gimlet::checkpoint::{Array, Writer, latest, open};
+use gimlet::checkpoint::{Array, Writer, latest};
+use gimlet::models::open;
 use gimlet::storage::Path;
 
 use super::converting::PARAMETERS;

@@ -2,9 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use gimlet::checkpoint::{
-    Retention, Writer, checkpoint_dir, latest, list_steps, open, remove_stale,
-};
+use gimlet::checkpoint::{Retention, Writer, checkpoint_dir, latest, list_steps, remove_stale};
+use gimlet::models::open;
 use gimlet::storage::Path;
 
 use super::{everywhere, names, save, scratch};

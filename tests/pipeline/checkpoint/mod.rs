@@ -21,9 +21,8 @@ mod tool;
 
 use std::path::PathBuf;
 
-use gimlet::checkpoint::{
-    Array, CheckpointError, DType, Skipped, Stored, Writer, open, restore_newest,
-};
+use gimlet::checkpoint::{Array, CheckpointError, DType, Skipped, Stored, Writer, restore_newest};
+use gimlet::models::{HUGGING_FACE, open};
 use gimlet::storage::Path;
 
 use crate::storage::faulty::Bucket;
@@ -95,7 +94,8 @@ type Newest = (Option<Box<dyn Stored>>, Vec<Skipped>);
 fn newest_whole(model_dir: &Path) -> Result<Newest, CheckpointError> {
     let mut skipped = Vec::new();
     let verify = |stored: Box<dyn Stored>| stored.verify().map(|()| stored);
-    let newest = restore_newest(model_dir, &mut skipped, verify, CheckpointError::damage)?;
+    let newest =
+        restore_newest((model_dir, HUGGING_FACE), &mut skipped, verify, CheckpointError::damage)?;
     Ok((newest, skipped))
 }
 

@@ -2,8 +2,9 @@
 
 use gimlet::checkpoint::{
     Array, DType, HuggingFaceOptions, MeshOptions, NativeOptions, Stored, Weights, Writer,
-    export_hugging_face, export_mesh_tensorflow, export_orbax, export_t5x, export_torch, open,
+    export_hugging_face, export_mesh_tensorflow, export_orbax, export_t5x, export_torch,
 };
+use gimlet::models::{HUGGING_FACE, open};
 use gimlet::storage::Path;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -119,11 +120,11 @@ fn export_all(from: &dyn Stored, dir: &Path) -> Vec<Path> {
     ];
     for weights in [Weights::Safetensors, Weights::Torch, Weights::Flax] {
         let to = dir.join(weights.file_name()).suffixed(".folder");
-        export_hugging_face(from, &to, &options(weights)).unwrap();
+        export_hugging_face(from, &to, &options(weights), HUGGING_FACE).unwrap();
         written.push(to);
     }
     let file = dir.join("model.pth");
-    export_torch(from, &file, &options(Weights::Torch)).unwrap();
+    export_torch(from, &file, &options(Weights::Torch), HUGGING_FACE).unwrap();
     written.push(file);
     written
 }

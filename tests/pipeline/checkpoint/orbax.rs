@@ -2,8 +2,8 @@
 
 use gimlet::checkpoint::{
     Array, DType, Format, NativeOptions, Writer, checkpoint_dir, export_t5x, latest, list_steps,
-    open,
 };
+use gimlet::models::open;
 use gimlet::storage::Path;
 
 use super::{

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use gimlet::checkpoint::{
     Array, Compression, DType, NativeOptions, RUN_FILE, Stored, Writer, checkpoint_dir,
-    export_orbax, export_t5x, is_unfinished, latest, list_steps, open, remove_stale,
+    export_orbax, export_t5x, is_unfinished, latest, list_steps, remove_stale,
 };
+use gimlet::models::open;
 use gimlet::storage::Path;
 use serde_json::Value;
 

@@ -1,6 +1,7 @@
 //! Any written tree is read again, whole and in parts.
 
-use gimlet::checkpoint::{Array, Compression, DType, Writer, open};
+use gimlet::checkpoint::{Array, Compression, DType, Writer};
+use gimlet::models::open;
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use proptest::sample::select;

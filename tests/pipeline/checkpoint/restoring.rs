@@ -1,8 +1,7 @@
 //! The arrays that a run restores from a checkpoint, and its errors for another model's.
 
-use gimlet::checkpoint::{
-    Plan, RestoreCheckpointConfig, RestoreMode, Rule, Shapes, open, plan_resume,
-};
+use gimlet::checkpoint::{Plan, RestoreCheckpointConfig, RestoreMode, Rule, Shapes, plan_resume};
+use gimlet::models::open;
 
 use super::fixture;
 

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use gimlet::checkpoint::{
     Array, ArrayView, Best, Compression, KeepBest, MetricMode, Procedure, Retention, Saver, Saving,
-    Snapshot, Writer, checkpoint_dir, list_steps, open, write_arrays,
+    Snapshot, Writer, checkpoint_dir, list_steps, write_arrays,
 };
+use gimlet::models::open;
 use gimlet::storage::Path;
 
 use super::{names, save, scratch};

@@ -2,8 +2,9 @@
 
 use gimlet::checkpoint::{
     CheckpointError, Commit, Compression, NativeOptions, Procedure, Retention, Saver, Saving,
-    Snapshot, Stored, Writer, checkpoint_dir, export_t5x, list_steps, open, remove_stale,
+    Snapshot, Stored, Writer, checkpoint_dir, export_t5x, list_steps, remove_stale,
 };
+use gimlet::models::open;
 use gimlet::storage::{Path, Takeover};
 use gimlet::telemetry::{EventWriter, MetricLines};
 use serde_json::{Value, json};

@@ -1,7 +1,8 @@
 //! `gimlet checkpoint`, as a user calls it.
 
 use assert_cmd::Command;
-use gimlet::checkpoint::{Array, Writer, checkpoint_dir, list, open};
+use gimlet::checkpoint::{Array, Writer, checkpoint_dir, list};
+use gimlet::models::{HUGGING_FACE, open};
 use gimlet::storage::Path;
 use serde_json::Value;
 
@@ -339,7 +340,7 @@ fn what_a_run_beside_is_at_work_on_is_left_out() {
     std::os::unix::fs::symlink("gone", checkpoint_dir(&dir, 3).local().unwrap()).unwrap();
     let (status, out, error) = gimlet(&dir, &["verify", dir.as_str()]);
     assert_eq!((status, &error[..]), (0, "checkpoint_2: left out, it is half-written\n"), "{out}");
-    assert_eq!(list(&dir).unwrap().len(), 2);
+    assert_eq!(list(&dir, HUGGING_FACE).unwrap().len(), 2);
 }
 
 #[test]

@@ -62,7 +62,7 @@ fn make_room(prefix: &Path, index: &Path) -> Result<(), CheckpointError> {
     if !index.exists()? {
         return Ok(());
     }
-    match open(prefix) {
+    match open(prefix, &[]) {
         Err(error) if error.is_damage() => Ok(index.remove_file()?),
         _ => {
             let reason = "it is there already; name another folder or remove it".to_string();

@@ -11,12 +11,13 @@ mod zip;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::config::with_config;
+use super::named::named;
 use super::sums::{Compared, Expected, Piece, Sum};
 use super::{Foreign, RawTensors};
 use crate::array::{DType, is_plausible, num_elements};
 use crate::error::CheckpointError;
 use crate::format::Format;
+use crate::names::hugging_face::Families;
 use crate::raw::{RawInfo, RawInfos};
 use gimlet_storage::{Path, RangeFile};
 
@@ -43,11 +44,10 @@ type Contents = (BTreeMap<String, Tensor>, BTreeMap<String, Extent>);
 /// Opens a file of `torch.save`, and uses the `config.json` beside it.
 ///
 /// # Errors
-/// A damaged file; a pickle that contains anything except tensors and plain containers.
-pub(crate) fn open_torch(file: &Path) -> Result<Foreign, CheckpointError> {
+/// A damaged file; a pickle that contains anything except tensors and plain containers; a model of no family.
+pub(crate) fn open_torch(file: &Path, families: Families) -> Result<Foreign, CheckpointError> {
     let raw = Box::new(TorchFile::open(file)?);
-    let dir = file.folder();
-    with_config(file, &dir, Format::Torch, raw)
+    named((file, &file.folder()), Format::Torch, raw, families)
 }
 
 /// An open file.

@@ -1,106 +1,119 @@
-//! Names in transformers and in T5X.
+//! A table of names: those of transformers' tensors and of T5X's parameters, which it translates in both directions.
 
-use crate::names::Axes;
+use crate::names::{Axes, layer_number};
 
-/// Transformers' name of the relative position bias of a block; T5X has it for the whole stack or
-/// for a layer.
-pub(super) const BIAS: &str = "relative_attention_bias.weight";
+/// A kind of parameter: the last parts of its names, and the order of its axes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParameterKind {
+    /// The last part in PyTorch's models of transformers.
+    pub torch: &'static str,
+    /// The last part in Flax's.
+    pub flax: &'static str,
+    /// The last part in T5X.
+    pub t5x: &'static str,
+    /// The relation of PyTorch's axes to T5X's.
+    pub axes: Axes,
+}
 
-/// T5X's name of the relative position bias.
-pub(super) const REL_EMBEDDING: &str = "relpos_bias/rel_embedding";
+/// The last part of the name of a kernel in Flax, whose axes are T5X's.
+const FLAX_KERNEL: &str = "kernel";
 
-/// Transformers' names of attention blocks, with T5X's names.
-const ATTENTIONS: [(&str, &str); 5] = [
-    ("encoder.block.#.layer.0.SelfAttention", "encoder/layers_#/attention"),
-    ("encoder.block.#.layer.0.LocalSelfAttention", "encoder/layers_#/attention"),
-    ("encoder.block.#.layer.0.TransientGlobalSelfAttention", "encoder/layers_#/attention"),
-    ("decoder.block.#.layer.0.SelfAttention", "decoder/layers_#/self_attention"),
-    ("decoder.block.#.layer.1.EncDecAttention", "decoder/layers_#/encoder_decoder_attention"),
-];
+impl ParameterKind {
+    /// A matrix that multiplies: `[out, in]` in PyTorch, `[in, out]` in Flax and T5X.
+    pub const KERNEL: Self =
+        Self { torch: "weight", flax: FLAX_KERNEL, t5x: "kernel", axes: Axes::Swapped };
 
-const PROJECTIONS: [(&str, &str); 4] = [("q", "query"), ("k", "key"), ("v", "value"), ("o", "out")];
+    /// A vector for each of some ids: `[ids, width]`.
+    pub const EMBEDDING: Self =
+        Self { torch: "weight", flax: "embedding", t5x: "embedding", axes: Axes::Same };
 
-/// Feed-forward blocks.
-const MLPS: [(&str, &str); 2] = [
-    ("encoder.block.#.layer.1.DenseReluDense", "encoder/layers_#/mlp"),
-    ("decoder.block.#.layer.2.DenseReluDense", "decoder/layers_#/mlp"),
-];
-
-const MLP_KERNELS: [&str; 4] = ["wi", "wi_0", "wi_1", "wo"];
-
-/// The matrix that maps to logits.
-pub(super) const HEAD: &str = "lm_head.weight";
-
-/// T5X's name of the matrix that maps to logits.
-pub(super) const LOGITS: &str = "decoder/logits_dense/kernel";
-
-/// T5X's embedding.
-pub(super) const EMBEDDING: &str = "token_embedder/embedding";
-
-/// Parameters that belong neither to attention nor to feed-forward blocks.
-const OTHERS: [(&str, &str, Axes); 11] = [
-    ("shared.weight", EMBEDDING, Axes::Same),
-    (HEAD, LOGITS, Axes::Swapped),
-    ("encoder.final_layer_norm.weight", "encoder/encoder_norm/scale", Axes::Same),
-    ("decoder.final_layer_norm.weight", "decoder/decoder_norm/scale", Axes::Same),
-    (
-        "encoder.block.#.layer.0.layer_norm.weight",
-        "encoder/layers_#/pre_attention_layer_norm/scale",
-        Axes::Same,
-    ),
-    (
-        "encoder.block.#.layer.1.layer_norm.weight",
-        "encoder/layers_#/pre_mlp_layer_norm/scale",
-        Axes::Same,
-    ),
-    (
-        "decoder.block.#.layer.0.layer_norm.weight",
-        "decoder/layers_#/pre_self_attention_layer_norm/scale",
-        Axes::Same,
-    ),
-    (
-        "decoder.block.#.layer.1.layer_norm.weight",
-        "decoder/layers_#/pre_cross_attention_layer_norm/scale",
-        Axes::Same,
-    ),
-    (
-        "decoder.block.#.layer.2.layer_norm.weight",
-        "decoder/layers_#/pre_mlp_layer_norm/scale",
-        Axes::Same,
-    ),
-    (
-        "encoder.block.#.layer.0.TransientGlobalSelfAttention.global_input_layer_norm.weight",
-        "encoder/layers_#/attention/T5LayerNorm_0/scale",
-        Axes::Same,
-    ),
-    (
-        "encoder.block.#.layer.0.TransientGlobalSelfAttention.global_relative_attention_bias.weight",
-        "encoder/side_relpos_bias/rel_embedding",
-        Axes::Swapped,
-    ),
-];
-
-/// Names under which transformers store copies of the embedding.
-pub(super) const EMBEDDINGS: [&str; 3] =
-    ["shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"];
-
-/// Cross attention has no bias, but the first published models contain one: transformers drop it too.
-pub(super) const DROPPED: &str =
-    "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight";
-
-/// Transformers' names with T5X's, both with `#` for the number of the layer, and the axes.
-pub(super) fn table() -> Vec<(String, String, Axes)> {
-    let mut table: Vec<_> =
-        OTHERS.iter().map(|(hf, t5x, axes)| (hf.to_string(), t5x.to_string(), *axes)).collect();
-    for (hf, t5x) in ATTENTIONS {
-        let kernel = |(q, query): (&str, &str)| {
-            (format!("{hf}.{q}.weight"), format!("{t5x}/{query}/kernel"), Axes::Swapped)
-        };
-        table.extend(PROJECTIONS.map(kernel));
+    /// The relation of Flax's axes to T5X's.
+    pub(crate) fn flax_axes(self) -> Axes {
+        if self.flax == FLAX_KERNEL { Axes::Same } else { self.axes }
     }
-    for (hf, t5x) in MLPS {
-        let kernel = |wi: &str| (format!("{hf}.{wi}.weight"), format!("{t5x}/{wi}/kernel"));
-        table.extend(MLP_KERNELS.map(kernel).map(|(hf, t5x)| (hf, t5x, Axes::Swapped)));
+}
+
+/// A module of transformers, the module of T5X, and the parameters in it, each with its names without the last part. A `#`
+/// stands for the number of a layer, in both names of a module; an empty name adds nothing.
+pub type ModuleNames =
+    (&'static str, &'static str, &'static [(&'static str, &'static str, ParameterKind)]);
+
+/// The names of the tensors of a family's models, in one of their spellings. Tensors have PyTorch's names.
+#[derive(Debug)]
+pub struct NameTable {
+    /// The `model_type` of `config.json`.
+    pub model_type: &'static str,
+    /// The class of transformers, in `architectures`.
+    pub class: &'static str,
+    /// The modules, in groups that tables share.
+    pub modules: &'static [&'static [ModuleNames]],
+    /// The names of a tensor that transformers store under several; the modules have its first name.
+    pub copies: &'static [&'static [&'static str]],
+    /// The matrix that maps to logits, and the names of the embedding, which is this matrix in models without one.
+    pub head: Option<(&'static str, &'static [&'static str])>,
+    /// Tensors without effect.
+    pub dropped: &'static [&'static str],
+}
+
+impl NameTable {
+    /// The table of no family.
+    pub(crate) const NONE: Self =
+        Self { model_type: "", class: "", modules: &[], copies: &[], head: None, dropped: &[] };
+
+    pub(crate) fn rows(&self) -> Rows {
+        let modules = self.modules.iter().copied().flatten();
+        let rows = modules.flat_map(|(torch, t5x, parameters)| {
+            parameters.iter().map(move |(name, own, kind)| Row {
+                torch: joined([torch, name, kind.torch], "."),
+                t5x: joined([t5x, own, kind.t5x], "/"),
+                kind: *kind,
+            })
+        });
+        Rows(rows.collect())
     }
-    table
+}
+
+fn joined(parts: [&str; 3], by: &str) -> String {
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(by)
+}
+
+/// The names of a table's parameters.
+pub(crate) struct Rows(Vec<Row>);
+
+struct Row {
+    torch: String,
+    t5x: String,
+    kind: ParameterKind,
+}
+
+impl Rows {
+    /// Returns T5X's name of a tensor, without `target/`, and its kind.
+    pub(crate) fn to_t5x(&self, torch: &str) -> Option<(String, ParameterKind)> {
+        self.0.iter().find_map(|row| Some((renamed(torch, &row.torch, &row.t5x)?, row.kind)))
+    }
+
+    /// Returns transformers' name of a parameter without `target/`, and its kind.
+    pub(crate) fn from_t5x(&self, t5x: &str) -> Option<(String, ParameterKind)> {
+        self.0.iter().find_map(|row| Some((renamed(t5x, &row.t5x, &row.torch)?, row.kind)))
+    }
+}
+
+/// Returns `to` with the number that the name has in place of the `#` of `from`; `None` for another name, or a number with a
+/// leading zero.
+fn renamed(name: &str, from: &str, to: &str) -> Option<String> {
+    let Some((before, after)) = from.split_once('#') else {
+        return (name == from).then(|| to.to_string());
+    };
+    let digits = name.strip_prefix(before)?.strip_suffix(after)?;
+    layer_number(digits).map(|_| to.replace('#', digits))
+}
+
+/// Returns the table in which `count` finds the most names, the first of equal ones, with its rows.
+pub(crate) fn fitting(
+    tables: impl IntoIterator<Item = &'static NameTable>,
+    count: impl Fn(&Rows) -> usize,
+) -> Option<(&'static NameTable, Rows)> {
+    let found = tables.into_iter().map(|table| (table, table.rows()));
+    let counted = found.map(|(table, rows)| (count(&rows), (table, rows)));
+    counted.reduce(|best, next| if next.0 > best.0 { next } else { best }).map(|(_, it)| it)
 }

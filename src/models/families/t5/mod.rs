@@ -2,6 +2,8 @@
 //!
 //! Source: T5X `models.py` and `examples/t5/{network,layers}.py`.
 
+pub mod hugging_face;
+
 mod encoder_decoder;
 mod module;
 mod scalable;

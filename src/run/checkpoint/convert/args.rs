@@ -1,11 +1,13 @@
 //! The flags of `gimlet checkpoint convert`, and the requirements of each target format.
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 
 use crate::checkpoint::{
     DType, Format, HuggingFaceOptions, MeshNorms, MeshOptions, NativeOptions, Weights,
-    bundle_prefix, checkpoint_dir, index_of, name_newest, step_of, step_of_bundle,
+    bundle_prefix, checkpoint_dir, index_of, model_types, name_newest, step_of, step_of_bundle,
 };
+use crate::models::HUGGING_FACE;
 use crate::run::checkpoint::open::{failure, parse_path};
 use crate::run::failure::Failure;
 use crate::run::gin_flags::GinArgs;
@@ -69,7 +71,7 @@ pub struct ModelArgs {
     #[arg(long = "num_heads", value_name = "N")]
     num_heads: Option<usize>,
     /// Model of transformers; by default the one that fits the arrays.
-    #[arg(long = "model_type", value_parser = ["t5", "mt5", "umt5", "longt5"])]
+    #[arg(long = "model_type", value_parser = PossibleValuesParser::new(model_types(HUGGING_FACE)))]
     model_type: Option<String>,
     /// LongT5's window on either side; by default 127.
     #[arg(long = "local_radius", value_name = "N")]

@@ -2,15 +2,17 @@
 //! the checkpoint.
 
 use super::args::ConvertArgs;
-use crate::checkpoint::{HuggingFaceOptions, unheld};
-use crate::export::{state_vocabulary, stated};
-use crate::interactive::{CONFIG_FILE, Found, InteractiveModel};
+use crate::checkpoint::{HuggingFaceConfig, HuggingFaceOptions, unheld};
+use crate::export::state_vocabulary;
+use crate::interactive::{Found, InteractiveModel};
+use crate::models::HUGGING_FACE;
 use crate::run::checkpoint::open::{failure, storage_failure};
 use crate::run::commands::ModelArgs;
 use crate::run::configure::configure;
 use crate::run::failure::Failure;
 use crate::run::gin_flags::GinArgs;
 use crate::run::library::Library;
+use crate::session::check::UnfitSpec;
 use crate::storage::Path;
 use crate::telemetry::notice;
 
@@ -18,7 +20,7 @@ use crate::telemetry::notice;
 const ANY_VOCABULARY: &str = "VOCABULARY = @seqio.ByteVocabulary()";
 
 fn is_json(file: &Path) -> bool {
-    file.file_name() == CONFIG_FILE
+    file.file_name() == HuggingFaceConfig::FILE
 }
 
 /// The files that say what the model is.
@@ -88,7 +90,7 @@ pub(super) fn options(args: &ConvertArgs, from: &Path) -> Result<HuggingFaceOpti
     let mut options = HuggingFaceOptions::default();
     if configuration.is_gin {
         let model = evaluated(&args.gin, from)?.model;
-        options = stated(&model).map_err(Failure::usage)?;
+        options = model.hugging_face().map_err(UnfitSpec).map_err(Failure::usage)?;
         if configuration.folder.is_none() && args.model.vocabulary.is_none() {
             let predictions = model.prediction_spec().map_err(Failure::usage)?;
             state_vocabulary(&predictions, &mut options).map_err(storage_failure)?;
@@ -120,12 +122,12 @@ pub(super) fn options(args: &ConvertArgs, from: &Path) -> Result<HuggingFaceOpti
 /// Its files cannot be read.
 pub(super) fn tell_unheld(args: &ConvertArgs, from: &Path, to: &Path) -> Result<(), Failure> {
     let Some(folder) = Configuration::of(args, from)?.folder else { return Ok(()) };
-    let unheld = unheld(&folder).map_err(failure)?;
+    let unheld = unheld(&folder, HUGGING_FACE).map_err(failure)?;
     if !unheld.is_empty() {
         notice(&format!(
             "`{to}` does not hold the model's configuration ({}): give --gin_file={} to the commands that read it",
             unheld.join(", "),
-            folder.join(CONFIG_FILE)
+            folder.join(HuggingFaceConfig::FILE)
         ));
     }
     Ok(())

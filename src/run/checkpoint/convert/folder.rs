@@ -4,7 +4,8 @@ use anyhow::anyhow;
 
 use super::args::ConvertArgs;
 use super::{Conversion, convert};
-use crate::checkpoint::{CheckpointError, Condition, Format, Listed, list, open};
+use crate::checkpoint::{CheckpointError, Condition, Format, Listed, list};
+use crate::models::{HUGGING_FACE, open};
 use crate::run::checkpoint::open::{failure, storage_failure};
 use crate::run::failure::Failure;
 use crate::storage::{Path, StorageError};
@@ -126,7 +127,7 @@ fn is_there(args: &ConvertArgs, target: &Path) -> Result<bool, Failure> {
     if !is_begun.map_err(storage_failure)? {
         return Ok(false);
     }
-    let found = list(target).map_err(failure)?.into_iter().next();
+    let found = list(target, HUGGING_FACE).map_err(failure)?.into_iter().next();
     let is_other = |found: Format| found != format.recognized();
     if found.as_ref().and_then(|one| one.format).is_some_and(is_other) {
         return Err(Failure::usage(anyhow!(

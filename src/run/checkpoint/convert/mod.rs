@@ -18,6 +18,7 @@ use crate::checkpoint::{
     export_mesh_tensorflow, export_orbax, export_t5x, export_torch, file_sizes, is_unfinished,
     list,
 };
+use crate::models::HUGGING_FACE;
 use crate::run::configure::map_paths;
 use crate::run::failure::Failure;
 use crate::storage::Path;
@@ -82,7 +83,7 @@ pub(super) fn run(args: &ConvertArgs) -> Result<(), Failure> {
 
 /// Lists the checkpoints in a folder; `None` if `from` is a checkpoint itself.
 fn checkpoints_in(from: &Path) -> Result<Option<Vec<Listed>>, Failure> {
-    let found = list(from).map_err(failure)?;
+    let found = list(from, HUGGING_FACE).map_err(failure)?;
     let is_itself = found.iter().any(|one| one.path == *from);
     Ok((!found.is_empty() && !is_itself).then_some(found))
 }
@@ -147,8 +148,8 @@ fn convert(conversion: &Conversion<'_>, stored: &dyn Stored, target: &Path) -> R
         TargetFormat::MeshTensorFlow => {
             export_mesh_tensorflow(&from, step_at(format, target), args.mesh())?;
         }
-        _ if args.is_file() => export_torch(&from, target, options)?,
-        _ => export_hugging_face(&from, target, options)?,
+        _ if args.is_file() => export_torch(&from, target, options, HUGGING_FACE)?,
+        _ => export_hugging_face(&from, target, options, HUGGING_FACE)?,
     }
     let bytes = file_sizes(target)?.values().sum();
     notice(&format!("{target}: {}, from {} `{}`", size(bytes), stored.format(), stored.path()));

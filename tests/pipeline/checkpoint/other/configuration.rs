@@ -1,6 +1,7 @@
 //! The `config.json` that `gimlet checkpoint convert` writes describes the model.
 
-use gimlet::checkpoint::{Writer, open};
+use gimlet::checkpoint::Writer;
+use gimlet::models::open;
 use gimlet::storage::Path;
 use serde_json::{Map, Value, json};
 

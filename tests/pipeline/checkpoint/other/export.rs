@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use gimlet::checkpoint::{
     Array, DType, HuggingFaceOptions, Stored, Weights, Writer, export_hugging_face, export_torch,
-    open,
 };
+use gimlet::models::{HUGGING_FACE, open};
 use gimlet::storage::Path;
 use serde_json::Value;
 
@@ -37,7 +37,7 @@ fn exported(name: &str, to: &Path) -> Path {
         ..HuggingFaceOptions::default()
     };
     let dir = to.join(&format!("{name}_exported"));
-    export_hugging_face(saved.as_ref(), &dir, &options).unwrap();
+    export_hugging_face(saved.as_ref(), &dir, &options, HUGGING_FACE).unwrap();
     dir
 }
 
@@ -120,7 +120,8 @@ fn layers_in_one_array_are_exported_one_by_one() {
     assert_eq!(stacked.shapes()[kernel], [8, 2, 2, 3]);
     assert_eq!(stacked.leaves().len(), 4 + 10 + 15);
     let to = dir.join("exported");
-    export_hugging_face(stacked.as_ref(), &to, &HuggingFaceOptions::default()).unwrap();
+    export_hugging_face(stacked.as_ref(), &to, &HuggingFaceOptions::default(), HUGGING_FACE)
+        .unwrap();
     let exported = open(&to).unwrap();
     assert_eq!(exported.shapes(), model.shapes());
     for leaf in model.leaves() {
@@ -156,7 +157,7 @@ fn a_byt5s_tokenizer_has_the_tokens_of_transformers_own() {
     let to = dir.join("out");
     // As many sentinels as the fixture's.
     let options = HuggingFaceOptions { extra_ids: Some(3), ..HuggingFaceOptions::default() };
-    export_hugging_face(opened("hugging_face/byt5").as_ref(), &to, &options).unwrap();
+    export_hugging_face(opened("hugging_face/byt5").as_ref(), &to, &options, HUGGING_FACE).unwrap();
     let read = |folder: &Path| -> Value {
         serde_json::from_slice(&folder.join("tokenizer_config.json").read().unwrap()).unwrap()
     };
@@ -193,7 +194,8 @@ fn sentinels_have_rows_of_the_embedding() {
     let export = |extra_ids| {
         let vocabulary = Some(vocabulary.clone());
         let options = HuggingFaceOptions { vocabulary, extra_ids, ..HuggingFaceOptions::default() };
-        export_hugging_face(model.as_ref(), &to, &options).map_err(|error| error.to_string())
+        export_hugging_face(model.as_ref(), &to, &options, HUGGING_FACE)
+            .map_err(|error| error.to_string())
     };
     vocabulary.write_atomic(b"a vocabulary").unwrap();
     assert!(export(None).unwrap_err().contains("it is not a SentencePiece model"));
@@ -220,14 +222,14 @@ fn an_export_that_fails_leaves_nothing() {
         let unfinished = to.join(&format!("{}.unfinished", weights.file_name()));
         std::os::unix::fs::symlink("/dev/full", unfinished.local().unwrap()).unwrap();
         let options = HuggingFaceOptions { weights, ..HuggingFaceOptions::default() };
-        let error = export_hugging_face(model.as_ref(), &to, &options).unwrap_err();
+        let error = export_hugging_face(model.as_ref(), &to, &options, HUGGING_FACE).unwrap_err();
         assert!(error.to_string().contains("the disk is full"), "{error}");
         assert_eq!(names(&to), [""; 0]);
     }
     let file = dir.join("x.pth");
     let unfinished = dir.join("x.pth.unfinished").local().unwrap();
     std::os::unix::fs::symlink("/dev/full", &unfinished).unwrap();
-    export_torch(model.as_ref(), &file, &HuggingFaceOptions::default()).unwrap_err();
+    export_torch(model.as_ref(), &file, &HuggingFaceOptions::default(), HUGGING_FACE).unwrap_err();
     assert!(!file.exists().unwrap() && unfinished.symlink_metadata().is_err());
 }
 
@@ -244,7 +246,7 @@ fn another_type_and_a_vocabulary_are_as_asked() {
     };
     let model = opened("hugging_face/t5");
     let to = dir.join("out");
-    export_hugging_face(model.as_ref(), &to, &options).unwrap();
+    export_hugging_face(model.as_ref(), &to, &options, HUGGING_FACE).unwrap();
     assert!(open(&to).unwrap().leaves().iter().all(|leaf| leaf.dtype == DType::Bf16));
     assert_eq!(to.join("spiece.model").read().unwrap(), vocabulary.read().unwrap());
     let json = to.join("tokenizer.json").read().unwrap();
@@ -253,7 +255,8 @@ fn another_type_and_a_vocabulary_are_as_asked() {
     let config = to.join("tokenizer_config.json").read_to_string().unwrap();
     assert!(config.contains("\"T5Tokenizer\"") && config.contains("<extra_id_1>"), "{config}");
     assert!(!config.contains("<extra_id_2>"), "{config}");
-    let message = export_hugging_face(model.as_ref(), &to, &options).unwrap_err().to_string();
+    let message =
+        export_hugging_face(model.as_ref(), &to, &options, HUGGING_FACE).unwrap_err().to_string();
     assert!(message.contains("name another folder or remove it"), "{message}");
 }
 
@@ -261,7 +264,8 @@ fn another_type_and_a_vocabulary_are_as_asked() {
 fn files_that_lie_beside_a_model_are_not_overwritten() {
     let (_dir, dir) = scratch();
     let model = opened("hugging_face/t5");
-    let export = || export_hugging_face(model.as_ref(), &dir, &HuggingFaceOptions::default());
+    let export =
+        || export_hugging_face(model.as_ref(), &dir, &HuggingFaceOptions::default(), HUGGING_FACE);
     dir.join("config.json").write_atomic(b"mine").unwrap();
     let message = export().unwrap_err().to_string();
     assert!(message.contains("another `config.json`"), "{message}");
@@ -291,7 +295,8 @@ fn what_is_no_t5_is_refused_and_leaves_nothing() {
     let (_dir, dir) = scratch();
     let check = |stored: &dyn Stored, options: &HuggingFaceOptions, expected: &str| {
         let to = dir.join("refused");
-        let message = export_hugging_face(stored, &to, options).unwrap_err().to_string();
+        let message =
+            export_hugging_face(stored, &to, options, HUGGING_FACE).unwrap_err().to_string();
         assert!(message.contains(expected), "{message}");
         assert!(!to.exists().unwrap());
     };

@@ -3,7 +3,8 @@
 use std::io::Write;
 use std::slice::from_ref;
 
-use gimlet::checkpoint::{CheckpointError, Stored, open};
+use gimlet::checkpoint::{CheckpointError, Stored};
+use gimlet::models::open;
 
 use crate::checkpoint::scratch;
 

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use gimlet::checkpoint::{DType, Format, latest, open};
+use gimlet::checkpoint::{DType, Format, latest};
+use gimlet::models::open;
 use gimlet::models::t5::T5Config;
 use gimlet::storage::Path;
 

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use gimlet::checkpoint::{
-    Array, DType, Format, RestoreCheckpointConfig, Shapes, Without, latest, open,
-};
+use gimlet::checkpoint::{Array, DType, Format, RestoreCheckpointConfig, Shapes, Without, latest};
+use gimlet::models::open;
 
 use super::{copied, opened, value};
 use crate::checkpoint::restoring::config;

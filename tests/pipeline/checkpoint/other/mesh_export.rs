@@ -2,8 +2,9 @@
 
 use gimlet::checkpoint::{
     Array, CheckpointError, DType, Format, MeshOptions, NativeOptions, Stored, Writer,
-    bundle_prefix, export_mesh_tensorflow, export_t5x, list, open,
+    bundle_prefix, export_mesh_tensorflow, export_t5x, list,
 };
+use gimlet::models::{HUGGING_FACE, open};
 use gimlet::storage::Path;
 use proptest::prelude::*;
 
@@ -88,7 +89,10 @@ fn a_folder_names_its_newest_and_a_folder_stands_for_it() {
     let newest = open(&to).unwrap();
     assert_eq!(newest.step().unwrap(), 10);
     assert_eq!(newest.read(embedding.0).unwrap(), embedding.1.cast(DType::Bf16));
-    assert_eq!(list(&to).unwrap().iter().filter_map(|one| one.step).collect::<Vec<_>>(), [2, 10]);
+    assert_eq!(
+        list(&to, HUGGING_FACE).unwrap().iter().filter_map(|one| one.step).collect::<Vec<_>>(),
+        [2, 10]
+    );
     // Like the result of a conversion that was killed at its very end; and a damaged one.
     state.remove_file().unwrap();
     let index = to.join("model.ckpt-2.index");

@@ -10,7 +10,8 @@ mod mesh_export;
 mod pickles;
 mod torch;
 
-use gimlet::checkpoint::{Array, DType, Stored, open};
+use gimlet::checkpoint::{Array, DType, Stored};
+use gimlet::models::open;
 use gimlet::storage::Path;
 
 /// Opens a file or folder beside this one.

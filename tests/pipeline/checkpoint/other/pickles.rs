@@ -1,6 +1,7 @@
 //! Pickles that try to run code, or to use all memory.
 
-use gimlet::checkpoint::{CheckpointError, Stored, open};
+use gimlet::checkpoint::{CheckpointError, Stored};
+use gimlet::models::open;
 
 use crate::checkpoint::scratch;
 

@@ -1,6 +1,7 @@
 //! Files of `torch.save`: the current zip archives and the older form.
 
-use gimlet::checkpoint::{Array, DType, Format, open};
+use gimlet::checkpoint::{Array, DType, Format};
+use gimlet::models::open;
 
 use super::{check_params, copied, opened};
 use crate::checkpoint::scratch;

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use gimlet::checkpoint::{
     Array, CheckpointError, Commit, Procedure, Shard, Share, Writer, checkpoint_dir, list_steps,
-    open, remove_stale,
+    remove_stale,
 };
+use gimlet::models::open;
 use gimlet::storage::Path;
 use serde_json::{Value, json};
 

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use gimlet::checkpoint::{
     Array, CheckpointError, Commit, Compression, Procedure, Retention, Saver, Saving, Shard,
-    Writer, checkpoint_dir, open, remove_stale,
+    Writer, checkpoint_dir, remove_stale,
 };
+use gimlet::models::open;
 use gimlet::storage::Path;
 use serde_json::Value;
 

@@ -1,6 +1,8 @@
 //! The activations of feed-forward blocks: T5X's `mlp_activations`, one for each input projection, and
 //! transformers' `feed_forward_proj`, where `gated-` means that a second projection without an activation is multiplied.
 
+use crate::nn::Activation;
+
 /// T5X's name of a function, and `feed_forward_proj` of a block with it alone and of one with it and a linear projection.
 /// Transformers' `gelu` is the exact function and T5X's the tanh approximation, but `gated-gelu` is the latter in both.
 const FUNCTIONS: [(&str, &str, &str); 8] = [
@@ -52,7 +54,7 @@ pub fn feed_forward(activations: &[&str]) -> Result<FeedForward, String> {
         _ => {
             return Err(format!(
                 "mlp_activations is {}, and transformers has blocks of one activation, or of one beside 'linear'",
-                activations_tuple(activations)
+                Activation::tuple(activations)
             ));
         }
     };
@@ -60,7 +62,7 @@ pub fn feed_forward(activations: &[&str]) -> Result<FeedForward, String> {
         let known: Vec<&str> = FUNCTIONS.iter().map(|(name, ..)| *name).collect();
         return Err(format!(
             "mlp_activations is {}, and of '{function}' transformers has no equal; it has {}",
-            activations_tuple(activations),
+            Activation::tuple(activations),
             known.join(", ")
         ));
     };
@@ -94,15 +96,6 @@ pub fn mlp_activations(feed_forward_proj: &str) -> Result<Vec<&'static str>, Str
                 known.join(", ")
             ))
         }
-    }
-}
-
-/// Returns names as gin writes a tuple of them.
-pub fn activations_tuple(activations: &[&str]) -> String {
-    let quoted: Vec<String> = activations.iter().map(|name| format!("'{name}'")).collect();
-    match &quoted[..] {
-        [one] => format!("({one},)"),
-        all => format!("({})", all.join(", ")),
     }
 }
 

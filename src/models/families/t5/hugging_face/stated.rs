@@ -1,14 +1,12 @@
-//! The part of a model's gin that transformers' `config.json` needs and the arrays of a checkpoint do not show.
+//! The part of a T5's gin that transformers' `config.json` needs and the arrays of a checkpoint do not show.
 
 use serde_json::{Map, Value, json};
 
 use crate::checkpoint::HuggingFaceOptions;
 use crate::models::parts::Reach;
 use crate::models::transformer::{StackSpec, TransformerSpec};
-use crate::models::{Model, PredictionSpec};
+use crate::models::{BaseModel, PredictionSpec};
 use crate::nn::Activation;
-use crate::session::check::{UnfitSpec, unfit};
-use crate::storage::{Path, StorageError};
 use crate::vocab::VocabularySpec;
 
 /// Part of the paths of mT5's vocabulary, which distinguishes it from T5: the networks are the same.
@@ -18,10 +16,10 @@ const MT5_VOCABULARY: &str = "mc4.250000";
 ///
 /// # Errors
 /// Transformers have no such network: what it has, and the remedy.
-pub fn stated(model: &Model) -> Result<HuggingFaceOptions, UnfitSpec> {
+pub fn stated(model: &dyn BaseModel) -> Result<HuggingFaceOptions, String> {
     let spec = model.transformer();
     let encoder = encoder(&spec)?;
-    let predictions = model.prediction_spec()?;
+    let predictions = model.prediction_spec().map_err(|error| error.to_string())?;
     let names = |stack: &StackSpec| -> Vec<String> {
         let names = stack.dims.mlp_activations.iter().map(Activation::as_str);
         names.map(str::to_string).collect()
@@ -65,28 +63,6 @@ pub fn stated(model: &Model) -> Result<HuggingFaceOptions, UnfitSpec> {
     })
 }
 
-/// Adds the files of a model's vocabulary to the options.
-///
-/// # Errors
-/// The path of the vocabulary is not valid.
-pub fn state_vocabulary(
-    predictions: &PredictionSpec,
-    options: &mut HuggingFaceOptions,
-) -> Result<(), StorageError> {
-    match &predictions.vocabulary {
-        VocabularySpec::SentencePiece(spec) => {
-            options.vocabulary = Some(Path::parse(&spec.sentencepiece_model_file)?);
-            options.extra_ids = Some(spec.extra_ids);
-        }
-        VocabularySpec::Byte(spec) => match &spec.tokenizer_config {
-            Some(file) => options.vocabulary = Some(Path::parse(file)?),
-            None => options.extra_ids = Some(spec.extra_ids),
-        },
-        _ => {}
-    }
-    Ok(())
-}
-
 fn vocabulary_file(predictions: &PredictionSpec) -> Option<&str> {
     match &predictions.vocabulary {
         VocabularySpec::SentencePiece(spec) => Some(&spec.sentencepiece_model_file),
@@ -95,7 +71,7 @@ fn vocabulary_file(predictions: &PredictionSpec) -> Option<&str> {
 }
 
 /// Returns the encoder of a network that transformers have.
-fn encoder(spec: &TransformerSpec) -> Result<&StackSpec, UnfitSpec> {
+fn encoder(spec: &TransformerSpec) -> Result<&StackSpec, String> {
     let Some(encoder) = &spec.encoder else {
         return refused("a decoder and no encoder");
     };
@@ -118,8 +94,8 @@ fn encoder(spec: &TransformerSpec) -> Result<&StackSpec, UnfitSpec> {
     Ok(encoder)
 }
 
-fn refused<T>(what: &str) -> Result<T, UnfitSpec> {
-    unfit(format!(
+fn refused<T>(what: &str) -> Result<T, String> {
+    Err(format!(
         "the model has {what}, and transformers has no such T5: generate and infer with Gimlet, or convert --to t5x"
     ))
 }

@@ -1,18 +1,14 @@
-//! A folder of Hugging Face's transformers as gin: its `config.json` gives the dimensions, the files beside it
-//! the vocabulary. `gimlet` reads every file of that name in this way, so that `--gin_file=DIR/config.json` names
-//! the model of any command.
+//! A T5 of transformers as gin: its `config.json` gives the dimensions, the files beside it the vocabulary.
 
 use serde::Deserialize;
-use serde_json::{Map, Value};
 
-use super::generation_config::generation_gin;
-use super::tokenizer::tokenizer_lines;
-use crate::checkpoint::{HuggingFaceConfig, activations_tuple, open};
+use super::FAMILY;
+use super::config::facts;
+use crate::checkpoint::{ConfigFacts, HuggingFaceConfig, open};
+use crate::models::hugging_face::{generation_gin, tokenizer_lines};
+use crate::nn::Activation;
 use crate::storage::Path;
 use crate::vocab::count_pieces;
-
-/// The name of the file with the dimensions.
-pub const CONFIG_FILE: &str = "config.json";
 
 /// The array of a head of its own, which the others share with the embedding.
 const LOGITS: &str = "target/decoder/logits_dense/kernel";
@@ -22,9 +18,6 @@ const EXTRA_IDS: usize = 100;
 
 /// The same for ByT5.
 const BYTE_EXTRA_IDS: usize = 125;
-
-/// Rows of ByT5's embedding.
-const BYT5_VOCAB: usize = 384;
 
 /// LongT5's neighbours on either side, and tokens of a block, if the configuration says nothing.
 const LOCAL_RADIUS: usize = 127;
@@ -53,40 +46,27 @@ struct Config {
     dtype: Option<String>,
     /// The older name of `dtype`.
     torch_dtype: Option<String>,
-    #[serde(skip)]
-    numerics: Numerics,
 }
 
-/// The facts of the network that its tensors do not show, as gin writes them.
-#[derive(Debug, Default)]
-struct Numerics {
-    activations: String,
-    layer_norm_epsilon: f64,
-    bos_id: i32,
-    /// The one id that ends answers; several are parameters of decoding.
-    eos_id: Option<i64>,
-}
-
-/// Returns the gin text that stands for a `config.json`.
-///
-/// # Errors
-/// The file describes no T5, or the folder cannot be read: found, expected, and a remedy.
-pub fn gin_of(file: &Path, text: &str) -> Result<String, String> {
-    let folder = file.folder();
-    let config = Config::parse(file, text)?;
+/// Returns the statements that bind the model.
+pub(super) fn gin(file: &HuggingFaceConfig) -> Result<String, String> {
+    let unfit = |error| format!("it is not the config.json of a T5 of transformers: {error}");
+    let config: Config = file.fields().map_err(unfit)?;
+    let facts = facts(file)?;
+    let folder = file.file.folder();
     let is_tied = is_tied(&folder)?;
     let network = match config.model_type.as_deref() {
-        Some("longt5") => config.longt5(is_tied)?,
-        _ => config.t5(is_tied)?,
+        Some("longt5") => config.longt5(&facts, is_tied)?,
+        _ => config.t5(&facts, is_tied)?,
     };
-    let numerics = &config.numerics;
-    let fields: Map<String, Value> =
-        serde_json::from_str(text).map_err(|error| error.to_string())?;
-    let generation = generation_gin(file, &fields, numerics.bos_id)?;
+    // Several ids that end answers are parameters of decoding.
+    let eos_id = match file.eos_ids()?[..] {
+        [id] => id.to_string(),
+        _ => "None".to_string(),
+    };
+    let generation = generation_gin(&file.file, &file.keys, facts.bos_id)?;
     Ok(format!(
-        "# {file} as gin.\n\
-         from __gin__ import dynamic_registration\n\n\
-         import seqio\n\
+        "import seqio\n\
          from gimlet import decoding\n\
          from t5x import models\n\
          from t5x.examples.t5 import network\n\n\
@@ -98,8 +78,7 @@ pub fn gin_of(file: &Path, text: &str) -> Result<String, String> {
          DROPOUT_RATE = {dropout}\n\
          TASK_FEATURE_LENGTHS = {{\"inputs\": {inputs}, \"targets\": {targets}}}\n\n\
          {decoding}",
-        bos_id = numerics.bos_id,
-        eos_id = numerics.eos_id.map_or("None".to_string(), |id| id.to_string()),
+        bos_id = facts.bos_id,
         vocabulary = vocabulary(&folder, config.vocab_size)?,
         dropout = config.dropout_rate.unwrap_or(0.1),
         inputs = config.n_positions.unwrap_or(INPUTS),
@@ -109,37 +88,8 @@ pub fn gin_of(file: &Path, text: &str) -> Result<String, String> {
 }
 
 impl Config {
-    /// Reads the fields, once the family is known to be one that has them.
-    fn parse(file: &Path, text: &str) -> Result<Self, String> {
-        let unfit = |error| format!("it is not the config.json of a T5 of transformers: {error}");
-        let fields: Value = serde_json::from_str(text).map_err(unfit)?;
-        match fields["model_type"].as_str() {
-            None | Some("t5" | "mt5" | "umt5" | "longt5") => {}
-            Some(other) => {
-                return Err(format!(
-                    "its model_type is `{other}`, expected t5, mt5, umt5 or longt5"
-                ));
-            }
-        }
-        let config: Self = serde_json::from_value(fields).map_err(unfit)?;
-        let described = HuggingFaceConfig::parse(text.as_bytes()).map_err(unfit)?;
-        let place = format!("{file}: ");
-        let of_key = |error: String| error.strip_prefix(&place).unwrap_or(&error).to_string();
-        described.check_keys(file).map_err(of_key)?;
-        let numerics = Numerics {
-            activations: activations_tuple(&described.mlp_activations()?),
-            layer_norm_epsilon: described.layer_norm_epsilon(),
-            bos_id: described.bos_id(),
-            eos_id: match described.eos_ids()?[..] {
-                [id] => Some(id),
-                _ => None,
-            },
-        };
-        Ok(Self { numerics, ..config })
-    }
-
     /// Returns the lines that bind the network of a T5.
-    fn t5(&self, is_tied: bool) -> Result<String, String> {
+    fn t5(&self, facts: &ConfigFacts, is_tied: bool) -> Result<String, String> {
         Ok(format!(
             "\nnetwork.T5Config:\n  \
              vocab_size = {vocab_size}\n  \
@@ -162,15 +112,15 @@ impl Config {
             num_decoder_layers = self.num_decoder_layers(),
             head_dim = self.d_kv,
             mlp_dim = self.d_ff,
-            activations = self.numerics.activations,
-            epsilon = self.numerics.layer_norm_epsilon,
+            activations = Activation::tuple(&facts.mlp_activations),
+            epsilon = facts.layer_norm_epsilon,
             bias_per_layer = python_bool(self.model_type.as_deref() == Some("umt5")),
             tied = python_bool(is_tied),
         ))
     }
 
     /// Returns the lines that bind the network of a LongT5, made of flaxformer's modules.
-    fn longt5(&self, is_tied: bool) -> Result<String, String> {
+    fn longt5(&self, facts: &ConfigFacts, is_tied: bool) -> Result<String, String> {
         let (file, tokens) = match self.encoder_attention_type.as_deref() {
             None | Some("local") => ("longt5_1_1_flaxformer", String::new()),
             Some("transient-global") => (
@@ -215,8 +165,8 @@ impl Config {
             head_dim = self.d_kv,
             mlp_dim = self.d_ff,
             radius = self.local_radius.unwrap_or(LOCAL_RADIUS),
-            activations = self.numerics.activations,
-            epsilon = self.numerics.layer_norm_epsilon,
+            activations = Activation::tuple(&facts.mlp_activations),
+            epsilon = facts.layer_norm_epsilon,
         ))
     }
 
@@ -242,7 +192,7 @@ fn python_bool(value: bool) -> &'static str {
 
 /// Whether the embedding also maps to logits. The weights say so: transformers 5 calls every T5 tied.
 fn is_tied(folder: &Path) -> Result<bool, String> {
-    let stored = open(folder).map_err(|error| error.to_string())?;
+    let stored = open(folder, &[&FAMILY]).map_err(|error| error.to_string())?;
     Ok(!stored.leaves().iter().any(|leaf| leaf.name == LOGITS))
 }
 
@@ -251,7 +201,7 @@ fn vocabulary(folder: &Path, vocab_size: usize) -> Result<String, String> {
     if let Some(lines) = tokenizer_lines(folder, vocab_size)? {
         return Ok(lines);
     }
-    if vocab_size == BYT5_VOCAB {
+    if FAMILY.byte_rows == Some(vocab_size) {
         return Ok(format!(
             "VOCABULARY = @seqio.ByteVocabulary()\nseqio.ByteVocabulary.extra_ids = {BYTE_EXTRA_IDS}\n"
         ));
@@ -277,25 +227,4 @@ fn vocabulary(folder: &Path, vocab_size: usize) -> Result<String, String> {
         "VOCABULARY = @seqio.SentencePieceVocabulary()\n\
          seqio.SentencePieceVocabulary:\n  sentencepiece_model_file = {file}\n  extra_ids = {extra_ids}\n"
     ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn other_families_are_refused_by_name() {
-        for (text, part) in [
-            (
-                r#"{"model_type": "llama", "vocab_size": 3}"#,
-                "`llama`, expected t5, mt5, umt5 or longt5",
-            ),
-            (r#"{"model_type": "t5"}"#, "missing field `vocab_size`"),
-            ("{", "not the config.json of a T5"),
-        ] {
-            let file = Path::parse("hub/config.json").expect("it is a path");
-            let said = Config::parse(&file, text).expect_err("it is refused");
-            assert!(said.contains(part), "{said}");
-        }
-    }
 }

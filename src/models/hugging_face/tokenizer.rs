@@ -112,7 +112,7 @@ const SAMPLES: KeyFate =
 ///
 /// # Errors
 /// A key is refused, the tokenizer is none of a T5, or it has more ids than the model.
-pub(super) fn tokenizer_lines(folder: &Path, vocab_size: usize) -> Result<Option<String>, String> {
+pub fn tokenizer_lines(folder: &Path, vocab_size: usize) -> Result<Option<String>, String> {
     let tokenizer = object(folder, TOKENIZER)?;
     let config = object(folder, CONFIG)?;
     let special = object(folder, SPECIAL_TOKENS)?;
