@@ -29,15 +29,21 @@ fn check_divides(spec: &Train, mesh: &Mesh) -> Result<(), UnfitSpec> {
         .map_err(|misfit| UnfitSpec(misfit.to_string()))?;
     let trainer = spec.trainer_cls.0.trainer();
     let (rows, parts) = (spec.train_dataset_cfg.batch_size, trainer.num_microbatches());
-    let count = mesh.data().size;
-    if rows.is_multiple_of(parts * count) {
+    let (count, together) = (mesh.data().size, spec.model.loss_spec().rows_together());
+    let divisor = parts * count * together;
+    if rows.is_multiple_of(divisor) {
         return Ok(());
     }
     let parts_said = if parts > 1 { format!(" of {parts} microbatches") } else { String::new() };
-    let fits = (rows / (parts * count)).max(1) * parts * count;
+    let divided = match together {
+        1 => format!("among {count} processes"),
+        _ => format!(
+            "into micro-batches of {together} rows (losses.mean_of_microbatches.rows), the same number for each process"
+        ),
+    };
+    let fits = (rows / divisor).max(1) * divisor;
     Err(UnfitSpec(format!(
-        "a batch of {rows} rows{parts_said} cannot be divided among {count} processes: set BATCH_SIZE = {fits}, \
-         or another multiple of {}",
-        parts * count
+        "a batch of {rows} rows{parts_said} cannot be divided {divided}: set BATCH_SIZE = {fits}, or another \
+         multiple of {divisor}"
     )))
 }

@@ -13,9 +13,10 @@ pub struct LossParameters {
     /// Weight of the squared logarithm of the softmax's normalizer, which keeps logits near 0.
     #[gin(default = 0.0, limit = NonNegative)]
     pub z_loss: f64,
-    /// Divisor of the summed loss: a number, 'NUM_REAL_TARGET_TOKENS', 'NUM_TOTAL_TARGET_TOKENS' or
-    /// 'AVERAGE_PER_SEQUENCE'. None keeps the sum. Its scale has no effect on Adafactor; with
-    /// experts, the losses of routers, which are means, are small beside it.
+    /// Divisor of the summed loss: a number, 'NUM_REAL_TARGET_TOKENS', 'NUM_TOTAL_TARGET_TOKENS',
+    /// 'AVERAGE_PER_SEQUENCE' or `@gimlet.losses.mean_of_microbatches()`. None keeps the sum. Its
+    /// scale has no effect on Adafactor; with experts, the losses of routers, which are means, are
+    /// small beside it.
     #[gin(default = None)]
     pub loss_normalizing_factor: Option<LossNormalizingFactor>,
 }

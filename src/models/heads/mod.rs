@@ -17,7 +17,9 @@ mod token_logits;
 #[cfg(feature = "torch")]
 mod weights;
 
-pub use spec::{Divisors, LossNormalizingFactor, LossSpec, RoutingLosses};
+pub use spec::{
+    Divisors, LossNormalizingFactor, LossSpec, MeanOfMicrobatches, PartialBatches, RoutingLosses,
+};
 
 #[cfg(feature = "torch")]
 pub use cross_entropy::{Targets, TokenLosses, cross_entropy, log_likelihoods};

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::gin::{
-    Diagnostic, Evaluator, FromGin, Reported, Value, ValueKind, did_you_mean, one_of,
+    Configurable, Diagnostic, Evaluator, FromGin, Registry, Reported, Value, ValueKind,
+    did_you_mean, one_of,
 };
 
 /// The divisor of the summed loss. T5X `losses.py`, `SpecialLossNormalizingFactor`.
@@ -17,6 +18,33 @@ pub enum LossNormalizingFactor {
     NumTotalTargetTokens,
     /// Each sequence's weights are divided by their sum, and the loss by the number of sequences.
     AveragePerSequence,
+    /// Each micro-batch's weights are divided by their sum, and the loss by the number of micro-batches.
+    MeanOfMicrobatches(MeanOfMicrobatches),
+}
+
+/// The mean of the means over micro-batches, which all count alike, however many targets they have. It does not depend on
+/// `trainer.Trainer.num_microbatches` or the number of processes, each of which must compute whole micro-batches at a
+/// time. A loss normalizing factor of models. Source: t5-experiments `lm_experiments_tools/trainer.py`, which accumulates
+/// gradients in this way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]
+#[gin(name = "gimlet.losses.mean_of_microbatches")]
+pub struct MeanOfMicrobatches {
+    /// Rows of a micro-batch. A batch is cut into micro-batches of consecutive rows.
+    pub rows: usize,
+    /// The divisor of a batch in which some micro-batches have no targets, as at the end of a pass over the data
+    /// (`utils.DatasetConfig.ends_batch_with_pass`): 'real', the number of those that have some, or 'upstream', the
+    /// number of all, as in t5-experiments, which makes the loss and the gradients of such a batch smaller.
+    #[gin(default = PartialBatches::Real)]
+    pub partial_batches: PartialBatches,
+}
+
+/// The number of micro-batches by which a loss is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]
+pub enum PartialBatches {
+    /// Those with targets.
+    Real,
+    /// All that the batch has room for.
+    Upstream,
 }
 
 /// The spellings of the special factors; case does not matter.
@@ -28,13 +56,15 @@ const SPECIAL: [(&str, LossNormalizingFactor); 3] = [
 
 impl FromGin for LossNormalizingFactor {
     fn expected() -> String {
-        format!("a number, {}", one_of(&SPECIAL.map(|(name, _)| name)))
+        let special = one_of(&SPECIAL.map(|(name, _)| name));
+        format!("a number, {special}, or {}", MeanOfMicrobatches::expected())
     }
 
     fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
         let ValueKind::Str(text) = &value.kind else {
             return match value.kind {
                 ValueKind::Int(_) | ValueKind::Float(_) => cx.read(value).map(Self::Constant),
+                ValueKind::Reference(_) => cx.read(value).map(Self::MeanOfMicrobatches),
                 _ => Err(cx.mismatch(value, &Self::expected())),
             };
         };
@@ -45,6 +75,10 @@ impl FromGin for LossNormalizingFactor {
             let help = did_you_mean(&name, SPECIAL.iter().map(|(special, _)| *special));
             cx.report(Diagnostic::error(value.span, message).help(help))
         })
+    }
+
+    fn register(registry: &mut Registry) {
+        MeanOfMicrobatches::register(registry);
     }
 }
 
@@ -93,20 +127,29 @@ impl LossSpec {
         !matches!(self.loss_normalizing_factor, None | Some(Constant(_))) || self.routing.is_some()
     }
 
+    /// Returns the number of rows that a part of a batch must have, or a multiple of it.
+    pub fn rows_together(&self) -> usize {
+        match self.loss_normalizing_factor {
+            Some(LossNormalizingFactor::MeanOfMicrobatches(microbatches)) => microbatches.rows,
+            _ => 1,
+        }
+    }
+
     /// Finds values with which no training can succeed; `model` names the configurable that sets them.
     ///
     /// # Errors
     /// The first such value.
     pub fn check(&self, model: &str) -> Result<(), String> {
-        if let Some(LossNormalizingFactor::Constant(factor)) = self.loss_normalizing_factor
-            && factor <= 0.0
-        {
-            return Err(format!(
+        match self.loss_normalizing_factor {
+            Some(LossNormalizingFactor::Constant(factor)) if factor <= 0.0 => Err(format!(
                 "{model}.loss_normalizing_factor is {factor}, expected more than 0 \
                  (LOSS_NORMALIZING_FACTOR)"
-            ));
+            )),
+            _ if self.rows_together() == 0 => {
+                Err("losses.mean_of_microbatches.rows is 0, expected at least 1".to_string())
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 }
 

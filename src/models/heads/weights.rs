@@ -2,7 +2,7 @@
 
 use tch::{Kind, Tensor};
 
-use super::spec::LossNormalizingFactor;
+use super::spec::{LossNormalizingFactor, PartialBatches};
 use super::token_logits::TokenLogits;
 use crate::models::Batch;
 
@@ -47,7 +47,26 @@ pub fn normalize(
             let factor = Some(weights.sum(Kind::Float));
             NormalizedWeights { weights, factor }
         }
+        Some(LossNormalizingFactor::MeanOfMicrobatches(microbatches)) => {
+            let sums = sums_per_group(&weights, microbatches.rows as i64);
+            let factor = match microbatches.partial_batches {
+                PartialBatches::Real => sums.ne(0).sum(Kind::Float).clamp_min(1.0),
+                PartialBatches::Upstream => scalar(sums.numel() as f64),
+            };
+            let of_rows = sums.unsqueeze(-1).expand([-1, microbatches.rows as i64], false);
+            let sums = of_rows.reshape(-1).narrow(0, 0, weights.size()[0]).unsqueeze(-1);
+            // Rows of a micro-batch without weight contribute 0 instead of 0/0.
+            let weights = (weights / sums).nan_to_num(0.0, 0.0, 0.0);
+            NormalizedWeights { weights, factor: Some(factor) }
+        }
     }
+}
+
+/// The sum of the weights of each group of so many rows, of which the last may have fewer. `[groups]`
+fn sums_per_group(weights: &Tensor, rows: i64) -> Tensor {
+    let sums = weights.sum_dim_intlist(-1, false, Kind::Float);
+    let missing = (rows - sums.size()[0] % rows) % rows;
+    sums.constant_pad_nd([0, missing]).view([-1, rows]).sum_dim_intlist(-1, false, Kind::Float)
 }
 
 /// For each position, the sum of the weights of its segment; 0 for padding. `[batch, length]`
@@ -61,6 +80,7 @@ fn sums_per_segment(weights: &Tensor, segment_ids: &Tensor) -> Tensor {
 
 #[cfg(test)]
 mod tests {
+    use super::super::spec::MeanOfMicrobatches;
     use super::*;
     use crate::models::feature;
 
@@ -104,6 +124,23 @@ mod tests {
         let sum = 3.75;
         let expected = [0.5 / sum, 1.0 / sum, 0.25 / sum, 2.0 / sum, 0.0, 0.5, 0.5, 0.0, 0.0, 0.0];
         check(average, &batch(weights, None), 2.0, &expected);
+    }
+
+    #[test]
+    fn microbatches_weigh_the_same_and_those_without_targets_nothing() {
+        let rows = [REAL[0], REAL[1], REAL[1], [0.0; 5], [0.0; 5]];
+        let weights = Tensor::from_slice(&rows.concat()).view([5, 5]);
+        let batch = Batch::new([(feature::DECODER_LOSS_WEIGHTS, weights.shallow_clone())]);
+        for (partial_batches, expected) in
+            [(PartialBatches::Real, 2.0), (PartialBatches::Upstream, 3.0)]
+        {
+            let microbatches = MeanOfMicrobatches { rows: 2, partial_batches };
+            let factor = Some(LossNormalizingFactor::MeanOfMicrobatches(microbatches));
+            let found = normalize(factor, &batch, &TokenLogits::TARGETS);
+            assert_eq!(found.factor.map(|factor| factor.double_value(&[])), Some(expected));
+            let sums = Tensor::from_slice(&[6.0_f32, 6.0, 2.0, 2.0, 1.0]).unsqueeze(-1);
+            assert!(found.weights.allclose(&(&weights / sums), 1e-6, 0.0, false));
+        }
     }
 
     #[test]
