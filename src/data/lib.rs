@@ -27,6 +27,7 @@ mod feature;
 mod functions;
 mod identity;
 mod mixture;
+mod passes;
 mod pipeline;
 pub mod postprocess;
 mod preprocess;

@@ -6,7 +6,7 @@
 //! batch at a step is the same set of rows for any number of threads and hosts. A host runs the
 //! streams that its rows come from and opens no other stream's files; its streams that share the
 //! records of a few files read each of these files once. Without shuffling a stream keeps the order
-//! of its files. Data that end are one stream.
+//! of its files. Data that end, or whose batches end with a pass, are one stream.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
@@ -14,7 +14,7 @@ use std::ops::{Range, RangeInclusive};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-use super::convert::{Row, Rows};
+use super::convert::Row;
 use super::error::DataError;
 use super::pipeline::{Pull, StageState};
 
@@ -93,7 +93,7 @@ fn overlap(rows: &Range<usize>, others: &Range<usize>) -> Range<usize> {
 /// One stream, and the part of it that this host reads.
 pub(super) struct Stream {
     pub index: usize,
-    pub rows: Rows,
+    pub rows: Box<dyn Pull<Item = Row>>,
     /// The distribution of the next batch's rows.
     pub deal: RowDeal,
     /// The rows of a batch that belong to this host.

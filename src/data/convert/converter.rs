@@ -170,12 +170,15 @@ impl FeatureConverter {
         for example in examples {
             self.push_row(&mut batch, &self.row(example.clone())?);
         }
-        let padding =
-            Row { features: vec![RowFeature::default(); self.fields.len()], passed: None };
         while batch.rows < rows {
-            self.push_row(&mut batch, &padding);
+            self.push_row(&mut batch, &self.padding());
         }
         Ok(batch)
+    }
+
+    /// A row of padding.
+    pub(crate) fn padding(&self) -> Row {
+        Row { features: vec![RowFeature::default(); self.fields.len()], passed: None }
     }
 
     /// Appends a row to a batch of this converter.

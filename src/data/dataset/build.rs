@@ -9,13 +9,14 @@ use super::{
 };
 use crate::batches::DatasetState;
 use crate::cache::{Caches, cache_step};
-use crate::convert::{FeatureConverter, Packing, Rows};
+use crate::convert::{FeatureConverter, Packing, Row, Rows};
 use crate::error::{DataError, if_split};
 use crate::examples::{ExampleOptions, max_feature_lengths};
 use crate::identity::DataIdentity;
+use crate::passes::{PassPlan, Passes};
 use crate::pipeline::{
-    Cuts, Listing, Mix, MixEnds, MixtureParts, Stage, TaskPlan, Workers, file_names, mixture_parts,
-    num_bytes, task_stage,
+    Cuts, Listing, Mix, MixEnds, MixtureParts, Pull, Stage, TaskPlan, Workers, file_names,
+    mixture_parts, num_bytes, task_stage,
 };
 use crate::provider::{TaskOrMixture, TaskProvider};
 use crate::random::{StageSeed, fnv1a};
@@ -28,9 +29,9 @@ use gimlet_telemetry::quoted_names;
 const MOST_NAMED: usize = 5;
 
 /// The parts of a data set, from its configuration.
-pub(super) struct Builder<'a> {
-    config: &'a DatasetConfig,
-    options: &'a DatasetOptions,
+pub(super) struct Builder {
+    config: DatasetConfig,
+    options: DatasetOptions,
     parts: MixtureParts,
     ends: MixEnds,
     caches: Caches,
@@ -52,7 +53,7 @@ pub(super) struct LaidOut {
     pub state: DatasetState,
 }
 
-impl<'a> Builder<'a> {
+impl Builder {
     /// Decides everything that does not depend on the examples, if the lengths are given.
     pub(super) fn laid_out(&self) -> Result<LaidOut, DataError> {
         let lengths = self.lengths()?;
@@ -66,9 +67,9 @@ impl<'a> Builder<'a> {
     }
 
     pub(super) fn new(
-        config: &'a DatasetConfig,
+        config: &DatasetConfig,
         tasks: &dyn TaskProvider,
-        options: &'a DatasetOptions,
+        options: &DatasetOptions,
     ) -> Result<Self, DataError> {
         check_shards(config, options)?;
         check_caches(config, tasks)?;
@@ -85,6 +86,7 @@ impl<'a> Builder<'a> {
             false => MixEnds::WithTheLast,
         };
         let (reads, cuts) = (SharedReads::default(), Cuts::default());
+        let (config, options) = (config.clone(), options.clone());
         Ok(Self { config, options, parts, ends, caches, listing, reads, cuts, seed })
     }
 
@@ -95,7 +97,7 @@ impl<'a> Builder<'a> {
         stream: usize,
         num_streams: usize,
     ) -> TaskPlan {
-        let (config, options) = (self.config, self.options);
+        let Self { config, options, .. } = self;
         TaskPlan {
             split: config.split.clone(),
             lengths,
@@ -117,7 +119,7 @@ impl<'a> Builder<'a> {
 
     /// Threads for a single stream; several streams start their own threads.
     pub(super) fn workers(&self, num_streams: usize) -> Option<Workers> {
-        let num_threads = map_threads(self.config).filter(|_| num_streams == 1)?;
+        let num_threads = map_threads(&self.config).filter(|_| num_streams == 1)?;
         Some(Workers::start(num_threads, self.parts.len()))
     }
 
@@ -141,6 +143,33 @@ impl<'a> Builder<'a> {
         Ok(longest)
     }
 
+    /// The rows of a stream from their beginning.
+    pub(super) fn stream(
+        self: &Arc<Self>,
+        index: usize,
+        laid: &LaidOut,
+    ) -> Result<Box<dyn Pull<Item = Row>>, DataError> {
+        let (num_streams, converter) = (laid.num_streams, laid.converter.clone());
+        let plan = self.plan(Some(laid.lengths.clone()), index, num_streams);
+        let plan = TaskPlan { workers: self.workers(num_streams), ..plan };
+        let DatasetConfig { mixture_or_task_name, split, batch_size, .. } = &self.config;
+        if !self.config.ends_batch_with_pass || self.options.num_epochs.is_some() {
+            return Ok(Box::new(Rows::new(self.examples(&plan)?, converter)));
+        }
+        let (builder, padding) = (Arc::clone(self), converter.padding());
+        let of_pass = move |pass: u64| {
+            let seed = fnv1a(format!("pass {pass} of {}", plan.seed).as_bytes());
+            let plan = TaskPlan { seed, num_epochs: Some(1), ..plan.clone() };
+            Ok(Rows::new(builder.examples(&plan)?, converter.clone()))
+        };
+        Ok(Box::new(Passes::new(PassPlan {
+            of_pass: Box::new(of_pass),
+            padding,
+            rows_of_batch: *batch_size,
+            name: (mixture_or_task_name.clone(), split.clone()),
+        })?))
+    }
+
     pub(super) fn rows(&self) -> Result<(Rows, FeatureConverter), DataError> {
         let lengths = self.lengths()?;
         let converter = self.converter(&lengths)?;
@@ -156,7 +185,7 @@ impl<'a> Builder<'a> {
         converter: &FeatureConverter,
         files: &str,
     ) -> Result<usize, DataError> {
-        if self.options.num_epochs.is_some() {
+        if self.options.num_epochs.is_some() || self.config.ends_batch_with_pass {
             return Ok(1);
         }
         if let Some(saved) = &self.options.resume {
@@ -261,7 +290,7 @@ impl<'a> Builder<'a> {
             (true, false) => Packing::Greedy,
             (true, true) => Packing::Dense,
         };
-        let options = self.options;
+        let options = &self.options;
         let converter =
             FeatureConverter::new(&options.converter, lengths, packing, options.bos_id)?;
         let (task, _) = self.parts.values().next().expect("there is a task");
@@ -278,10 +307,10 @@ impl<'a> Builder<'a> {
             stages.extend(if_split(task_stage(task, plan))?.map(|stage| (stage, *rate)));
         }
         if stages.is_empty() {
-            return Err(unshared_split(self.config));
+            return Err(unshared_split(&self.config));
         }
         let name = &self.config.mixture_or_task_name;
-        let seed = StageSeed::new(self.seed, &format!("{name}/mix/{}", plan.shard_index));
+        let seed = StageSeed::new(plan.seed, &format!("{name}/mix/{}", plan.shard_index));
         let (first, _) = self.parts.values().next().expect("there are several");
         let features = first.output_features.keys().cloned().collect();
         Ok(Box::new(Mix::new(stages, seed, features, self.ends)))
@@ -298,11 +327,14 @@ impl<'a> Builder<'a> {
         let mut steps = self.parts.values().map(|(task, _)| cache_step(task));
         let is_cached =
             steps.try_fold(false, |any, step| step.map(|step| any || step.is_some()))?;
-        let config = self.config;
-        let order = match config.shuffle {
+        let config = &self.config;
+        let mut order = match config.shuffle {
             true => format!("shuffled with {}", self.seed),
             false => format!("in order, seed {}", self.seed),
         };
+        if config.ends_batch_with_pass {
+            order.push_str(", batches end with a pass");
+        }
         Ok(DataIdentity {
             name: config.mixture_or_task_name.clone(),
             split: config.split.clone(),

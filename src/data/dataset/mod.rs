@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use super::batches::{BatchIterator, Batching, DatasetState};
 use super::cache::{Caches, cache_step, has_cached_split};
-use super::convert::{Batch, ConverterClass, FeatureConverter, Rows};
+use super::convert::{Batch, ConverterClass, FeatureConverter};
 use super::error::{DataError, if_split};
-use super::pipeline::{Pull, TaskPlan, mixture_parts, mixture_tasks};
+use super::pipeline::{Pull, mixture_parts, mixture_tasks};
 use super::provider::TaskProvider;
 use super::source::BadRecords;
 use super::streams::{RowDeal, Stream, Streams};
@@ -64,6 +64,11 @@ pub struct DatasetConfig {
     /// TensorFlow's rows always end so.
     #[gin(default = false)]
     pub ensure_eos: bool,
+    /// Whether a batch ends with a pass over the data, which Mesh TensorFlow and T5X do not do: the last batch of a pass has fewer
+    /// rows, beside rows of padding without loss weights, and the next pass begins with the next batch, shuffled anew. Such data
+    /// are read in one stream. Of a mixture, a pass is an epoch as its evaluation has it.
+    #[gin(default = false)]
+    pub ends_batch_with_pass: bool,
     /// Threads that parse and tokenize; None leaves one core to the model.
     #[gin(default = None)]
     pub num_prefetch_threads: Option<usize>,
@@ -143,9 +148,9 @@ pub fn get_dataset(
     tasks: &dyn TaskProvider,
     options: DatasetOptions,
 ) -> Result<BatchIterator, DataError> {
-    let builder = Builder::new(config, tasks, &options)?;
+    let builder = Arc::new(Builder::new(config, tasks, &options)?);
     let laid = builder.laid_out()?;
-    let LaidOut { converter, num_streams, state, .. } = &laid;
+    let LaidOut { num_streams, state, .. } = &laid;
     options.bad_records.take_up(&state.bad_records);
     let rows_of_host = config.batch_size / options.num_shards;
     let deal = RowDeal {
@@ -157,9 +162,7 @@ pub fn get_dataset(
     let mine = first_row..first_row + rows_of_host;
     let mut streams = Vec::new();
     for index in deal.streams_of(&mine) {
-        let plan = builder.plan(Some(laid.lengths.clone()), index, *num_streams);
-        let plan = TaskPlan { workers: builder.workers(*num_streams), ..plan };
-        let mut rows = Rows::new(builder.examples(&plan)?, converter.clone());
+        let mut rows = builder.stream(index, &laid)?;
         if state.batches > 0 {
             let lost = || DataError::State { reason: format!("stream {index} is not in it") };
             rows.restore(state.positions.get(&index).ok_or_else(lost)?)?;
@@ -230,7 +233,7 @@ fn of_one_epoch(options: &DatasetOptions) -> DatasetOptions {
 }
 
 /// The batches of T5X's training evaluation, by task: the rows of one epoch, repeated, of which
-/// each shard takes its part, until there are `eval_steps` batches.
+/// each shard takes its part, until there are `eval_steps` batches. Rows of padding end an epoch whose last batch ends with it.
 ///
 /// Tasks without the split are omitted.
 pub fn training_eval_batches(
@@ -255,6 +258,9 @@ pub fn training_eval_batches(
         if epoch.is_empty() {
             let (task, split, detail) = (name, config.split.clone(), String::new());
             return Err(DataError::Empty { task, split, detail });
+        }
+        if config.ends_batch_with_pass {
+            epoch.resize(epoch.len().next_multiple_of(config.batch_size), converter.padding());
         }
         let mine = (0..needed).skip(options.shard_index).step_by(options.num_shards);
         let mine: Vec<usize> = mine.collect();

@@ -34,6 +34,6 @@ pub(crate) use extent::{file_names, num_bytes};
 pub(crate) use listing::Listing;
 pub(crate) use mix::{Mix, MixEnds, MixtureParts, mixture_parts, mixture_tasks};
 pub(crate) use pool::Workers;
-pub(crate) use pull::{Counters, Pull, Pulled, Stage};
+pub(crate) use pull::{Counters, Pull, Pulled, Stage, Within};
 pub(crate) use share::{RecordShare, take_block};
 pub(crate) use task::{TaskPlan, first_stages, precache_part, precache_stage, task_stage};

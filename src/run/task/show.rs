@@ -253,6 +253,7 @@ impl<'a> Shown<'a> {
             use_memory_cache: false,
             trim_output_features: true,
             ensure_eos: false,
+            ends_batch_with_pass: false,
             num_prefetch_threads: Some(0),
         };
         let options =

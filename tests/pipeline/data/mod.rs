@@ -124,6 +124,7 @@ fn config(name: &str, lengths: (usize, usize)) -> DatasetConfig {
         use_memory_cache: true,
         trim_output_features: true,
         ensure_eos: false,
+        ends_batch_with_pass: false,
         num_prefetch_threads: Some(2),
     }
 }

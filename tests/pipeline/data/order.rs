@@ -73,6 +73,35 @@ fn an_epoch_has_every_example_once_and_the_next_another_order() {
 }
 
 #[test]
+fn a_batch_that_ends_with_a_pass_is_filled_with_padding() {
+    for (lines, expected) in [(10, [4, 4, 2]), (8, [4, 4, 4])] {
+        let folder = folder_of_ids(&[lines - 3, 3]);
+        let tasks = tasks([task_of_ids(&folder)]);
+        let config =
+            DatasetConfig { shuffle: true, ends_batch_with_pass: true, ..config("ids", (4, 4)) };
+        let mut batches = get_dataset(&config, &tasks, DatasetOptions::default()).unwrap();
+        let batches = take(&mut batches, 6);
+        let rows = |batch: &Batch| -> Vec<Vec<i32>> {
+            let rows = batch.rows_of("encoder_input_tokens").map(<[i32]>::to_vec);
+            rows.filter(|row| row[0] != 0).collect()
+        };
+        assert!(batches.iter().all(|batch| batch.rows == 4));
+        assert_eq!([0, 1, 2].map(|at| rows(&batches[at]).len()), expected);
+        let padding = batches[2].rows_of("decoder_loss_weights").filter(|row| row == &[0; 4]);
+        assert_eq!(padding.count(), 4 - expected[2]);
+        let pass = |batches: &[Batch]| batches.iter().flat_map(rows).collect::<Vec<_>>();
+        let length = lines.div_ceil(4);
+        let (first, second) = (pass(&batches[..length]), pass(&batches[length..2 * length]));
+        assert_ne!(first, second, "each pass is shuffled anew");
+        let sorted = |mut rows: Vec<Vec<i32>>| {
+            rows.sort_unstable();
+            rows
+        };
+        assert_eq!(sorted(first), sorted(second));
+    }
+}
+
+#[test]
 fn shards_share_everything_and_nothing_twice() {
     let folder = folder_of_ids(&[8, 8, 8]);
     let tasks = tasks([task_of_ids(&folder)]);

@@ -138,6 +138,17 @@ fn packed_and_shuffled_rows() {
 }
 
 #[test]
+fn batches_that_end_with_a_pass() {
+    // A pass of 10 rows ends within a batch, one of 12 at the end of one.
+    for lines in [4, 6] {
+        let folder = folder_of_ids(&[6, lines]);
+        let config =
+            DatasetConfig { shuffle: true, ends_batch_with_pass: true, ..config("ids", (4, 4)) };
+        check(&config, &tasks([task_of_ids(&folder)]));
+    }
+}
+
+#[test]
 fn corrupted_spans_packed_and_shuffled() {
     let folder = folder_of_text();
     let config = DatasetConfig { shuffle: true, pack: true, ..config("spans", (64, 32)) };
