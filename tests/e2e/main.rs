@@ -48,6 +48,7 @@ mod serve;
 #[path = "../pipeline/storage/server.rs"]
 mod server;
 mod t0;
+mod t5_experiments;
 mod t5_mesh_transformer;
 mod t5_paper;
 mod t5x;

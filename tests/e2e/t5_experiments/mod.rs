@@ -1,0 +1,76 @@
+//! A run of real t5-experiments, repeated: `make_run.py` made the expected results, and names the versions.
+//!
+//! float32 on the CPU. The numbers of each step may differ by 1e-5 of their value, and final arrays by 1e-5 of their norm.
+
+use std::path::Path;
+
+use gimlet::checkpoint::{Stored, open};
+use serde_json::Value;
+
+use crate::arrays;
+use crate::command::{Train, sources};
+use crate::events::read_scalars;
+use crate::processes::launched;
+
+const STEPS: u64 = 13;
+const TOLERANCE: f64 = 1e-5;
+
+#[test]
+fn a_run_repeats_that_of_t5_experiments() {
+    check(|train| train);
+}
+
+#[test]
+fn a_run_in_microbatches_repeats_that_of_t5_experiments() {
+    check(|train| train.bind("trainer.Trainer.num_microbatches", 2));
+}
+
+#[test]
+fn a_divided_run_repeats_that_of_t5_experiments() {
+    check(|train| launched(train, 2));
+}
+
+/// Compares a training, which `change` varies, with the run of t5-experiments.
+fn check(change: impl Fn(Train) -> Train) {
+    let scratch = tempfile::tempdir().expect("a temporary folder");
+    let model_dir = scratch.path().join("ours");
+    let folder = sources("t5_experiments");
+    let train = Train::new(&folder).gin_file("run.gin").bind_text("MODEL_DIR", &model_dir);
+    change(train).succeeds();
+    let expected = expected();
+    let found = read_scalars(&model_dir.join("train"));
+    for tag in ["loss", "weight_gradient_norm", "learning_rate"] {
+        assert_near(tag, found[tag].values(), &expected[tag]);
+    }
+    let held_out = read_scalars(&model_dir.join("training_eval/documents"));
+    assert_near("held-out loss", held_out["loss"].values().take(1), &expected["validation_loss"]);
+    check_weights(&model_dir, &folder.join("final.safetensors"));
+}
+
+fn expected() -> Value {
+    let file = sources("t5_experiments").join("steps.json");
+    let text = std::fs::read_to_string(file).expect("it is committed");
+    serde_json::from_str(&text).expect("it is JSON")
+}
+
+fn assert_near<'a>(tag: &str, found: impl Iterator<Item = &'a f64>, expected: &Value) {
+    let expected: Vec<f64> = serde_json::from_value(expected.clone()).expect("a list of numbers");
+    let found: Vec<f64> = found.copied().collect();
+    let is_near = |(a, b): (&f64, &f64)| (a - b).abs() <= TOLERANCE * b.abs();
+    let are_near = found.iter().zip(&expected).all(is_near);
+    assert!(found.len() == expected.len() && are_near, "{tag}: {found:?} instead of {expected:?}");
+}
+
+/// Compares the parameters of the last checkpoint with a file of weights.
+fn check_weights(model_dir: &Path, weights: &Path) {
+    let ours = arrays::open(model_dir, STEPS);
+    let theirs = gimlet::storage::Path::try_from(weights).expect("the path is text");
+    let theirs = open(&theirs).expect("the weights are whole");
+    for array in theirs.leaves().iter().filter(|array| array.name.starts_with("target/")) {
+        let read = |stored: &dyn Stored| stored.read(array.name).expect("it is there").to_f32();
+        let [found, expected] =
+            [read(&ours), read(theirs.as_ref())].map(|values| values.expect("weights are floats"));
+        let error = arrays::relative_error(&found, &expected);
+        assert!(error <= TOLERANCE, "{} is off by {error:e} of its norm", array.name);
+    }
+}
