@@ -1,4 +1,5 @@
-//! The steps at which a run writes statistics, saves and evaluates: T5X's arithmetic of periods.
+//! The steps at which a run writes statistics, saves and evaluates: T5X's arithmetic of periods, or that of t5-experiments, whose
+//! steps count from zero.
 //!
 //! T5X counts periods from the step at which a process started, so an emergency checkpoint at step
 //! 7,777 shifts every later one. Here they count from the first step of the *run*, which
@@ -25,6 +26,8 @@ pub struct Periods {
     pub checkpoint_steps: Vec<u64>,
     /// Whether to save at the end, independently of the other two.
     pub saves_end: bool,
+    /// Whether a period is due after the update of number 0, and then after every multiple of it.
+    pub from_zero: bool,
 }
 
 /// The reason why periods do not fit together.
@@ -65,6 +68,8 @@ impl From<PeriodsError> for SessionError {
 pub struct Stop {
     /// The step reached.
     pub step: u64,
+    /// Write the measurements since the last such pause.
+    pub stats: bool,
     /// Write a checkpoint.
     pub save: bool,
     /// Evaluate.
@@ -78,16 +83,19 @@ impl Periods {
         let save = spec.checkpoint_cfg.save.as_ref();
         let evaluates =
             spec.train_eval_dataset_cfg.is_some() || spec.infer_eval_dataset_cfg.is_some();
+        let from_zero = spec.counts_steps_from_zero;
+        let total_steps = spec.total_steps + u64::from(from_zero);
         Self {
             first_step,
-            total_steps: spec.relative().map_or(spec.total_steps, |steps| step + steps),
+            total_steps: spec.relative().map_or(total_steps, |steps| step + steps),
             stats: spec.stats_period.unwrap_or(0),
             eval: spec.eval_period.filter(|_| evaluates).unwrap_or(0),
             checkpoint: save.and_then(|save| save.period).unwrap_or(0),
             checkpoint_steps: save
                 .and_then(|save| save.checkpoint_steps.clone())
                 .unwrap_or_default(),
-            saves_end: save.is_some(),
+            saves_end: save.is_some() && !from_zero,
+            from_zero,
         }
     }
 
@@ -99,7 +107,8 @@ impl Periods {
     pub fn validated(mut self, step: u64) -> Result<Self, PeriodsError> {
         let (checkpoint, eval) = (self.checkpoint, self.eval);
         let epoch = self.steps_per_epoch();
-        if !checkpoint.is_multiple_of(epoch) || !eval.is_multiple_of(epoch) {
+        let are_multiples = checkpoint.is_multiple_of(epoch) && eval.is_multiple_of(epoch);
+        if !are_multiples && !self.from_zero {
             return Err(PeriodsError::NotMultiples { checkpoint, eval });
         }
         if self.total_steps < step {
@@ -119,23 +128,35 @@ impl Periods {
     }
 
     /// Returns the next pause after `step`: the end of a statistics window (which restarts with
-    /// every epoch), of an epoch, a step listed in `checkpoint_steps`, or the end of the run.
+    /// every epoch), of an epoch, a step listed in `checkpoint_steps`, or the end of the run. With steps from zero, there
+    /// are no epochs.
     pub fn next_stop(&self, step: u64) -> Stop {
         assert!(step < self.total_steps, "the run goes on");
-        let done = step - self.first_step;
-        let epoch = self.steps_per_epoch();
-        let into_epoch = done % epoch;
-        let epoch_end = step - into_epoch + epoch;
-        let window_end = step - into_epoch % self.stats + self.stats;
-        let mut next = epoch_end.min(window_end).min(self.total_steps);
         let listed = self.checkpoint_steps.iter().copied().filter(|at| *at > step).min();
-        if let Some(listed) = listed {
-            next = next.min(listed);
-        }
-        let listed = self.checkpoint_steps.contains(&next);
+        let regular = match self.from_zero {
+            true => self.next_multiple(step),
+            false => self.next_of_epoch(step),
+        };
+        let next = listed.into_iter().fold(regular.min(self.total_steps), u64::min);
+        let is_listed = self.checkpoint_steps.contains(&next);
         let is_end = self.saves_end && next == self.total_steps;
-        let save = self.is_due(self.checkpoint, next) || listed || is_end;
-        Stop { step: next, save, eval: self.is_due(self.eval, next) }
+        let save = self.is_due(self.checkpoint, next) || is_listed || is_end;
+        let stats = !self.from_zero || self.is_due(self.stats, next);
+        Stop { step: next, stats, save, eval: self.is_due(self.eval, next) }
+    }
+
+    fn next_of_epoch(&self, step: u64) -> u64 {
+        let epoch = self.steps_per_epoch();
+        let into_epoch = (step - self.first_step) % epoch;
+        let window_end = step - into_epoch % self.stats + self.stats;
+        window_end.min(step - into_epoch + epoch)
+    }
+
+    /// Returns the step after the next update that a period divides.
+    fn next_multiple(&self, step: u64) -> u64 {
+        let periods = [self.stats, self.eval, self.checkpoint].into_iter();
+        let next = periods.filter(|period| *period > 0).map(|period| step.next_multiple_of(period));
+        next.min().map_or(u64::MAX, |number| number + 1)
     }
 
     /// Whether an evaluation follows the update that makes `step`.
@@ -144,8 +165,9 @@ impl Periods {
     }
 
     fn is_due(&self, period: u64, step: u64) -> bool {
-        let last = step == self.total_steps;
-        period > 0 && (last || (step - self.first_step).is_multiple_of(period))
+        let last = step == self.total_steps && !self.from_zero;
+        let number = if self.from_zero { step - 1 } else { step - self.first_step };
+        period > 0 && (last || number.is_multiple_of(period))
     }
 }
 
@@ -162,6 +184,7 @@ mod tests {
             checkpoint,
             checkpoint_steps: Vec::new(),
             saves_end: false,
+            from_zero: false,
         };
         periods.validated(0).expect("the periods fit")
     }
@@ -210,6 +233,27 @@ mod tests {
             let rest: Vec<_> = whole.iter().copied().filter(|stop| stop.0 > at).collect();
             assert_eq!(stops(&periods, at), rest, "resumed at {at}");
         }
+    }
+
+    #[test]
+    fn steps_from_zero_have_periods_of_their_own_and_no_end() {
+        let spec = Periods { from_zero: true, ..periods(13, 3, 4, 0) };
+        let periods = Periods { checkpoint: 6, ..spec }.validated(0).expect("any periods fit");
+        let due = |of: fn(&Stop) -> bool| -> Vec<u64> {
+            let mut step = 0;
+            let next = std::iter::from_fn(|| {
+                let stop = (step < 13).then(|| periods.next_stop(step))?;
+                step = stop.step;
+                Some(stop)
+            });
+            next.filter(of).map(|stop| stop.step - 1).collect()
+        };
+        assert_eq!(due(|stop| stop.stats), [0, 3, 6, 9, 12]);
+        assert_eq!(due(|stop| stop.eval), [0, 4, 8, 12]);
+        assert_eq!(due(|stop| stop.save), [0, 6, 12]);
+        assert!(periods.evaluates_at(5) && !periods.evaluates_at(4));
+        let short = Periods { total_steps: 12, ..periods.clone() };
+        assert_eq!(short.next_stop(10), Stop { step: 12, stats: false, save: false, eval: false });
     }
 
     #[test]

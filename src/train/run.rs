@@ -117,6 +117,7 @@ pub fn train(
         monitor,
         last_evaluation,
         skips_nan_updates: spec.model.optimizer_def().skips_nan_updates(),
+        seen_at: None,
         actions,
         state,
         record,
@@ -185,6 +186,9 @@ struct Run<'a> {
     actions: Actions,
     /// Whether a loss that is not finite does no harm.
     skips_nan_updates: bool,
+    /// The step after which the actions have seen an evaluation. The record of that step is from before, so that the process
+    /// that continues from it shows them the evaluation again.
+    seen_at: Option<u64>,
     stop: &'a AtomicBool,
     /// Whether a process was asked to end, as all of them know.
     is_asked: bool,
@@ -217,7 +221,7 @@ impl Run<'_> {
     fn begin(&mut self, periods: &Periods, logs: &Logs) -> Result<Verdict, SessionError> {
         let step = self.state.step;
         let is_first = step == self.record.first_step;
-        if is_first && periods.checkpoint > 0 {
+        if is_first && periods.checkpoint > 0 && !periods.from_zero {
             self.save(logs)?;
         }
         if let Some(evaluation) = self.last_evaluation.take().filter(|last| last.step == step) {
@@ -231,29 +235,43 @@ impl Run<'_> {
         if due { self.evaluate(logs) } else { Ok(Verdict::GoOn) }
     }
 
-    /// Saves and returns the outcome of the run; `None` if it continues.
+    /// Saves and returns the outcome of the run; `None` if it continues. A run whose steps count from zero saves nothing where an
+    /// action ends it.
     fn end_on(&mut self, verdict: Verdict, logs: &Logs) -> Result<Option<Outcome>, SessionError> {
         // Actions may look at times, which differ between processes.
         let verdict = of_first(&self.stepper.processes, || Ok::<_, SessionError>(verdict))?;
-        if verdict == Verdict::GoOn {
-            return Ok(None);
-        }
-        self.save(logs)?;
         let step = self.state.step;
-        Ok(Some(match verdict {
+        let outcome = match verdict {
+            Verdict::GoOn => return Ok(None),
+            Verdict::Stop if self.spec.counts_steps_from_zero => {
+                return Ok(Some(Outcome::Stopped { step }));
+            }
+            Verdict::Stop => Outcome::Stopped { step },
             Verdict::Interrupt => Outcome::Interrupted { step },
-            _ => Outcome::Stopped { step },
-        }))
+        };
+        self.save(logs)?;
+        Ok(Some(outcome))
     }
 
     fn main_loop(&mut self, periods: &Periods, logs: &mut Logs) -> Result<Outcome, SessionError> {
         let mut progress = Progress::new(self.state.step, periods.total_steps);
+        let mut window = self.new_window();
         while self.state.step < periods.total_steps {
             let stop = periods.next_stop(self.state.step);
             let waited = self.stepper.waited()?;
-            let window = self.train_until(stop.step, &mut progress, logs)?;
-            let waited = self.stepper.waited()? - waited;
-            self.tell_speeds(&window, waited, logs)?;
+            let broken = self.train_until(stop.step, &mut window, &mut progress, logs)?;
+            let ends_window = stop.stats || broken.is_some() || self.is_asked();
+            if ends_window {
+                self.tell(&mut window, &mut progress, logs);
+            }
+            if let Some(value) = broken {
+                let (step, saved) = (self.state.step, self.saved);
+                return Err(SessionError::NonFiniteLoss { step, value, saved });
+            }
+            window.waited_for_others += self.stepper.waited()? - waited;
+            if ends_window {
+                self.tell_speeds(&window, logs)?;
+            }
             let verdict = match self.is_asked() {
                 true => Verdict::Interrupt,
                 false => self.act(stop, &window, logs)?,
@@ -261,20 +279,27 @@ impl Run<'_> {
             if let Some(outcome) = self.end_on(verdict, logs)? {
                 return Ok(outcome);
             }
+            match ends_window {
+                true => window = self.new_window(),
+                false => window.go_on(),
+            }
         }
         Ok(Outcome::Finished { step: self.state.step })
     }
 
-    /// Trains up to `end`, or until asked to stop, and writes the measurements. A loss that is
-    /// not finite ends the run before a save.
+    fn new_window(&self) -> Window {
+        let told = self.stepper.forward.loss.told();
+        Window::start(self.stepper.processes.place().count, told)
+    }
+
+    /// Trains up to `end`, or until asked to stop, or up to a loss that is not finite, which it returns.
     fn train_until(
         &mut self,
         end: u64,
+        window: &mut Window,
         progress: &mut Progress,
         logs: &mut Logs,
-    ) -> Result<Window, SessionError> {
-        let told = self.stepper.forward.loss.told();
-        let mut window = Window::start(self.stepper.processes.place().count, told);
+    ) -> Result<Option<f64>, SessionError> {
         let mut broken = None;
         while self.state.step < end && broken.is_none() && !self.is_asked() {
             self.occupied.as_ref().map_or(Ok(()), ModelDirLock::check)?;
@@ -282,7 +307,7 @@ impl Run<'_> {
             let (report, waited) = match self.step() {
                 Err(error @ SessionError::Data(_)) => {
                     // The data caused the error; the training up to it is saved.
-                    self.tell(&mut window, progress, logs);
+                    self.tell(window, progress, logs);
                     if self.stepper.processes.meet_at("data error")
                         && let Err(unsaved) = self.save(logs)
                     {
@@ -297,14 +322,8 @@ impl Run<'_> {
             broken = Some(report.sums.get(sum::LOSS))
                 .filter(|loss| !loss.is_finite() && !self.skips_nan_updates);
         }
-        self.tell(&mut window, progress, logs);
-        match broken {
-            None => Ok(window),
-            Some(value) => {
-                let (step, saved) = (self.state.step, self.saved);
-                Err(SessionError::NonFiniteLoss { step, value, saved })
-            }
-        }
+        window.finish(Some(self.started.elapsed()));
+        Ok(broken)
     }
 
     /// Writes the measurements of a window that ends here.
@@ -324,17 +343,13 @@ impl Run<'_> {
     }
 
     /// Compares the times that the processes took for their own parts of a window's steps.
-    fn tell_speeds(
-        &self,
-        window: &Window,
-        waited: f64,
-        logs: &mut Logs,
-    ) -> Result<(), SessionError> {
+    fn tell_speeds(&self, window: &Window, logs: &mut Logs) -> Result<(), SessionError> {
         let processes = &self.stepper.processes;
         if processes.is_alone() || window.steps() == 0 {
             return Ok(());
         }
-        let seconds = of_all(processes, &((window.seconds() - waited) / window.steps() as f64))?;
+        let own = window.seconds() - window.waited_for_others;
+        let seconds = of_all(processes, &(own / window.steps() as f64))?;
         let slowest = Slowest::of(&seconds);
         logs.scalar("timing/slowest_rank_seconds", slowest.seconds, self.state.step);
         if slowest.is_straggler() {
@@ -367,23 +382,27 @@ impl Run<'_> {
         window: &Window,
         logs: &mut Logs,
     ) -> Result<Verdict, SessionError> {
-        let stopping = self.actions.after_train(&window.scalars());
+        let stopping = stop.stats && self.actions.after_train(&window.scalars());
         let mut verdict = if stopping { Verdict::Stop } else { Verdict::GoOn };
-        if stop.save {
+        let evaluates_first = self.spec.counts_steps_from_zero;
+        for is_evaluation in [evaluates_first, !evaluates_first] {
             let started = Instant::now();
-            self.save(logs)?;
-            // The time lost to the steps: the copy, and the rest of the previous save.
-            let seconds = started.elapsed().as_secs_f64();
-            logs.scalar("timing/checkpoint_seconds", seconds, self.state.step);
-        }
-        if stop.eval {
-            let started = Instant::now();
-            match self.evaluate(logs)? {
-                Verdict::GoOn => {}
-                ending => verdict = ending,
-            }
-            let seconds = started.elapsed().as_secs_f64();
-            logs.scalar("timing/evaluate_seconds", seconds, self.state.step);
+            let tag = match is_evaluation {
+                true if stop.eval => {
+                    match self.evaluate(logs)? {
+                        Verdict::GoOn => {}
+                        ending => verdict = ending,
+                    }
+                    "timing/evaluate_seconds"
+                }
+                false if stop.save => {
+                    self.save(logs)?;
+                    // The time lost to the steps: the copy, and the rest of the previous save.
+                    "timing/checkpoint_seconds"
+                }
+                _ => continue,
+            };
+            logs.scalar(tag, started.elapsed().as_secs_f64(), self.state.step);
         }
         Ok(verdict)
     }
@@ -425,10 +444,19 @@ impl Run<'_> {
 
     /// Passes the results of an evaluation to the actions.
     fn react(&mut self, evaluation: &LastEvaluation) -> Verdict {
+        self.note();
+        self.seen_at = Some(evaluation.step);
         self.monitor.see_evaluation(evaluation);
         let stopping = self.actions.after_train_eval(&evaluation.training);
         let stopping = self.actions.after_infer_eval(&evaluation.inference) || stopping;
         if stopping { Verdict::Stop } else { Verdict::GoOn }
+    }
+
+    /// Puts the histories of the actions into the record, unless they have an evaluation that follows the record's step.
+    fn note(&mut self) {
+        if self.seen_at != Some(self.state.step) {
+            self.record.histories = self.actions.histories();
+        }
     }
 
     /// Saves the state, unless it has been saved already.
@@ -437,7 +465,7 @@ impl Run<'_> {
             return Ok(());
         }
         self.occupied.as_ref().map_or(Ok(()), ModelDirLock::check)?;
-        self.record.histories = self.actions.histories();
+        self.note();
         self.record.monitored = self.monitor.at_save(self.state.step);
         let logged = logs.unsent().chain(self.training_evaluation.unsent());
         let logged = logged

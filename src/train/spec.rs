@@ -62,6 +62,12 @@ pub struct Train {
     /// Steps between writes of training metrics; by default as often as checkpoints and evaluations.
     #[gin(default = None)]
     pub stats_period: Option<u64>,
+    /// Whether steps have the numbers 0 to `total_steps`, that one included, as in t5-experiments: the run makes one update more. A
+    /// period is then due after each update whose number it divides, that of number 0 too, and not at the end of the run; periods
+    /// need not be multiples of each other, and an evaluation precedes the checkpoint of the same step. Checkpoints and logs
+    /// count updates either way: those after update 0 have step 1.
+    #[gin(default = false)]
+    pub counts_steps_from_zero: bool,
     /// Seed of initialization, data and dropout; None draws one from the clock.
     pub random_seed: Option<i64>,
     /// Method of writing the configuration.

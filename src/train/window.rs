@@ -17,9 +17,13 @@ const DATA_WAIT: &str = "timing/data_wait_fraction";
 /// A window of training steps.
 #[derive(Debug)]
 pub struct Window {
-    started: Instant,
+    /// The start of the clock; `None` while it is stopped.
+    started: Option<Instant>,
+    /// The time on the clock before that.
     duration: Duration,
     waited: Duration,
+    /// Seconds for which this process waited for others.
+    pub waited_for_others: f64,
     metrics: TrainMetrics,
     last_learning_rate: Option<f32>,
     /// Sums over steps of the measures of gradients and weights.
@@ -39,9 +43,10 @@ impl Window {
             num_devices,
             told,
             sent: 0,
-            started: Instant::now(),
+            started: Some(Instant::now()),
             duration: Duration::ZERO,
             waited: Duration::ZERO,
+            waited_for_others: 0.0,
             metrics: TrainMetrics::default(),
             last_learning_rate: None,
             weights: BTreeMap::new(),
@@ -62,8 +67,13 @@ impl Window {
 
     /// Stops the clock. `uptime` is the time since the trainer was made, if it is reported.
     pub fn finish(&mut self, uptime: Option<Duration>) {
-        self.duration = self.started.elapsed();
+        self.duration += self.started.take().map_or(Duration::ZERO, |started| started.elapsed());
         self.uptime = uptime.map(|uptime| uptime.as_secs_f64());
+    }
+
+    /// Starts the clock again, after work that does not count.
+    pub fn go_on(&mut self) {
+        self.started = Some(Instant::now());
     }
 
     /// Returns the number of counted steps.
@@ -91,8 +101,8 @@ impl Window {
 
     /// Returns the seconds on the clock, running or stopped.
     pub fn seconds(&self) -> f64 {
-        let is_running = self.duration.is_zero();
-        if is_running { self.started.elapsed() } else { self.duration }.as_secs_f64()
+        let running = self.started.map_or(Duration::ZERO, |started| started.elapsed());
+        (self.duration + running).as_secs_f64()
     }
 
     /// Returns the progress line's status at `step`.

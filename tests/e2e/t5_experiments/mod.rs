@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::arrays;
 use crate::command::{Train, sources};
 use crate::events::read_scalars;
+use crate::folder::steps;
 use crate::processes::launched;
 
 const STEPS: u64 = 13;
@@ -28,6 +29,38 @@ fn a_run_in_microbatches_repeats_that_of_t5_experiments() {
 #[test]
 fn a_divided_run_repeats_that_of_t5_experiments() {
     check(|train| launched(train, 2));
+}
+
+#[test]
+fn a_run_whose_steps_count_from_zero_has_the_periods_of_t5_experiments() {
+    let scratch = tempfile::tempdir().expect("a temporary folder");
+    let [whole, resumed] = ["whole", "resumed"].map(|name| scratch.path().join(name));
+    // The folder of the second run has a checkpoint of step number 6 when the run continues.
+    counted_from_zero(&resumed, 7).succeeds();
+    assert_eq!(steps(&resumed), [1, 7]);
+    for model_dir in [&whole, &resumed] {
+        counted_from_zero(model_dir, 12).succeeds();
+        assert_eq!(steps(model_dir), [1, 7, 13]);
+        let found = read_scalars(&model_dir.join("train"));
+        assert_eq!(found["loss"].keys().copied().collect::<Vec<_>>(), [1, 4, 7, 10, 13]);
+        assert_near("logged loss", found["loss"].values(), &expected()["logged_loss"]);
+        let held_out = read_scalars(&model_dir.join("training_eval/documents"));
+        assert_eq!(held_out["loss"].keys().copied().collect::<Vec<_>>(), [1, 5, 9, 13]);
+    }
+    arrays::assert_same(&arrays::open(&resumed, STEPS), &arrays::open(&whole, STEPS));
+}
+
+/// The run with periods of 3, 4 and 6 steps, up to a step.
+fn counted_from_zero(model_dir: &Path, last: u64) -> Train {
+    Train::new(&sources("t5_experiments"))
+        .gin_file("run.gin")
+        .bind_text("MODEL_DIR", model_dir)
+        .bind("TRAIN_STEPS", last)
+        .bind("train.counts_steps_from_zero", "True")
+        .bind("train.run_eval_before_training", "False")
+        .bind("train.stats_period", 3)
+        .bind("train.eval_period", 4)
+        .bind("utils.SaveCheckpointConfig.period", 6)
 }
 
 /// Compares a training, which `change` varies, with the run of t5-experiments.
