@@ -17,6 +17,7 @@
 
 mod cosine;
 mod factors;
+mod get_scheduler;
 mod of_total;
 mod rate;
 
@@ -26,6 +27,7 @@ use of_total::OfTotal as _;
 
 pub use cosine::WarmupCosineDecaySchedule;
 pub use factors::{Factor, Factors, UnknownFactor};
+pub use get_scheduler::{GetScheduler, SchedulerName};
 pub use of_total::{
     LinearDecay, LinearDecayLearningRate, LinearWarmup, Noam, Product, ProductFactor,
     SlantedTriangular, TruncatedRsqrt,
@@ -39,6 +41,8 @@ pub enum Schedule {
     CreateLearningRateScheduler(CreateLearningRateScheduler),
     /// Optax's rise and fall.
     WarmupCosineDecay(WarmupCosineDecaySchedule),
+    /// transformers' schedules.
+    GetScheduler(GetScheduler),
     /// Mesh TensorFlow's schedule of pretraining.
     Noam(Noam),
     /// Mesh TensorFlow's root of the step's inverse.
@@ -70,6 +74,7 @@ impl Schedule {
         match self {
             Schedule::CreateLearningRateScheduler(spec) => spec.check(),
             Schedule::WarmupCosineDecay(spec) => spec.check(),
+            Schedule::GetScheduler(spec) => spec.check(),
             Schedule::Noam(spec) => spec.check(total),
             Schedule::TruncatedRsqrt(spec) => spec.check(total),
             Schedule::LinearDecay(spec) => spec.check(total),
@@ -85,6 +90,7 @@ impl Schedule {
         match self {
             Schedule::CreateLearningRateScheduler(spec) => spec.at(step),
             Schedule::WarmupCosineDecay(spec) => spec.at(step),
+            Schedule::GetScheduler(spec) => spec.at(step),
             Schedule::Noam(spec) => spec.at(step, total),
             Schedule::TruncatedRsqrt(spec) => spec.at(step, total),
             Schedule::LinearDecay(spec) => spec.at(step, total),
@@ -204,6 +210,18 @@ pub enum ScheduleError {
         param: &'static str,
         /// Its value.
         found: f64,
+    },
+    /// A parameter that the schedule cannot use.
+    #[error("`{schedule}.{param}` is {found}, expected {expected}")]
+    Unfit {
+        /// The schedule.
+        schedule: &'static str,
+        /// The parameter.
+        param: &'static str,
+        /// Its value.
+        found: String,
+        /// The values that are valid.
+        expected: &'static str,
     },
     /// No length of the run.
     #[error(
