@@ -8,6 +8,7 @@
 
 mod adafactor;
 mod chain;
+mod clipped;
 mod error;
 mod layout;
 mod multi;
@@ -39,6 +40,7 @@ pub use adafactor::{
     StandardLogicalFactorRules, TransformersAdafactor,
 };
 pub use chain::{Chain, Clip, ClipByGlobalNorm, Transformation};
+pub use clipped::Clipped;
 pub use error::OptimError;
 pub use layout::{Factored, ParamShape, Slot, StateLayout};
 pub use multi::{ModelParamTraversal, MultiOptimizer};
@@ -63,6 +65,7 @@ gimlet_gin::slot! {
         TransformersAdafactor,
         OptaxRule,
         Chain,
+        Clipped,
         MultiOptimizer,
         Refused,
         ..

@@ -4,14 +4,14 @@ use tch::{Kind, Tensor};
 
 use super::parts::OwnPart;
 
-/// Scales all gradients so that their joint norm is at most `threshold`.
-pub(super) fn clip_global_norm(grads: &[(&Tensor, &OwnPart)], threshold: f64) {
+/// Scales all gradients so that their joint norm is at most `threshold`; the norm by which they are divided has an addend.
+pub(super) fn clip_global_norm(grads: &[(&Tensor, &OwnPart)], threshold: f64, addend: f64) {
     let Some((_, first)) = grads.first() else { return };
     let own = |(grad, part): &(&Tensor, &OwnPart)| part.shared(square_sum(grad));
     let squares: Vec<Tensor> = grads.iter().map(own).collect();
     let square = Tensor::stack(&squares, 0).sum(Kind::Float);
     first.peers().sum_in_place(&square);
-    let scale = square.sqrt().reciprocal().clamp_max(1.0 / threshold) * threshold;
+    let scale = (square.sqrt() + addend).reciprocal().clamp_max(1.0 / threshold) * threshold;
     for (grad, _) in grads {
         let _ = grad.shallow_clone().g_mul_(&scale);
     }

@@ -65,11 +65,16 @@ pub(super) fn apply(update: &dyn Prepared, updated: Vec<Updated<'_>>) {
     update.apply(updated);
 }
 
+/// The addend of the norm by which torch divides.
+const TORCH_ADDEND: f64 = 1e-6;
+
 /// A limit of gradients.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Clipping {
     Elements(f64),
     GlobalNorm(f64),
+    /// The same as torch computes it.
+    TorchNorm(f64),
 }
 
 /// Returns an update that limits gradients first, in that order.
@@ -99,7 +104,8 @@ impl Clipping {
                     let _ = grad.shallow_clone().clamp_(-limit, limit);
                 }
             }
-            Clipping::GlobalNorm(threshold) => clip_global_norm(grads, threshold),
+            Clipping::GlobalNorm(threshold) => clip_global_norm(grads, threshold, 0.0),
+            Clipping::TorchNorm(threshold) => clip_global_norm(grads, threshold, TORCH_ADDEND),
         }
     }
 }
