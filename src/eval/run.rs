@@ -166,7 +166,7 @@ fn training_evaluation(
     };
     let held_out = HeldOut::new(&spec.model, &spec.dataset_cfg, context.tasks)?;
     let log_dir = context.processes.is_first().then(|| output_dir.join(TRAINING_EVAL));
-    TrainingEvaluation::new(held_out, eval_steps, log_dir.as_ref(), None)
+    TrainingEvaluation::new(held_out, Some(eval_steps), log_dir.as_ref(), None)
 }
 
 /// Creates the evaluation by decoding; `None` if no evaluator is bound.

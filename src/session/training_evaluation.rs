@@ -35,7 +35,7 @@ struct EvalTask {
 }
 
 impl TrainingEvaluation {
-    /// Reads `eval_steps` batches of every task that has the split. New logs under `log_dir`, which is
+    /// Reads `eval_steps` batches of every task that has the split, or all of one pass. New logs under `log_dir`, which is
     /// `None` in a process that writes none, replace those of an earlier process for steps later than
     /// `first_step`, if it is given.
     ///
@@ -43,7 +43,7 @@ impl TrainingEvaluation {
     /// Reading fails, or a split is empty.
     pub fn new(
         held_out: HeldOut<'_>,
-        eval_steps: u64,
+        eval_steps: Option<u64>,
         log_dir: Option<&Path>,
         first_step: Option<u64>,
     ) -> Result<Self, SessionError> {
@@ -54,7 +54,8 @@ impl TrainingEvaluation {
             num_ids: Some(model.num_ids()),
             ..Default::default()
         };
-        let found = training_eval_batches(config, provider, &options, eval_steps as usize)?;
+        let eval_steps = eval_steps.map(|steps| steps as usize);
+        let found = training_eval_batches(config, provider, &options, eval_steps)?;
         options.bad_records.tell("training evaluation");
         if found.is_empty() {
             let (name, split) = (&config.mixture_or_task_name, &config.split);

@@ -70,7 +70,19 @@ fn check_loggers(train: &Train) -> Result<(), UnfitSpec> {
 }
 
 fn check_evaluations(train: &Train) -> Result<(), UnfitSpec> {
-    if train.train_eval_dataset_cfg.is_some() && train.eval_steps == 0 {
+    let evaluates = Periods::of(train, 0, 0).eval > 0 || train.run_eval_before_training;
+    for (watcher, is_bound) in [
+        ("train.best", train.best.is_some()),
+        ("train.reduce_on_plateau", train.reduce_on_plateau.is_some()),
+    ] {
+        if is_bound && !evaluates {
+            return unfit(format!(
+                "{watcher} watches a metric of evaluations, and the run makes none: bind train.eval_period, and \
+                 train.train_eval_dataset_cfg or train.infer_eval_dataset_cfg"
+            ));
+        }
+    }
+    if train.train_eval_dataset_cfg.is_some() && train.eval_steps == Some(0) {
         return unfit(
             "train.eval_steps is 0, expected at least 1: set EVAL_STEPS, or bind \
              train.train_eval_dataset_cfg = None"

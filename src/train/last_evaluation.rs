@@ -8,8 +8,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::session::error::SessionError;
 use crate::session::held_out::MetricsByTask;
 use crate::storage::{Path, StorageError};
+
+use super::measured::unmeasured;
 
 const FILE: &str = "evaluated.json";
 
@@ -27,6 +30,26 @@ pub struct LastEvaluation {
 }
 
 impl LastEvaluation {
+    /// Returns a metric that `watcher` asks for: of predictions, else of held-out batches, of the first task that has it; its name
+    /// may follow that of a task, `task/metric`.
+    ///
+    /// # Errors
+    /// It was not measured.
+    pub fn metric(&self, watcher: &str, wanted: &str) -> Result<f64, SessionError> {
+        let by_task = || self.inference.iter().chain(&self.training);
+        let of_task = |(task, metrics): (&String, &BTreeMap<String, f64>)| {
+            let own = wanted.strip_prefix(&**task).and_then(|rest| rest.strip_prefix('/'));
+            metrics.get(own.unwrap_or(wanted)).copied()
+        };
+        by_task().find_map(of_task).ok_or_else(|| {
+            let names = |(task, metrics): (&String, &BTreeMap<String, f64>)| {
+                metrics.keys().map(|name| format!("{task}/{name}")).collect::<Vec<_>>()
+            };
+            let measured: Vec<String> = by_task().flat_map(names).collect();
+            SessionError::Unfit(unmeasured(watcher, wanted, &measured))
+        })
+    }
+
     /// Writes the results to the file.
     ///
     /// # Errors

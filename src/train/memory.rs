@@ -69,8 +69,9 @@ pub fn batch_shortage(train: &Train, available: u64) -> Option<String> {
     // The batches made ahead, the one being made and the one in use.
     let ahead = (&train.train_dataset_cfg, (PREFETCH.get() + 2) as u64, "train", "");
     let held_out = train.train_eval_dataset_cfg.as_ref();
-    let held_out =
-        held_out.map(|config| (config, train.eval_steps, "train_eval", " or EVAL_STEPS"));
+    // The number of all batches of a pass is not known here.
+    let held_out = held_out.zip(train.eval_steps);
+    let held_out = held_out.map(|(config, steps)| (config, steps, "train_eval", " or EVAL_STEPS"));
     for (config, count, scope, or) in std::iter::once(ahead).chain(held_out) {
         let needed = count as f64 * batch_bytes(&train.model, config);
         if needed <= available as f64 {

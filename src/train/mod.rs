@@ -3,12 +3,14 @@
 //! `spec`, `periods` and the checks are torch-free: they describe a run and its schedule.
 
 mod beginning;
+mod best;
 mod check;
 mod initial;
 mod inputs;
 mod memory;
 mod mesh;
 mod periods;
+mod plateau;
 mod preflight;
 mod record;
 mod spec;
@@ -40,10 +42,12 @@ mod step;
 #[cfg(feature = "torch")]
 mod window;
 
+pub use best::{BestModel, BestSoFar};
 pub use check::check;
 pub use inputs::{decoding_shape, training_options, training_shape};
 pub use memory::{batch_shortage, cannot_fit, saving_bytes, shortage, step_estimate};
 pub use periods::Periods;
+pub use plateau::{Plateau, ReduceLROnPlateau, ThresholdMode};
 pub use preflight::preflight;
 pub use spec::Train;
 pub use traffic::{Traffic, bytes_sent, traffic};

@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::{CheckpointError, Stored};
 
+use super::best::BestSoFar;
+use super::plateau::Plateau;
+
 /// The place in the data. All processes read the same batches and take their rows of them, so that the place
 /// does not depend on their number.
 pub const DATA_FILE: &str = "gimlet/train_ds-000-of-001.json";
@@ -32,6 +35,16 @@ pub struct RunRecord {
     /// The metric that decides which checkpoints stay, by step.
     #[serde(default)]
     pub monitored: Monitored,
+    /// The best value of the metric of `train.best`.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub best: BestSoFar,
+    /// The state of `train.reduce_on_plateau`.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub plateau: Plateau,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// Reads one of Gimlet's files in a checkpoint; `None` if there is none.

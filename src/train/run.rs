@@ -1,11 +1,12 @@
 //! The loop: T5X's `train`, from an evaluated spec to the last checkpoint.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::checkpoint::SaveCheckpointConfig;
+use crate::checkpoint::{CheckpointConfig, SaveCheckpointConfig, checkpoint_dir};
 use crate::data::{BatchIterator, DatasetOptions, DatasetState, get_dataset};
 use crate::metrics::sum;
 use crate::models::Batch;
@@ -27,6 +28,7 @@ use crate::storage::{Path, Takeover};
 use crate::telemetry::{self, Progress};
 
 use super::actions::Actions;
+use super::best::BestSoFar;
 use super::check::check;
 use super::checkpointing::{Beside, Checkpoints};
 use super::inputs::training_options;
@@ -34,6 +36,7 @@ use super::last_evaluation::LastEvaluation;
 use super::logs::Logs;
 use super::monitor::Monitor;
 use super::periods::{Periods, Stop};
+use super::plateau::Plateau;
 use super::preflight::preflight;
 use super::record::RunRecord;
 use super::slowest::Slowest;
@@ -89,32 +92,29 @@ pub fn train(
     say_partitions(mesh);
     check_memory(spec, mesh)?;
     let share = share(processes)?;
-    let checkpoints = Checkpoints::new(&model_dir, &spec.checkpoint_cfg, mesh, share);
+    let checkpoints = Checkpoints::new(&model_dir, &spec.checkpoint_cfg, mesh, share.clone());
+    let best_cfg = best_only(spec);
+    let best_checkpoints = Checkpoints::new(&model_dir.join(BEST), &best_cfg, mesh, share);
     let start = restore_or_init(spec, context, &checkpoints)?;
     check_same_start(processes, &start)?;
     let Start { state, record, data, resumed } = start;
     let evaluated = || if resumed { LastEvaluation::read(&model_dir) } else { Ok(None) };
     let last_evaluation = of_first(processes, || evaluated().map_err(SessionError::from))?;
     let periods = Periods::of(spec, record.first_step, state.step).validated(state.step)?;
-    if let Some(steps) = spec.relative() {
-        let (step, end) = (state.step, periods.total_steps);
-        telemetry::notice(&format!(
-            "TRAIN_STEPS_RELATIVE = {steps}: training from step {step} to step {end}"
-        ));
-    }
+    tell_relative_steps(spec, state.step, &periods);
     let mut actions = Actions::new(spec.actions.as_ref());
     actions.recall(&record.histories);
     let saved = resumed.then_some(state.step);
-    let keep_best = spec.checkpoint_cfg.save.as_ref().and_then(SaveCheckpointConfig::keep_best);
-    let monitor = Monitor::new(keep_best, record.monitored.clone(), saved);
     let mut run = Run {
         spec,
         stepper: Stepper::new(spec, record.seed, mesh, (&context.axes, processes))?,
+        best: record.best.clone(),
+        plateau: record.plateau.clone(),
         training_evaluation: training_evaluation(spec, context, &model_dir, state.step)?,
         inference_evaluation: inference_evaluation(spec, context, &model_dir, state.step)?,
         batches: training_batches(spec, context, &record, data)?,
         saved,
-        monitor,
+        monitor: monitor(spec, &record, saved),
         last_evaluation,
         skips_nan_updates: spec.model.optimizer_def().skips_nan_updates(),
         seen_at: None,
@@ -122,6 +122,7 @@ pub fn train(
         state,
         record,
         checkpoints,
+        best_checkpoints,
         stop: context.stop,
         is_asked: false,
         started,
@@ -137,7 +138,7 @@ pub fn train(
         if run.occupied.is_none() {
             run.occupied = Some(occupy_new(&model_dir, takeover)?);
         }
-        run.checkpoints.clear_stale()?;
+        run.clear_stale()?;
     }
     let mut logs = match is_first {
         true => Logs::start(spec, context, &model_dir, run.state.step)?,
@@ -149,7 +150,33 @@ pub fn train(
     let outcome = run.work(&periods, &mut logs);
     logs.end(&outcome);
     // Before MODEL_DIR is released.
-    run.checkpoints.finish(outcome)
+    run.best_checkpoints.finish(run.checkpoints.finish(outcome))
+}
+
+/// Returns the monitor of a run that continues after the step `saved`.
+fn monitor(spec: &Train, record: &RunRecord, saved: Option<u64>) -> Monitor {
+    let keep_best = spec.checkpoint_cfg.save.as_ref().and_then(SaveCheckpointConfig::keep_best);
+    Monitor::new(keep_best, record.monitored.clone(), saved)
+}
+
+fn tell_relative_steps(spec: &Train, step: u64, periods: &Periods) {
+    if let Some(steps) = spec.relative() {
+        let end = periods.total_steps;
+        telemetry::notice(&format!(
+            "TRAIN_STEPS_RELATIVE = {steps}: training from step {step} to step {end}"
+        ));
+    }
+}
+
+/// The folder of the best model, in MODEL_DIR.
+const BEST: &str = "best";
+
+/// Returns the rule of saving the best model, if the run does: as other checkpoints, and it replaces the one before.
+fn best_only(spec: &Train) -> CheckpointConfig {
+    let saves = spec.best.as_ref().is_some_and(|best| best.save);
+    let save = spec.checkpoint_cfg.save.clone().filter(|_| saves);
+    let save = save.map(|save| SaveCheckpointConfig { keep: Some(1), ..save });
+    CheckpointConfig { save, restore: None }
 }
 
 fn training_batches(
@@ -176,6 +203,9 @@ struct Run<'a> {
     record: RunRecord,
     batches: BatchIterator,
     checkpoints: Checkpoints<'a>,
+    best_checkpoints: Checkpoints<'a>,
+    best: BestSoFar,
+    plateau: Plateau,
     /// Step of the newest checkpoint, which may still be in writing.
     saved: Option<u64>,
     monitor: Monitor,
@@ -208,6 +238,11 @@ enum Verdict {
 }
 
 impl Run<'_> {
+    fn clear_stale(&self) -> Result<(), SessionError> {
+        self.checkpoints.clear_stale()?;
+        if self.best_checkpoints.saves() { self.best_checkpoints.clear_stale() } else { Ok(()) }
+    }
+
     fn work(&mut self, periods: &Periods, logs: &mut Logs) -> Result<Outcome, SessionError> {
         let verdict = self.begin(periods, logs)?;
         match self.end_on(verdict, logs)? {
@@ -225,7 +260,7 @@ impl Run<'_> {
             self.save(logs)?;
         }
         if let Some(evaluation) = self.last_evaluation.take().filter(|last| last.step == step) {
-            return Ok(self.react(&evaluation));
+            return self.react(&evaluation, logs);
         }
         let due = if is_first {
             self.spec.run_eval_before_training
@@ -304,6 +339,7 @@ impl Run<'_> {
         while self.state.step < end && broken.is_none() && !self.is_asked() {
             self.occupied.as_ref().map_or(Ok(()), ModelDirLock::check)?;
             self.checkpoints.check()?;
+            self.best_checkpoints.check()?;
             let (report, waited) = match self.step() {
                 Err(error @ SessionError::Data(_)) => {
                     // The data caused the error; the training up to it is saved.
@@ -363,7 +399,8 @@ impl Run<'_> {
         let waiting = Instant::now();
         let batch = self.batches.next_batch()?.expect("training data repeats without end");
         let waited = waiting.elapsed();
-        let mut report = self.stepper.train_step(&mut self.state, &Batch::from_host(&batch))?;
+        let (batch, rate_scale) = (Batch::from_host(&batch), self.plateau.scale);
+        let mut report = self.stepper.train_step(&mut self.state, &batch, rate_scale)?;
         let is_asked = self.stop.load(Ordering::Relaxed);
         self.is_asked = add_up(&self.stepper.processes, &mut report.sums, is_asked)?;
         Ok((report, waited))
@@ -415,7 +452,7 @@ impl Run<'_> {
                 if self.stepper.processes.is_first() {
                     evaluation.write(self.checkpoints.model_dir())?;
                 }
-                Ok(self.react(&evaluation))
+                self.react(&evaluation, logs)
             }
             Err(Unfinished::Asked) => Ok(Verdict::Interrupt),
             Err(Unfinished::Failed(error)) => Err(error),
@@ -442,20 +479,73 @@ impl Run<'_> {
         Ok(LastEvaluation { step, training, inference })
     }
 
-    /// Passes the results of an evaluation to the actions.
-    fn react(&mut self, evaluation: &LastEvaluation) -> Verdict {
+    /// Passes the results of an evaluation to the actions, and to the rules of the best model and of the learning rate.
+    fn react(&mut self, evaluation: &LastEvaluation, logs: &Logs) -> Result<Verdict, SessionError> {
         self.note();
         self.seen_at = Some(evaluation.step);
         self.monitor.see_evaluation(evaluation);
         let stopping = self.actions.after_train_eval(&evaluation.training);
         let stopping = self.actions.after_infer_eval(&evaluation.inference) || stopping;
-        if stopping { Verdict::Stop } else { Verdict::GoOn }
+        let stopping = self.see_best(evaluation, logs)? || stopping;
+        self.see_plateau(evaluation)?;
+        Ok(if stopping { Verdict::Stop } else { Verdict::GoOn })
     }
 
-    /// Puts the histories of the actions into the record, unless they have an evaluation that follows the record's step.
+    /// Saves the model if it is the best so far; returns whether there was none better for too long.
+    fn see_best(&mut self, evaluation: &LastEvaluation, logs: &Logs) -> Result<bool, SessionError> {
+        let Some(rule) = &self.spec.best else { return Ok(false) };
+        let (step, metric) = (evaluation.step, &rule.metric);
+        let value = evaluation.metric("gimlet.BestModel.metric", metric)?;
+        if rule.see(&mut self.best, value) {
+            telemetry::notice(&format!("step {step}: {metric} is the best so far, {value}"));
+            self.save_best(logs)?;
+            return Ok(false);
+        }
+        let count = self.best.without_improvement;
+        telemetry::notice(&format!("step {step}: evaluations without a better {metric}: {count}"));
+        let is_over = rule.is_over(&self.best);
+        if is_over {
+            telemetry::notice(&format!(
+                "{metric} has not improved for {count} evaluations: stopping"
+            ));
+        }
+        Ok(is_over)
+    }
+
+    /// Saves the best model, unless an earlier process of the run has done so.
+    fn save_best(&mut self, logs: &Logs) -> Result<(), SessionError> {
+        let saved = checkpoint_dir(self.best_checkpoints.model_dir(), self.state.step);
+        let processes = Arc::clone(&self.stepper.processes);
+        let is_saved = || saved.exists().map_err(SessionError::from);
+        if !self.best_checkpoints.saves() || of_first(&processes, is_saved)? {
+            return Ok(());
+        }
+        let beside = self.beside(logs)?;
+        let data = self.batches.state();
+        self.best_checkpoints.save(&self.state, &self.record, &data, beside)
+    }
+
+    /// Lowers the learning rate if evaluations no longer improve.
+    fn see_plateau(&mut self, evaluation: &LastEvaluation) -> Result<(), SessionError> {
+        let Some(rule) = &self.spec.reduce_on_plateau else { return Ok(()) };
+        let value = evaluation.metric("gimlet.ReduceLROnPlateau.metric", &rule.metric)?;
+        let (step, old) = (i64::try_from(self.state.step).expect("steps fit"), self.plateau.scale);
+        rule.see(&mut self.plateau, value, f64::from(self.stepper.schedule.at(step)));
+        if self.plateau.scale != old {
+            let (step, scale) = (evaluation.step, self.plateau.scale);
+            telemetry::notice(&format!(
+                "step {step}: the learning rate is now multiplied by {scale}"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Puts the histories of the actions and the states of rules into the record, unless they include an evaluation that follows
+    /// the record's step.
     fn note(&mut self) {
         if self.seen_at != Some(self.state.step) {
             self.record.histories = self.actions.histories();
+            (self.record.best, self.record.plateau) = (self.best.clone(), self.plateau.clone());
         }
     }
 
@@ -467,15 +557,20 @@ impl Run<'_> {
         self.occupied.as_ref().map_or(Ok(()), ModelDirLock::check)?;
         self.note();
         self.record.monitored = self.monitor.at_save(self.state.step);
+        let beside = Beside { best: self.monitor.best(), ..self.beside(logs)? };
+        self.checkpoints.save(&self.state, &self.record, &self.batches.state(), beside)?;
+        self.saved = Some(self.state.step);
+        Ok(())
+    }
+
+    /// Returns the input of a save beside the state, but for a ranking of checkpoints.
+    fn beside(&self, logs: &Logs) -> Result<Beside, SessionError> {
         let logged = logs.unsent().chain(self.training_evaluation.unsent());
-        let logged = logged
+        let logs = logged
             .chain(self.inference_evaluation.iter().flat_map(InferenceEvaluation::unsent))
             .collect();
         let gathered = self.stepper.guarded(self.state.step, || gather(&self.state))?;
         self.stepper.check_axes()?;
-        let beside = Beside { best: self.monitor.best(), logs: logged, gathered };
-        self.checkpoints.save(&self.state, &self.record, &self.batches.state(), beside)?;
-        self.saved = Some(self.state.step);
-        Ok(())
+        Ok(Beside { best: None, logs, gathered })
     }
 }

@@ -11,6 +11,9 @@ use crate::nn::TransformerEngineConfig;
 use crate::partition::Partitioner;
 use crate::session::spec::{SummarizeConfig, TrainerClass};
 
+use super::best::BestModel;
+use super::plateau::ReduceLROnPlateau;
+
 /// Trains a model, with periodic checkpoints and evaluation. Source: T5X `train.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(
@@ -46,8 +49,9 @@ pub struct Train {
     pub model_dir: String,
     /// Step to stop at, counted from zero and including steps of a restored checkpoint.
     pub total_steps: u64,
-    /// Batches of each held-out dataset per evaluation.
-    pub eval_steps: u64,
+    /// Batches of each held-out dataset per evaluation; None for all of one pass, which stay in memory, the last one with
+    /// fewer rows.
+    pub eval_steps: Option<u64>,
     /// Steps between evaluations; None or 0 for never.
     pub eval_period: Option<u64>,
     /// Number of steps from the step at which the process starts, restored or 0, instead of
@@ -82,6 +86,12 @@ pub struct Train {
     /// Actions after each TRAIN, TRAIN_EVAL or INFER_EVAL.
     #[gin(default = None)]
     pub actions: Option<BTreeMap<String, Vec<Action>>>,
+    /// The rule that saves the best model and ends a run that no longer improves.
+    #[gin(default = None)]
+    pub best: Option<BestModel>,
+    /// The rule that lowers the learning rate when evaluations no longer improve.
+    #[gin(default = None)]
+    pub reduce_on_plateau: Option<ReduceLROnPlateau>,
     /// Evaluate once before the first step.
     #[gin(default = false)]
     pub run_eval_before_training: bool,

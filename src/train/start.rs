@@ -28,8 +28,10 @@ use crate::session::training_evaluation::{TRAINING_EVAL, TrainingEvaluation};
 use crate::storage::{Path, StorageError, Takeover};
 use crate::telemetry;
 
+use super::best::BestSoFar;
 use super::checkpointing::{Checkpoints, Restored};
 use super::memory::{batch_shortage, cannot_fit, saving_bytes, shortage, step_estimate};
+use super::plateau::Plateau;
 use super::record::{Histories, Monitored, RunRecord};
 use super::spec::Train;
 
@@ -93,6 +95,8 @@ pub fn restore_or_init(
         seed,
         histories: Histories::new(),
         monitored: Monitored::new(),
+        best: BestSoFar::default(),
+        plateau: Plateau::default(),
     };
     let is_new = restored.as_ref().is_none_or(|restored| restored.record.is_none());
     if is_new && spec.random_seed.is_none() {

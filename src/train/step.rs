@@ -97,8 +97,8 @@ impl Stepper {
         })
     }
 
-    /// Makes one update in place with the rows of `batch` that are this process's. Gradients are
-    /// those of the whole batch.
+    /// Makes one update in place with the rows of `batch` that are this process's, at the learning rate times `rate_scale`.
+    /// Gradients are those of the whole batch.
     ///
     /// # Errors
     /// Out of memory, or another failure of libtorch; the state must not be used any more. Another
@@ -107,8 +107,10 @@ impl Stepper {
         &self,
         state: &mut TrainState,
         batch: &Batch,
+        rate_scale: f64,
     ) -> Result<StepReport, SessionError> {
-        let learning_rate = self.schedule.at(i64::try_from(state.step).expect("steps fit"));
+        let scheduled = self.schedule.at(i64::try_from(state.step).expect("steps fit"));
+        let learning_rate = (f64::from(scheduled) * rate_scale) as f32;
         let of_batch = self.divisors(batch);
         let sent = self.axes.sent();
         let (mut outputs, mut watch) = (Vec::new(), Watch::new(self.watched));

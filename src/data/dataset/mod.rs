@@ -233,14 +233,15 @@ fn of_one_epoch(options: &DatasetOptions) -> DatasetOptions {
 }
 
 /// The batches of T5X's training evaluation, by task: the rows of one epoch, repeated, of which
-/// each shard takes its part, until there are `eval_steps` batches. Rows of padding end an epoch whose last batch ends with it.
+/// each shard takes its part, until there are `eval_steps` batches; with `None` the rows of one epoch. Rows of padding end an
+/// epoch whose last batch ends with it.
 ///
 /// Tasks without the split are omitted.
 pub fn training_eval_batches(
     config: &DatasetConfig,
     tasks: &dyn TaskProvider,
     options: &DatasetOptions,
-    eval_steps: usize,
+    eval_steps: Option<usize>,
 ) -> Result<BTreeMap<String, Vec<Batch>>, DataError> {
     check_shards(config, options)?;
     check_caches(config, tasks)?;
@@ -248,9 +249,9 @@ pub fn training_eval_batches(
     let whole = of_one_epoch(options);
     for (name, config) in with_split(config, tasks)? {
         let (mut rows, converter) = Builder::new(&config, tasks, &whole)?.rows()?;
-        let needed = eval_steps * config.batch_size;
+        let needed = eval_steps.map(|steps| steps * config.batch_size);
         let mut epoch = Vec::new();
-        while epoch.len() < needed
+        while needed.is_none_or(|needed| epoch.len() < needed)
             && let Some(row) = rows.pull()?
         {
             epoch.push(row);
@@ -262,7 +263,9 @@ pub fn training_eval_batches(
         if config.ends_batch_with_pass {
             epoch.resize(epoch.len().next_multiple_of(config.batch_size), converter.padding());
         }
-        let mine = (0..needed).skip(options.shard_index).step_by(options.num_shards);
+        let mine = (0..needed.unwrap_or(epoch.len()))
+            .skip(options.shard_index)
+            .step_by(options.num_shards);
         let mine: Vec<usize> = mine.collect();
         let batches = mine.chunks(config.batch_size / options.num_shards).map(|indices| {
             let mut batch = converter.empty_batch(indices.len());

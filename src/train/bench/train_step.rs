@@ -82,7 +82,7 @@ pub fn bench_train_step(
     let batch = stepper.guarded(0, batch)?;
     let (mut losses, mut laps, mut sent) = (Vec::new(), Laps::default(), 0);
     let mut step = || {
-        let mut report = stepper.train_step(&mut state, &batch)?;
+        let mut report = stepper.train_step(&mut state, &batch, 1.0)?;
         add_up(processes, &mut report.sums, false)?;
         synchronize(device);
         losses.push(report.sums.get(sum::LOSS));

@@ -318,3 +318,25 @@ fn values_without_a_meaning() {
     words("train.actions", "{'EVAL': []}", &["train.actions", "'EVAL'", "'INFER_EVAL'"]);
     words("utils.create_learning_rate_scheduler.warmup_steps", "-1", &["warmup_steps` is -1"]);
 }
+
+#[test]
+fn rules_of_t5_experiments_without_a_meaning() {
+    let folder = Folder::new();
+    let run = || folder.pretrain(4).arg("--dry_run");
+    let microbatches = |rows: usize| {
+        let factor = "@gimlet.losses.mean_of_microbatches()";
+        let run = run().bind("LOSS_NORMALIZING_FACTOR", factor);
+        run.bind("gimlet.losses.mean_of_microbatches.rows", rows)
+    };
+    check(&microbatches(0), USER, &["mean_of_microbatches.rows is 0, expected at least 1"]);
+    check(&microbatches(3), USER, &["8 rows", "micro-batches of 3 rows", "BATCH_SIZE = 6"]);
+    let clipped = || {
+        let run = run().bind("OPTIMIZER", "@gimlet.optimizers.Clipped()");
+        run.bind("gimlet.optimizers.Clipped.optimizer", "@adafactor.Adafactor()")
+    };
+    check(&clipped(), USER, &["gimlet.optimizers.Clipped", "bind one of", "found neither"]);
+    let norm = clipped().bind("gimlet.optimizers.Clipped.norm", 1.0);
+    check(&norm.bind("gimlet.optimizers.Clipped.value", 1.0), USER, &["found both"]);
+    let best = run().bind("train.best", "@gimlet.BestModel()").bind("train.eval_period", "None");
+    check(&best, USER, &["train.best watches a metric", "bind train.eval_period"]);
+}

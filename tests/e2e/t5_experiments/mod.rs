@@ -46,6 +46,7 @@ fn a_run_whose_steps_count_from_zero_has_the_periods_of_t5_experiments() {
         assert_near("logged loss", found["loss"].values(), &expected()["logged_loss"]);
         let held_out = read_scalars(&model_dir.join("training_eval/documents"));
         assert_eq!(held_out["loss"].keys().copied().collect::<Vec<_>>(), [1, 5, 9, 13]);
+        assert_eq!(steps(&model_dir.join("best")), [13]);
     }
     arrays::assert_same(&arrays::open(&resumed, STEPS), &arrays::open(&whole, STEPS));
 }
@@ -60,6 +61,8 @@ fn counted_from_zero(model_dir: &Path, last: u64) -> Train {
         .bind("train.run_eval_before_training", "False")
         .bind("train.stats_period", 3)
         .bind("train.eval_period", 4)
+        .bind("train.eval_steps", "None")
+        .bind("train.best", "@gimlet.BestModel()")
         .bind("utils.SaveCheckpointConfig.period", 6)
 }
 

@@ -137,7 +137,8 @@ fn a_training_evaluation_repeats_rows_and_deals_them_out() {
     let config = config("ids", (3, 4));
     let rows = |num_shards, shard_index| {
         let options = DatasetOptions { num_shards, shard_index, ..DatasetOptions::default() };
-        let batches = gimlet::data::training_eval_batches(&config, &tasks, &options, 2).unwrap();
+        let batches =
+            gimlet::data::training_eval_batches(&config, &tasks, &options, Some(2)).unwrap();
         let rows = |batch: &Batch| {
             batch.rows_of("encoder_input_tokens").map(|row| row[1]).collect::<Vec<_>>()
         };
