@@ -5,7 +5,7 @@ use std::f64::consts::PI;
 
 use gimlet_gin::Configurable;
 
-use super::ScheduleError;
+use super::error::ScheduleError;
 
 /// A learning rate that rises linearly from 0, but for 'constant', and then follows the schedule of that name. Source:
 /// transformers `optimization.py`.

@@ -16,6 +16,7 @@
 //! ```
 
 mod cosine;
+mod error;
 mod factors;
 mod get_scheduler;
 mod of_total;
@@ -26,6 +27,7 @@ use gimlet_gin::Configurable;
 use of_total::OfTotal as _;
 
 pub use cosine::WarmupCosineDecaySchedule;
+pub use error::ScheduleError;
 pub use factors::{Factor, Factors, UnknownFactor};
 pub use get_scheduler::{GetScheduler, SchedulerName};
 pub use of_total::{
@@ -184,54 +186,6 @@ impl CreateLearningRateScheduler {
         }
         Ok(())
     }
-}
-
-/// A schedule that cannot be computed.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum ScheduleError {
-    /// A parameter below its smallest valid value.
-    #[error("`{schedule}.{param}` is {found}, expected {least} or more")]
-    Below {
-        /// The schedule.
-        schedule: &'static str,
-        /// The parameter.
-        param: &'static str,
-        /// Its value.
-        found: f64,
-        /// The smallest valid value.
-        least: i64,
-    },
-    /// A parameter by which the schedule divides.
-    #[error("`{schedule}.{param}` is {found}, expected more than 0")]
-    NotPositive {
-        /// The schedule.
-        schedule: &'static str,
-        /// The parameter.
-        param: &'static str,
-        /// Its value.
-        found: f64,
-    },
-    /// A parameter that the schedule cannot use.
-    #[error("`{schedule}.{param}` is {found}, expected {expected}")]
-    Unfit {
-        /// The schedule.
-        schedule: &'static str,
-        /// The parameter.
-        param: &'static str,
-        /// Its value.
-        found: String,
-        /// The values that are valid.
-        expected: &'static str,
-    },
-    /// No length of the run.
-    #[error(
-        "`{schedule}.total_steps` is None, expected the step at which the run ends \
-         (`{schedule}.total_steps = %TRAIN_STEPS`)"
-    )]
-    NeedsTotal {
-        /// The schedule.
-        schedule: &'static str,
-    },
 }
 
 macro_rules! from_spec {
