@@ -33,7 +33,7 @@ fn draw_one(shape: &[usize], initializer: Initializer, device: Device) -> Tensor
     let size: Vec<i64> = shape.iter().map(|&extent| extent as i64).collect();
     let mut values = Tensor::empty(&size, (Kind::Float, device));
     match initializer {
-        Initializer::Ones => values.fill_(1.0),
+        Initializer::Constant { value } => values.fill_(value),
         Initializer::Normal { stddev } => values.normal_(0.0, stddev),
         Initializer::VarianceScaling { scale, mode, distribution } => {
             let variance = scale / fan(shape, mode).max(1.0);
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn initial_values_stay_the_same_in_every_version() {
         assert_eq!(seed_of(7, "encoder/wo"), 3_482_103_597_436_494_025);
-        check_values(&[6, 4], Initializer::Ones, [1.0; 4]);
+        check_values(&[6, 4], Initializer::ONES, [1.0; 4]);
         // libtorch draws Gaussians one by one below 16 values, and in blocks of 16 from there on.
         let normal = Initializer::Normal { stddev: 1.0 };
         check_values(&[5], normal, [-1.507_510_3, -1.270_645_8, -0.360_544_5, -0.734_321_8]);

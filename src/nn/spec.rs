@@ -140,8 +140,11 @@ pub enum Distribution {
 /// The distribution of a parameter's initial values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Initializer {
-    /// All ones.
-    Ones,
+    /// One number everywhere.
+    Constant {
+        /// The number.
+        value: f64,
+    },
     /// Gaussian around 0.
     Normal {
         /// Standard deviation.
@@ -156,6 +159,33 @@ pub enum Initializer {
         /// Shape of the draw.
         distribution: Distribution,
     },
+}
+
+impl Initializer {
+    /// All ones.
+    pub const ONES: Self = Self::Constant { value: 1.0 };
+
+    /// The distribution of values that are multiplied by a factor after they are drawn.
+    pub fn times(self, factor: f64) -> Self {
+        match self {
+            Self::Constant { value } => Self::Constant { value: value * factor },
+            Self::Normal { stddev } => Self::Normal { stddev: stddev * factor },
+            Self::VarianceScaling { scale, mode, distribution } => {
+                Self::VarianceScaling { scale: scale * factor * factor, mode, distribution }
+            }
+        }
+    }
+
+    /// The distribution of values that are divided by the square root of a number after they are drawn.
+    pub fn over_sqrt(self, number: f64) -> Self {
+        match self {
+            Self::Constant { value } => Self::Constant { value: value / number.sqrt() },
+            Self::Normal { stddev } => Self::Normal { stddev: stddev / number.sqrt() },
+            Self::VarianceScaling { scale, mode, distribution } => {
+                Self::VarianceScaling { scale: scale / number, mode, distribution }
+            }
+        }
+    }
 }
 
 /// One parameter of a model. Initialization, optimizers, partitioning, checkpoints and reports read it.

@@ -108,7 +108,7 @@ mod tests {
             name: "x".to_string(),
             shape: shape.to_vec(),
             axes: axes.to_vec(),
-            initializer: Initializer::Ones,
+            initializer: Initializer::ONES,
             dtype: Dtype::Float32,
             layers: None,
         };

@@ -50,7 +50,7 @@ fn spec(routing: Routing) -> ExpertsSpec {
         min_expert_capacity: 1,
         dropout_rate: 0.0,
         dtype: Dtype::Float32,
-        initializer: Initializer::Ones,
+        initializer: Initializer::ONES,
         router: RouterSpec {
             routing,
             use_bias: false,
@@ -58,7 +58,7 @@ fn spec(routing: Routing) -> ExpertsSpec {
             dtype: Dtype::Float32,
             jitter_noise: 0.0,
             ignore_padding_tokens: false,
-            initializer: Initializer::Ones,
+            initializer: Initializer::ONES,
         },
     }
 }

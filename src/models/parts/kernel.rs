@@ -11,11 +11,6 @@ pub struct KernelSpec {
     pub divisor: Option<f64>,
 }
 
-/// The scale of a norm over so many numbers, which begins with ones.
-pub fn scale(name: String, emb_dim: usize) -> ParamSpec {
-    param(name, vec![emb_dim], vec!["embed"], Initializer::Ones)
-}
-
 /// The kernel at a path.
 pub fn kernel(
     path: &str,

@@ -17,7 +17,7 @@ mod product;
 pub use attention::{Attention, AttentionSpec, Kernels, LearnedBias, Pairs, Reach};
 pub use embedding::{EMBEDDING_INIT, LogitsKernel, TokenEmbedding};
 pub use feed_forward::{FeedForward, FeedForwardSpec};
-pub use kernel::{KernelSpec, kernel, param, scale};
+pub use kernel::{KernelSpec, kernel, param};
 pub use part::{Part, PassContext, StreamDims, Tokens};
 pub use relative_position::RelativeBias;
 pub use work::{ForwardWork, MatrixProducts};

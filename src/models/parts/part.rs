@@ -1,7 +1,8 @@
 //! The questions that every part of a layer answers.
 
+use super::kernel::param;
 use super::work::ForwardWork;
-use crate::nn::{Dtype, ParamSpec};
+use crate::nn::{Dtype, Initializer, ParamSpec};
 use crate::partition::Mesh;
 
 /// The residual stream, which a part reads and to which it adds.
@@ -13,6 +14,8 @@ pub struct StreamDims {
     pub dtype: Dtype,
     /// The addend of the mean square in norms.
     pub norm_epsilon: f64,
+    /// The initial values of the scales of norms.
+    pub norm_initializer: Initializer,
 }
 
 /// Rows of a microbatch on their way through a stack.
@@ -72,6 +75,11 @@ impl StreamDims {
     /// Bytes of a number.
     pub fn size(&self) -> f64 {
         self.dtype.size() as f64
+    }
+
+    /// The scale of a norm.
+    pub fn scale(&self, name: String) -> ParamSpec {
+        param(name, vec![self.emb_dim], vec!["embed"], self.norm_initializer)
     }
 
     /// Bytes of a norm's input and result.

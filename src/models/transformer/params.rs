@@ -1,7 +1,6 @@
 //! The parameter tree of a Transformer. Source: T5X `examples/t5/{network,layers}.py`.
 
 use super::spec::{StackSpec, TransformerSpec};
-use crate::models::parts::scale;
 use crate::nn::ParamSpec;
 
 impl TransformerSpec {
@@ -29,7 +28,7 @@ fn push_stack(stack: &StackSpec, tree: &mut Vec<ParamSpec>) {
     let beside = stack.side_rel_embedding();
     let embeddings = stack.rel_embeddings().chain(beside);
     tree.extend(embeddings.map(|path| position.param(path, dims.num_heads)));
-    tree.push(scale(stack.last_norm(), dims.emb_dim));
+    tree.push(dims.stream().scale(stack.last_norm()));
     for (index, layer) in stack.layers().enumerate() {
         tree.extend(stack.parts(index).iter().flat_map(|part| part.params(&layer)));
     }

@@ -85,7 +85,7 @@ pub struct LayerDims {
     pub initializers: LayerInitializers,
 }
 
-/// The initial values of the parameters of a layer; scales of norms begin with ones.
+/// The initial values of the parameters of a layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LayerInitializers {
     /// Kernels of queries.
@@ -94,6 +94,8 @@ pub struct LayerInitializers {
     pub attention: Initializer,
     /// Kernels of feed-forward blocks.
     pub feed_forward: Initializer,
+    /// Scales of norms.
+    pub norm: Initializer,
 }
 
 /// The first values of T5's feed-forward and logits kernels: a Gaussian cut as in jax, or as in TensorFlow.
@@ -118,7 +120,16 @@ impl LayerInitializers {
             query: normal(1.0 / head_dim as f64),
             attention: normal(1.0),
             feed_forward,
+            norm: Initializer::ONES,
         }
+    }
+
+    /// The same values times a factor.
+    pub fn times(self, factor: f64) -> Self {
+        let Self { query, attention, feed_forward, norm } = self;
+        let [query, attention, feed_forward, norm] =
+            [query, attention, feed_forward, norm].map(|values| values.times(factor));
+        Self { query, attention, feed_forward, norm }
     }
 }
 
@@ -206,6 +217,7 @@ impl LayerDims {
             emb_dim: self.emb_dim,
             dtype: self.dtype,
             norm_epsilon: self.layer_norm_epsilon,
+            norm_initializer: self.initializers.norm,
         }
     }
 

@@ -174,7 +174,7 @@ mod tests {
             min_expert_capacity: 1,
             dropout_rate: 0.0,
             dtype: Dtype::Float32,
-            initializer: Initializer::Ones,
+            initializer: Initializer::ONES,
             router: RouterSpec {
                 routing,
                 use_bias: false,
@@ -182,7 +182,7 @@ mod tests {
                 dtype: Dtype::Float32,
                 jitter_noise: 0.0,
                 ignore_padding_tokens: false,
-                initializer: Initializer::Ones,
+                initializer: Initializer::ONES,
             },
         }
     }

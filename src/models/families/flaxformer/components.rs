@@ -78,16 +78,7 @@ impl InitFn {
 
     /// The distribution of values that are divided by the square root of that number after they are drawn.
     pub fn over_sqrt(&self, number: f64) -> Initializer {
-        match self.initializer() {
-            Initializer::Normal { stddev } => {
-                Initializer::Normal { stddev: stddev / number.sqrt() }
-            }
-            Initializer::VarianceScaling { scale, mode, distribution } => {
-                let scale = scale / number;
-                Initializer::VarianceScaling { scale, mode, distribution }
-            }
-            Initializer::Ones => Initializer::Ones,
-        }
+        self.initializer().over_sqrt(number)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::models::t5::spec::{DECODER, ENCODER};
 use crate::models::transformer::{
     DimensionNames, LayerArrays, LayerDims, LayerInitializers, StackSpec, TransformerSpec,
 };
-use crate::nn::{RelativePosition, RematPolicy};
+use crate::nn::{Initializer, RelativePosition, RematPolicy};
 
 /// Parameters that set dimensions of a T5 or of a decoder alone.
 const OF_T5: &[(&str, &str)] = &[
@@ -200,6 +200,7 @@ impl StackParts<'_> {
                 query: attention.q_kernel_init.over_sqrt(number),
                 attention: kernels,
                 feed_forward: self.mlp.kernel_init.initializer(),
+                norm: Initializer::ONES,
             },
         }
     }

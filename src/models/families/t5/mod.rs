@@ -5,6 +5,7 @@
 pub mod hugging_face;
 
 mod encoder_decoder;
+mod initializers;
 mod module;
 mod scalable;
 pub(in crate::models::families) mod spec;
@@ -20,6 +21,7 @@ pub use encoder_decoder::{
     DecoderParams, EncDecConverter, EncoderDecoderModel, EncoderDecoderParameters,
     MoeEncoderDecoderModel, PredictBatchWithAux, PredictWithExperts, ScoreBatch,
 };
+pub use initializers::FirstValues;
 pub use module::Module;
 pub use scalable::{ScalableConfig, ScalableTransformer};
 pub use spec::{T5Config, Transformer};

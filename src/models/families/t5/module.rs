@@ -60,6 +60,7 @@ impl ModuleSpec for Transformer {
     }
 
     fn check(&self) -> Result<(), String> {
+        self.config.check_initializers()?;
         self.config.check_tying()
     }
 

@@ -1,12 +1,12 @@
 //! Dimensions of a T5 as gin binds them, and the network that they describe.
 
+use super::initializers::{FirstValues, T5Initializers};
 use crate::gin::Configurable;
 use crate::models::parts::{
-    AttentionSpec, EMBEDDING_INIT, LogitsKernel, Reach, RelativeBias, TokenEmbedding,
+    AttentionSpec, LogitsKernel, Reach, RelativeBias, TokenEmbedding,
 };
 use crate::models::transformer::{
-    LAYER_NORM_EPSILON, LayerArrays, LayerDims, LayerInitializers, StackSpec, TransformerSpec,
-    kernel_init,
+    LAYER_NORM_EPSILON, LayerArrays, LayerDims, StackSpec, TransformerSpec,
 };
 use crate::nn::{
     Activation, Dtype, ParamSpec, RelativePosition, RematPolicy, TransformerEngineConfig,
@@ -70,6 +70,12 @@ pub struct T5Config {
     /// deviation of an uncut one, as in jax; Mesh TensorFlow's are not.
     #[gin(default = true)]
     pub correct_truncation: bool,
+    /// The distributions of first values.
+    #[gin(default = FirstValues::T5x)]
+    pub initializers: FirstValues,
+    /// The factor of the first values of 'transformers', except those of a logits kernel.
+    #[gin(default = 1.0, limit = NonNegative)]
+    pub initializer_factor: f64,
     /// Whether the embedding also maps to logits (T5 1.0), instead of a matrix of its own (1.1).
     #[gin(default = false)]
     pub logits_via_embedding: bool,
@@ -126,6 +132,8 @@ impl T5Config {
             dropout_rate: 0.0,
             broadcast_encoder_output_dropout: false,
             correct_truncation: true,
+            initializers: FirstValues::T5x,
+            initializer_factor: 1.0,
             logits_via_embedding: false,
             float32_attention_logits: false,
             scale_attn_logits: false,
@@ -137,7 +145,7 @@ impl T5Config {
 
     /// The network of these dimensions.
     pub fn transformer(&self) -> TransformerSpec {
-        let kernels = kernel_init(self.correct_truncation);
+        let initializers = T5Initializers::of(self);
         let dims = LayerDims {
             dtype: self.dtype,
             emb_dim: self.emb_dim,
@@ -151,17 +159,21 @@ impl T5Config {
             scale_attn_logits: self.scale_attn_logits,
             drops_mlp_twice: false,
             remat_policy: self.remat_policy,
-            initializers: LayerInitializers::t5(self.head_dim, kernels),
+            initializers: initializers.layers,
         };
         let tokens = TokenEmbedding {
             path: "token_embedder",
             vocab_size: self.vocab_size,
             stream: dims.stream(),
-            initializer: EMBEDDING_INIT,
-            logits: (!self.logits_via_embedding).then(|| LogitsKernel::of_decoder(kernels)),
+            initializer: initializers.embedding,
+            logits: (!self.logits_via_embedding)
+                .then(|| LogitsKernel::of_decoder(initializers.logits)),
         };
-        let per_layer = self.relpos_bias_per_layer;
-        let position = |direction| RelativeBias { per_layer, ..RelativeBias::t5(direction) };
+        let position = |direction| RelativeBias {
+            direction,
+            per_layer: self.relpos_bias_per_layer,
+            initializer: initializers.rel_embedding,
+        };
         let (name, attentions) = match self.tie_encoder_decoder {
             true => ("decoder", &TIED_ENCODER),
             false => ("encoder", &ENCODER),

@@ -3,7 +3,7 @@
 use super::pairs::{Kernels, LearnedBias, Pairs};
 use super::reach::Reach;
 use crate::models::parts::{
-    ForwardWork, KernelSpec, Part, PassContext, StreamDims, Tokens, kernel, scale,
+    ForwardWork, KernelSpec, Part, PassContext, StreamDims, Tokens, kernel,
 };
 use crate::nn::{Initializer, ParamSpec, SCORES_AT_ONCE};
 
@@ -138,8 +138,8 @@ impl Attention {
 impl Part for Attention {
     fn params(&self, layer: &str) -> Vec<ParamSpec> {
         let (emb_dim, joined) = (self.stream.emb_dim, self.joined());
-        let mut tree = vec![scale(self.spec.scale(layer), emb_dim)];
-        tree.extend(self.side_norm(layer).map(|name| scale(name, emb_dim)));
+        let norms = [self.spec.scale(layer)].into_iter().chain(self.side_norm(layer));
+        let mut tree: Vec<ParamSpec> = norms.map(|name| self.stream.scale(name)).collect();
         let [query, key, value, out] = self.kernels(layer, ["query", "key", "value", "out"]);
         for (spec, initializer) in [(query, self.query), (key, self.others), (value, self.others)] {
             tree.push(kernel(&spec.path, [emb_dim, joined], ["embed", "joined_kv"], initializer));

@@ -2,7 +2,7 @@
 
 use crate::models::parts::experts::ExpertsBlock;
 use crate::models::parts::{
-    ForwardWork, KernelSpec, MatrixProducts, Part, PassContext, StreamDims, Tokens, kernel, scale,
+    ForwardWork, KernelSpec, MatrixProducts, Part, PassContext, StreamDims, Tokens, kernel,
 };
 use crate::nn::{Activation, ExpertsSpec, Initializer, ParamSpec, RoutingMode};
 
@@ -91,7 +91,7 @@ impl FeedForward {
 impl Part for FeedForward {
     fn params(&self, layer: &str) -> Vec<ParamSpec> {
         let Self { spec, stream, initializer, .. } = self;
-        let mut tree = vec![scale(spec.scale(layer), stream.emb_dim)];
+        let mut tree = vec![stream.scale(spec.scale(layer))];
         if let Some(experts) = self.experts() {
             tree.extend(experts.params(layer));
             return tree;
