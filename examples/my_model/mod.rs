@@ -91,6 +91,7 @@ impl ModuleSpec for Encoder {
                 initializer: EMBEDDING_INIT,
                 logits: None,
             },
+            memory_tokens: None,
             encoder: None,
             last: StackSpec {
                 name: "encoder",

@@ -16,6 +16,9 @@ const EVEN: [(&str, &str); 4] = [
     ("expert", "NUM_EXPERTS"),
 ];
 
+/// Logical axes of parameters whose work processes along the model axis cannot divide, in the same words.
+const UNDIVIDED: [(&str, &str); 1] = [("memory", "num_memory_tokens")];
+
 impl Mesh {
     /// Ensures that each process has a share of every parameter that the mesh divides.
     ///
@@ -23,9 +26,22 @@ impl Mesh {
     /// The first parameter that is too small, or not divisible where it must be.
     pub fn check(&self, params: &[ParamSpec]) -> Result<(), Misfit> {
         params.iter().try_for_each(|param| {
+            self.check_undivided(param)?;
             let part = self.state_shard(&param.axes, &param.shape);
             (0..part.whole.len()).try_for_each(|dim| self.check_dim(param, &part, dim))
         })
+    }
+
+    fn check_undivided(&self, param: &ParamSpec) -> Result<(), Misfit> {
+        let count = self.model().size;
+        match UNDIVIDED.iter().find(|(axis, _)| count > 1 && param.axes.contains(axis)) {
+            None => Ok(()),
+            Some((_, dimension)) => Err(Misfit(format!(
+                "a model with {dimension} cannot be divided among {count} processes, and `{}` is one of its parameters: set \
+                 PjitPartitioner.num_partitions to 1",
+                param.name
+            ))),
+        }
     }
 
     fn check_dim(&self, param: &ParamSpec, part: &Shard, dim: usize) -> Result<(), Misfit> {
@@ -131,6 +147,8 @@ mod tests {
         );
         let vocabulary = error(8, ["vocab", "embed"], [9, 4]);
         assert!(vocabulary.contains("9 rows of `vocab`, too few for 8 processes"), "{vocabulary}");
+        let memory = error(2, ["memory", "embed"], [4, 8]);
+        assert!(memory.contains("num_memory_tokens cannot be divided among 2"), "{memory}");
         let lengths = error(2, ["embed", "mlp"], [4, 8]);
         assert!(lengths.contains("sequences of 31 tokens among 2 processes"), "{lengths}");
     }

@@ -47,6 +47,12 @@ fn check_batches(train: &Train) -> Result<(), UnfitSpec> {
             "{scope}/utils.DatasetConfig.batch_size is 0, expected at least 1: set BATCH_SIZE"
         ));
     }
+    let packs = |config: Option<&DatasetConfig>| config.is_some_and(|config| config.pack);
+    if let Some((scope, _)) = configs.iter().find(|(_, config)| packs(*config)) {
+        let setting = format!("{scope}/utils.DatasetConfig.pack = True");
+        let (network, names) = (train.model.transformer(), train.model.dimensions());
+        network.check_packing(names, (&setting, "pack = False")).map_err(UnfitSpec)?;
+    }
     let trainer = train.trainer_cls.0.trainer();
     train.trainer_cls.0.gradient_factor().map_err(UnfitSpec)?;
     trainer.learning_rate_fn.build().map_err(|error| UnfitSpec(error.to_string()))?;

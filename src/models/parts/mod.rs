@@ -15,7 +15,7 @@ mod work;
 mod product;
 
 pub use attention::{Attention, AttentionSpec, Kernels, LearnedBias, Pairs, Reach};
-pub use embedding::{EMBEDDING_INIT, LogitsKernel, TokenEmbedding};
+pub use embedding::{EMBEDDING_INIT, LogitsKernel, MemoryTokens, TokenEmbedding};
 pub use feed_forward::{FeedForward, FeedForwardSpec};
 pub use kernel::{KernelSpec, kernel, param};
 pub use part::{Part, PassContext, StreamDims, Tokens};

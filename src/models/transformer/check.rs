@@ -57,6 +57,30 @@ impl TransformerSpec {
         }
     }
 
+    /// The parameter that lets all positions of a row see each other, with its value, if there is one.
+    pub fn of_whole_rows(&self) -> Option<(&'static str, usize)> {
+        [("num_memory_tokens", self.num_memory_tokens())].into_iter().find(|(_, number)| *number > 0)
+    }
+
+    /// Finds a network into which rows of several examples cannot enter; `setting` packs them, and is replaced by `remedy`.
+    ///
+    /// # Errors
+    /// Examples of a row would see each other.
+    pub fn check_packing(
+        &self,
+        names: DimensionNames,
+        (setting, remedy): (&str, &str),
+    ) -> Result<(), String> {
+        match self.of_whole_rows() {
+            None => Ok(()),
+            Some((dimension, number)) => Err(format!(
+                "{setting} puts several examples into a row, and {} = {number} lets them see each other, expected one of \
+                 the two: bind {remedy}, or {dimension} = 0",
+                names.parameter(dimension)
+            )),
+        }
+    }
+
     fn check_stack(&self, stack: &StackSpec, names: DimensionNames) -> Result<(), String> {
         let dims = &stack.dims;
         let extents = [
@@ -75,7 +99,8 @@ impl TransformerSpec {
             |extents: [usize; 2]| extents.map(|extent| extent as f64).iter().product::<f64>();
         let widths = dims.feed_forwards().into_iter().map(|block| block.dim as f64);
         let inner = widths.fold(product([dims.num_heads, dims.head_dim]), f64::max);
-        let widest = (self.tokens.vocab_size as f64).max(inner) * dims.emb_dim as f64;
+        let rows = self.tokens.vocab_size.max(self.num_memory_tokens());
+        let widest = (rows as f64).max(inner) * dims.emb_dim as f64;
         if widest > MAX_ELEMENTS {
             return Err(format!(
                 "a parameter of the model has {widest:.0e} elements, more than any machine holds: lower \

@@ -7,6 +7,7 @@ impl TransformerSpec {
     /// Every parameter, sorted by name as flax sorts them.
     pub fn param_tree(&self) -> Vec<ParamSpec> {
         let mut tree = self.tokens.params();
+        tree.extend(self.memory_tokens.map(|memory| memory.param()));
         for stack in self.stacks() {
             push_stack(stack, &mut tree);
         }

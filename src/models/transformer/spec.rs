@@ -5,8 +5,8 @@ use super::layer_arrays::LayerArrays;
 use super::sparse::SparseLayers;
 use crate::models::contract::memory::StepShape;
 use crate::models::parts::{
-    Attention, AttentionSpec, FeedForward, FeedForwardSpec, Part, Reach, RelativeBias, StreamDims,
-    TokenEmbedding, Tokens,
+    Attention, AttentionSpec, FeedForward, FeedForwardSpec, MemoryTokens, Part, Reach,
+    RelativeBias, StreamDims, TokenEmbedding, Tokens,
 };
 use crate::nn::{
     Activation, Distribution, Dtype, FanMode, Initializer, RematPolicy, TransformerEngineConfig,
@@ -20,6 +20,8 @@ pub const LAYER_NORM_EPSILON: f64 = 1e-6;
 pub struct TransformerSpec {
     /// The embedding of tokens, which all stacks share, and their logits.
     pub tokens: TokenEmbedding,
+    /// Learned rows before the encoder's tokens, if there are some.
+    pub memory_tokens: Option<MemoryTokens>,
     /// The encoder before the last stack, if there is one.
     pub encoder: Option<StackSpec>,
     /// The last stack: a decoder, or an encoder alone.
@@ -144,15 +146,22 @@ impl TransformerSpec {
         self.encoder.iter().chain([&self.last])
     }
 
+    /// Number of learned rows before the encoder's tokens.
+    pub fn num_memory_tokens(&self) -> usize {
+        self.memory_tokens.map_or(0, |memory| memory.count)
+    }
+
     /// The stacks with the rows that pass through each.
     ///
     /// # Panics
     /// The shape has another number of lengths.
     pub fn stacks_of(&self, shape: &StepShape) -> impl Iterator<Item = (&StackSpec, Tokens)> {
-        let StepShape { rows, num_processes, .. } = *shape;
-        assert_eq!(shape.lengths.len(), self.stacks().count(), "each stack has a length");
-        let encodings = [0].into_iter().chain(shape.lengths.iter().copied());
-        let lengths = shape.lengths.iter().copied().zip(encodings);
+        let StepShape { rows, num_processes, ref lengths } = *shape;
+        assert_eq!(lengths.len(), self.stacks().count(), "each stack has a length");
+        let mut lengths = lengths.clone();
+        lengths[0] += self.num_memory_tokens(); // of the encoder, the first of two stacks
+        let encodings = [0].into_iter().chain(lengths.clone());
+        let lengths = lengths.into_iter().zip(encodings);
         let tokens =
             lengths.map(move |(length, encoding)| Tokens { rows, length, encoding, num_processes });
         self.stacks().zip(tokens)

@@ -162,6 +162,7 @@ impl NetworkParts<'_> {
                     .logits
                     .map(|logits| LogitsKernel::of_decoder(logits.kernel_init.initializer())),
             },
+            memory_tokens: None,
             encoder: self
                 .encoder
                 .as_ref()

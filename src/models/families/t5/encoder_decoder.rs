@@ -205,6 +205,11 @@ impl BaseModel for EncoderDecoderModel {
     }
 
     fn check_own(&self) -> Result<(), String> {
+        if let Some(Ref(EncDecConverter::PrePacked(_))) = self.shared.feature_converter_cls {
+            let setting = "models.EncoderDecoderModel.feature_converter_cls of packed rows";
+            let remedy = "feature_converter_cls = None";
+            self.transformer().check_packing(self.dimensions(), (setting, remedy))?;
+        }
         let num_ids = self.num_ids();
         for (name, id) in [("bos_id", Some(self.bos_id)), ("eos_id", self.eos_id)] {
             if let Some(id) = id.filter(|id| !usize::try_from(*id).is_ok_and(|id| id < num_ids)) {

@@ -39,12 +39,12 @@ impl T5 {
         head.logits().view([batch.num_rows(), -1, self.spec.tokens.vocab_size as i64])
     }
 
-    /// Encoding of `tokens` `[batch, inputs_length]` without packing: `[batch, inputs_length, embed]`.
+    /// Encoding of `tokens` `[batch, inputs_length]` without packing: `[batch, memory + inputs_length, embed]`.
     pub fn encode(&self, params: &Params, tokens: &Tensor, dropout: Dropout) -> Tensor {
         let params = &self.spec.begin(params);
-        let real = tokens.gt(0);
+        let real = self.real_inputs(tokens);
         let input = StackInput {
-            embedded: self.spec.tokens.embed(params, tokens),
+            embedded: self.after_memory(params, self.spec.tokens.embed(params, tokens)),
             visible: &match self.encoder().reach {
                 Reach::All => Visible::Pairs(pairs(&real, &real)),
                 _ => Visible::Examples(real.to_kind(Kind::Int64)),
@@ -52,6 +52,23 @@ impl T5 {
             real: self.encoder().sparse.is_some().then(|| real.shallow_clone()),
         };
         Stack::new(self.encoder(), params).forward(input, None, dropout).hidden
+    }
+
+    /// The encoder's positions that are not padding: int64 `[batch, inputs_length]` to bool `[batch, memory + inputs_length]`.
+    pub(super) fn real_inputs(&self, tokens: &Tensor) -> Tensor {
+        let real = tokens.gt(0);
+        match &self.spec.memory_tokens {
+            None => real,
+            Some(memory) => memory.before_real(&real),
+        }
+    }
+
+    /// Embedded inputs `[batch, inputs_length, embed]` as they enter the encoder: `[batch, memory + inputs_length, embed]`.
+    pub(super) fn after_memory(&self, params: &Params, embedded: Tensor) -> Tensor {
+        match &self.spec.memory_tokens {
+            None => embedded,
+            Some(memory) => memory.before(params, &embedded),
+        }
     }
 
     /// The encoder.
@@ -77,15 +94,18 @@ impl PredictsTargets for T5 {
     fn head(&self, params: &Params, batch: &Batch, dropout: Dropout) -> (Head, Vec<RoutingReport>) {
         let inputs = batch.tensor(feature::ENCODER_INPUT_TOKENS);
         let targets = batch.tensor(feature::DECODER_INPUT_TOKENS);
+        let is_packed = batch.get(feature::ENCODER_SEGMENT_IDS).is_some();
+        assert!(!is_packed || self.spec.of_whole_rows().is_none(), "no example sees another one");
         let params = &self.spec.begin(params);
         // One lookup for both stacks, since its gradient is as large as the embedding.
         let embedded = self.spec.tokens.embed(params, &Tensor::cat(&[inputs, targets], 1));
         let lengths = [inputs, targets].map(|tokens| tokens.size()[1]);
-        let masks = Masks::new(batch, self.encoder().reach);
+        let real = self.real_inputs(inputs);
+        let masks = Masks::new(batch, &real, self.encoder().reach);
         let of_encoder = StackInput {
-            embedded: embedded.narrow(1, 0, lengths[0]),
+            embedded: self.after_memory(params, embedded.narrow(1, 0, lengths[0])),
             visible: &masks.encoder,
-            real: self.encoder().sparse.is_some().then(|| inputs.gt(0)),
+            real: self.encoder().sparse.is_some().then_some(real),
         };
         let of_decoder = StackInput {
             embedded: embedded.narrow(1, lengths[0], lengths[1]),
@@ -99,7 +119,9 @@ impl PredictsTargets for T5 {
         let encoding = Encoding {
             hidden: encoded.hidden,
             mask: masks.cross.shallow_clone(),
-            runs: batch.facts().and_then(|facts| facts.cross.clone()),
+            // Runs are those of tokens alone.
+            runs: (batch.facts().filter(|_| self.spec.memory_tokens.is_none()))
+                .and_then(|facts| facts.cross.clone()),
         };
         let decoder = Stack::among(&layers, &self.spec.last, params);
         let decoded = decoder.forward(of_decoder, Some(&encoding), dropout);
@@ -121,19 +143,18 @@ struct Masks {
 }
 
 impl Masks {
-    fn new(batch: &Batch, reach: Reach) -> Self {
-        let real_input = batch.tensor(feature::ENCODER_INPUT_TOKENS).gt(0);
+    fn new(batch: &Batch, real_input: &Tensor, reach: Reach) -> Self {
         // Targets, not the decoder's inputs, because those begin with 0.
         let targets = batch.tensor(feature::DECODER_TARGET_TOKENS);
         let real_target = targets.gt(0);
         let causal = causal_mask(targets.size()[1], targets.device());
         let masks = Self {
             encoder: match reach {
-                Reach::All => Visible::Pairs(pairs(&real_input, &real_input)),
+                Reach::All => Visible::Pairs(pairs(real_input, real_input)),
                 _ => Visible::Examples(real_input.to_kind(Kind::Int64)),
             },
             decoder: pairs(&real_target, &real_target).logical_and(&causal),
-            cross: pairs(&real_target, &real_input),
+            cross: pairs(&real_target, real_input),
         }
         .within_examples(batch);
         match batch.facts() {

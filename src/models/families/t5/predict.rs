@@ -34,13 +34,14 @@ impl<'a> Predictor<'a> {
         Self { t5, params, encoder, decoding }
     }
 
-    /// Encodes `inputs` `[batch, inputs_length]`, in which 0 is padding: `[batch, inputs_length, embed]`.
+    /// Encodes `inputs` `[batch, inputs_length]`, in which 0 is padding: `[batch, memory + inputs_length, embed]`.
     fn encode(&self, inputs: &Tensor) -> Tensor {
         let Some(encoder) = &self.encoder else {
             return self.t5.encode(self.params, inputs, Dropout::off());
         };
         let _team = encoder.is_all_packed().then(Team::assemble);
-        encoder.encode(&self.t5.spec.tokens.embed(self.params, inputs), &inputs.gt(0))
+        let embedded = self.t5.spec.tokens.embed(self.params, inputs);
+        encoder.encode(&self.t5.after_memory(self.params, embedded), &self.t5.real_inputs(inputs))
     }
 }
 
@@ -78,7 +79,11 @@ impl Predict for Predictor<'_> {
             };
             let encoded = self.encode(inputs);
             let mut cache = self.decoding.new_cache(&prompt);
-            self.decoding.decoder().read_encoding(&mut cache, &encoded, &inputs.gt(0));
+            self.decoding.decoder().read_encoding(
+                &mut cache,
+                &encoded,
+                &self.t5.real_inputs(inputs),
+            );
             self.decoding.decode(&prompt, cache, prediction, observer)
         })
     }

@@ -3,7 +3,7 @@
 use super::initializers::{FirstValues, T5Initializers};
 use crate::gin::Configurable;
 use crate::models::parts::{
-    AttentionSpec, LogitsKernel, Reach, RelativeBias, TokenEmbedding,
+    AttentionSpec, LogitsKernel, MemoryTokens, Reach, RelativeBias, TokenEmbedding,
 };
 use crate::models::transformer::{
     LAYER_NORM_EPSILON, LayerArrays, LayerDims, StackSpec, TransformerSpec,
@@ -57,6 +57,10 @@ pub struct T5Config {
     /// The addend of the mean square in norms, which T5X fixes (transformers: `layer_norm_epsilon`).
     #[gin(default = LAYER_NORM_EPSILON)]
     pub layer_norm_epsilon: f64,
+    /// Learned rows before the encoder's inputs, which all positions of encoder and decoder attend to (Burtsev et al. 2020,
+    /// arXiv:2006.11527). With them, rows are not packed, and processes do not divide the model.
+    #[gin(default = 0)]
+    pub num_memory_tokens: usize,
     /// Whether each layer has a bias of relative position of its own (umT5), instead of one for all layers of a stack.
     #[gin(default = false)]
     pub relpos_bias_per_layer: bool,
@@ -128,6 +132,7 @@ impl T5Config {
             adapter_dim: None,
             tie_encoder_decoder: false,
             layer_norm_epsilon: LAYER_NORM_EPSILON,
+            num_memory_tokens: 0,
             relpos_bias_per_layer: false,
             dropout_rate: 0.0,
             broadcast_encoder_output_dropout: false,
@@ -169,6 +174,11 @@ impl T5Config {
             logits: (!self.logits_via_embedding)
                 .then(|| LogitsKernel::of_decoder(initializers.logits)),
         };
+        let memory_tokens = (self.num_memory_tokens > 0).then(|| MemoryTokens {
+            count: self.num_memory_tokens,
+            stream: dims.stream(),
+            initializer: initializers.embedding,
+        });
         let position = |direction| RelativeBias {
             direction,
             per_layer: self.relpos_bias_per_layer,
@@ -198,6 +208,7 @@ impl T5Config {
         };
         TransformerSpec {
             tokens,
+            memory_tokens,
             encoder: Some(encoder),
             last: decoder,
             dropout_rate: self.dropout_rate,

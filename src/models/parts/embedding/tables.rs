@@ -1,9 +1,10 @@
-//! The tables of tokens in use: embedded tokens, and logits.
+//! The tables of tokens in use: embedded tokens, memory tokens before them, and logits.
 
 use std::ops::Range;
 
 use tch::{Kind, Tensor};
 
+use super::memory::MemoryTokens;
 use super::spec::TokenEmbedding;
 use crate::models::heads::{Head, Vocabulary};
 use crate::nn::{Params, embed, kind};
@@ -64,5 +65,18 @@ impl TokenEmbedding {
     fn vocabulary(&self, params: &Params) -> Range<usize> {
         let shard = params.division().shards.get(&self.table());
         shard.map_or(0..self.vocab_size, |shard| shard.ranges[0].clone())
+    }
+}
+
+impl MemoryTokens {
+    /// Puts the rows before those of each example: `[batch, length, embed]` to `[batch, memory + length, embed]`.
+    pub fn before(&self, params: &Params, embedded: &Tensor) -> Tensor {
+        let rows = params.cast(Self::NAME, embedded.kind());
+        Tensor::cat(&[&rows.expand([embedded.size()[0], -1, -1], false), embedded], 1)
+    }
+
+    /// Marks them beside the tokens that are not padding: bool `[batch, length]` to `[batch, memory + length]`.
+    pub fn before_real(&self, real: &Tensor) -> Tensor {
+        real.logical_not().constant_pad_nd([self.count as i64, 0]).logical_not()
     }
 }

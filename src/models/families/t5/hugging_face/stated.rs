@@ -83,6 +83,9 @@ fn encoder(spec: &TransformerSpec) -> Result<&StackSpec, String> {
             "an encoder that reads the decoder's parameters (tie_encoder_decoder = True)",
         );
     }
+    if spec.memory_tokens.is_some() {
+        return refused("memory tokens (num_memory_tokens)");
+    }
     if spec.stacks().any(|stack| stack.dims.adapter_dim.is_some()) {
         return refused("task adapters (adapter_dim)");
     }
