@@ -72,6 +72,7 @@ impl ModuleSpec for Encoder {
             dtype: Dtype::Float32,
             emb_dim: self.emb_dim,
             num_heads: self.num_heads,
+            num_cdq_heads: 0,
             head_dim: self.head_dim,
             mlp_dim: self.mlp_dim,
             mlp_activations: vec![Activation::Gelu, Activation::Linear],

@@ -101,6 +101,12 @@ fn cached_greedy_decoding_equals_teacher_forcing() {
     check_greedy(&t5, &params);
     let scaled = T5Config { scale_attn_logits: true, ..fixture::tiny_config() };
     check_greedy(&T5::new(scaled.transformer()), &params);
+    let with_memory = T5Config { num_memory_tokens: 3, ..fixture::tiny_config() };
+    let with_cdq = T5Config { num_cdq_heads: 1, ..with_memory.clone() };
+    for config in [with_memory, with_cdq] {
+        let (t5, params) = fixture::drawn(2, config);
+        check_greedy(&t5, &params);
+    }
 }
 
 fn check_greedy(t5: &T5, params: &Params) {

@@ -17,4 +17,5 @@ mod moe;
 mod optax_rules;
 mod products;
 mod remat;
+mod t5_experiments;
 mod transformers_adafactor;

@@ -32,6 +32,9 @@ fn check(dtype: Dtype, dropout: Dropout) {
     check_of(fixture::tiny_config(), dtype, dropout);
     let of_umt5 = T5Config { relpos_bias_per_layer: true, ..fixture::tiny_config() };
     check_of(of_umt5, dtype, dropout);
+    let of_t5_experiments =
+        T5Config { num_memory_tokens: 3, num_cdq_heads: 1, ..fixture::tiny_config() };
+    check_of(of_t5_experiments, dtype, dropout);
 }
 
 fn check_of(config: T5Config, dtype: Dtype, dropout: Dropout) {

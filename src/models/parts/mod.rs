@@ -27,4 +27,4 @@ pub use attention::AttentionBlock;
 #[cfg(feature = "torch")]
 pub use feed_forward::FeedForwardBlock;
 #[cfg(feature = "torch")]
-pub use product::{Load, Product, ResidualStream};
+pub use product::{Load, Product, ResidualStream, RowTensors};

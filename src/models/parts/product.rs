@@ -3,20 +3,20 @@
 use tch::Tensor;
 
 use super::kernel::KernelSpec;
-use crate::nn::{Activation, Dropout, Joined, Params, RmsNorm, add_and_norm, rms_norm};
+use crate::nn::{Activation, BlockRows, Dropout, Joined, Params, RmsNorm, add_and_norm, rms_norm};
 
 /// Kernels that multiply the same inputs.
 pub trait Product {
-    /// Multiplies the norm of the stream by the kernels: `[.., out]` of each.
-    fn of_norm(&self, stream: &mut ResidualStream, norm: &RmsNorm) -> Joined;
+    /// Returns the norm of the stream as the kernels multiply it: `[.., embed]`.
+    fn normed(&self, stream: &mut ResidualStream, norm: &RmsNorm) -> Tensor;
 
-    /// Does the same with the tokens that `beside` makes of the norm, after it: `[batch, length + beside, out]` of each.
-    fn of_norm_and(
-        &self,
-        stream: &mut ResidualStream,
-        norm: &RmsNorm,
-        beside: &dyn Fn(&Tensor) -> Tensor,
-    ) -> Joined;
+    /// Multiplies `inputs` `[.., in]` by the kernels: `[.., out]` of each.
+    fn of(&self, inputs: &Tensor) -> Joined;
+
+    /// Multiplies the norm of the stream by the kernels: `[.., out]` of each.
+    fn of_norm(&self, stream: &mut ResidualStream, norm: &RmsNorm) -> Joined {
+        self.of(&self.normed(stream, norm))
+    }
 
     /// Multiplies `inputs` by the one kernel, and adds the result to the stream.
     fn add(&self, inputs: &Tensor, stream: &mut ResidualStream);
@@ -56,6 +56,19 @@ pub trait Load {
     ) -> (Self::Product, Vec<Activation>) {
         (self.kernels(specs), activations.to_vec())
     }
+}
+
+/// Facts of rows that only some stacks need.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RowTensors<'a> {
+    /// The positions that are not padding, for layers with experts: 1 or 0 `[batch, length, 1]`.
+    pub real: Option<&'a Tensor>,
+    /// The addend for scores of keys that all queries share, for heads whose queries depend on the row: `[batch or 1, 1,
+    /// length or 1]`.
+    pub keys: Option<&'a Tensor>,
+    /// The blocks by which positions attend to neighbours. `attend` then also receives the projections of tokens
+    /// beside the sequence.
+    pub blocks: Option<&'a BlockRows>,
 }
 
 /// The residual stream, to which the result of the last block may not be added yet: its sum and its

@@ -59,7 +59,12 @@ impl TransformerSpec {
 
     /// The parameter that lets all positions of a row see each other, with its value, if there is one.
     pub fn of_whole_rows(&self) -> Option<(&'static str, usize)> {
-        [("num_memory_tokens", self.num_memory_tokens())].into_iter().find(|(_, number)| *number > 0)
+        let num_cdq_heads = self.stacks().map(|stack| stack.dims.num_cdq_heads).max();
+        let numbers = [
+            ("num_memory_tokens", self.num_memory_tokens()),
+            ("num_cdq_heads", num_cdq_heads.unwrap_or(0)),
+        ];
+        numbers.into_iter().find(|(_, number)| *number > 0)
     }
 
     /// Finds a network into which rows of several examples cannot enter; `setting` packs them, and is replaced by `remedy`.

@@ -6,8 +6,10 @@
 use tch::Tensor;
 
 use super::spec::StackSpec;
-use crate::models::parts::{AttentionBlock, FeedForwardBlock, Load, Product, ResidualStream};
-use crate::nn::{BlockRows, Dropout, Joined, RoutingReport};
+use crate::models::parts::{
+    AttentionBlock, FeedForwardBlock, Load, Product, ResidualStream, RowTensors,
+};
+use crate::nn::{Dropout, Joined, RoutingReport};
 
 /// A layer whose kernels are laid out for one way of computing.
 #[derive(Debug)]
@@ -16,16 +18,6 @@ pub struct Layer<P> {
     pub rel_embedding: Option<Tensor>,
     attentions: Vec<AttentionBlock<P>>,
     feed_forwards: Vec<FeedForwardBlock<P>>,
-}
-
-/// Facts of rows that only some stacks need.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RowTensors<'a> {
-    /// The positions that are not padding, for layers with experts: 1 or 0 `[batch, length, 1]`.
-    pub real: Option<&'a Tensor>,
-    /// The blocks by which positions attend to neighbours. `attend` then also receives the projections of tokens
-    /// beside the sequence.
-    pub blocks: Option<&'a BlockRows>,
 }
 
 /// The result of a layer or a stack.
@@ -72,7 +64,7 @@ impl<P: Product> Layer<P> {
         let real = rows.real.map(Tensor::shallow_clone);
         let mut stream = ResidualStream { sum: hidden, branch: None, dropout, real };
         for block in &self.attentions {
-            block.forward(&mut stream, rows.blocks, attend);
+            block.forward(&mut stream, rows, attend);
         }
         let blocks = self.feed_forwards.iter();
         let routing = blocks.filter_map(|block| block.forward(&mut stream, dropout)).collect();

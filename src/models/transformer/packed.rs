@@ -45,8 +45,8 @@ impl PackedStack {
 
     /// Whether it encodes whole sequences.
     pub fn suits_sequences(spec: &StackSpec, device: Device) -> bool {
-        // Routers need the batch with its padding.
-        spec.sparse.is_none() && !device.is_cuda()
+        // Routers need the batch with its padding, and queries that depend on the row need rows of one length.
+        spec.sparse.is_none() && spec.dims.num_cdq_heads == 0 && !device.is_cuda()
     }
 
     /// Whether almost no work with whole sequences remains for libtorch.
@@ -69,15 +69,12 @@ impl Product for PackedKernels {
         Joined::new(vec![self.kernel.apply_to_normal(&stream.sum, norm)], self.count)
     }
 
-    fn of_norm_and(
-        &self,
-        stream: &mut ResidualStream,
-        norm: &RmsNorm,
-        beside: &dyn Fn(&Tensor) -> Tensor,
-    ) -> Joined {
-        let normal = rms_norm(&stream.sum, norm);
-        let all = Tensor::cat(&[&normal, &beside(&normal)], -2);
-        Joined::new(vec![self.kernel.apply(&all)], self.count)
+    fn normed(&self, stream: &mut ResidualStream, norm: &RmsNorm) -> Tensor {
+        rms_norm(&stream.sum, norm)
+    }
+
+    fn of(&self, inputs: &Tensor) -> Joined {
+        Joined::new(vec![self.kernel.apply(inputs)], self.count)
     }
 
     fn add(&self, inputs: &Tensor, stream: &mut ResidualStream) {

@@ -1,11 +1,12 @@
 //! The positions of its own stack that each position attends to, in training: all pairs of a mask, or neighbours by blocks.
 
-use tch::Tensor;
+use tch::{Kind, Tensor};
 
 use super::spec::StackSpec;
 use crate::models::parts::RelativeBias;
 use crate::nn::{
-    AttentionBias, AttentionDims, BlockBias, BlockRows, Dropout, Heads, attention, block_attention,
+    AttentionBias, AttentionDims, BlockBias, BlockRows, Dropout, Heads, attention, bias_from_mask,
+    block_attention,
 };
 
 /// The positions that may attend to each other.
@@ -15,6 +16,16 @@ pub enum Visible {
     Pairs(Tensor),
     /// Positions of the same example: int64 `[batch, length]`, its number, or 0 for padding. Each example is one run.
     Examples(Tensor),
+}
+
+impl Visible {
+    /// The addend for scores of keys that all queries of a row share: `[batch or 1, 1, length or 1]`.
+    pub(super) fn of_keys(&self, kind: Kind) -> Tensor {
+        match self {
+            Self::Pairs(mask) => bias_from_mask(&mask.any_dim(2, false), kind),
+            Self::Examples(_) => panic!("queries that depend on the row attend to all of it"),
+        }
+    }
 }
 
 /// The embeddings of relative positions that all layers of a stack share: those of its positions, and those of tokens beside

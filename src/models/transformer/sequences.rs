@@ -2,9 +2,8 @@
 
 use tch::{Kind, Tensor};
 
-use super::layer::RowTensors;
 use super::packed::{PackedKernels, PackedStack};
-use crate::models::parts::AttentionBlock;
+use crate::models::parts::{AttentionBlock, RowTensors};
 use crate::nn::{Dropout, Joined, SequenceBias, rms_norm, sequence_attention};
 
 impl PackedStack {

@@ -65,6 +65,8 @@ pub struct LayerDims {
     pub emb_dim: usize,
     /// Attention heads.
     pub num_heads: usize,
+    /// Those of them whose queries depend on the row too.
+    pub num_cdq_heads: usize,
     /// Width of one head.
     pub head_dim: usize,
     /// Width between the two projections of the feed-forward block.
@@ -266,6 +268,7 @@ impl StackSpec {
             spec: *spec,
             stream: dims.stream(),
             num_heads: dims.num_heads,
+            num_cdq_heads: dims.num_cdq_heads,
             head_dim: dims.head_dim,
             float32_logits: dims.float32_attention_logits,
             scales_logits: dims.scale_attn_logits,

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use tch::{Kind, Tensor};
 
-use super::layer::{Layer, Passed, RowTensors};
+use super::layer::{Layer, Passed};
 use super::reach::{Embeddings, OwnBias, Visible};
 use super::spec::{LayerDims, StackSpec};
-use crate::models::parts::{AttentionBlock, KernelSpec, Load, Product, ResidualStream};
+use crate::models::parts::{AttentionBlock, KernelSpec, Load, Product, ResidualStream, RowTensors};
 use crate::nn::{
     AttentionBias, AttentionDims, Block, Division, Dropout, Heads, Joined, Lookahead, Params,
     Projection, Projections, RmsNorm, RoutingReport, Runs, attention, kind, rms_norm,
@@ -106,8 +106,10 @@ impl Stack {
         let real = real.map(|real| self.division.stream(real));
         let length = embedded.size()[1];
         let shared = self.embeddings.biases(&self.spec, length);
+        let has_cdq = self.spec.dims.num_cdq_heads > 0;
         let biases = Biases {
             own: OwnBias::new(&self.spec, visible, length, &shared),
+            keys: has_cdq.then(|| visible.of_keys(embedded.kind())),
             cross: encoding.map(|encoding| {
                 AttentionBias::new(None, &encoding.mask).over(encoding.runs.clone())
             }),
@@ -162,6 +164,7 @@ impl Stack {
 /// The addends for the scores of all layers; without that of relative positions if each layer has its own.
 struct Biases {
     own: OwnBias,
+    keys: Option<Tensor>, // for all queries of a row
     cross: Option<AttentionBias>,
     dims: AttentionDims,
 }
@@ -179,6 +182,7 @@ impl Biases {
     fn with_shared(&self, shared: &[&Tensor]) -> Self {
         Self {
             own: self.own.with_shared(shared),
+            keys: self.keys.as_ref().map(Tensor::shallow_clone),
             cross: self.cross.as_ref().map(|cross| cross.with_position(None)),
             ..*self
         }
@@ -211,7 +215,7 @@ impl Biases {
                 }
             }
         };
-        let rows = RowTensors { real, blocks: self.own.rows() };
+        let rows = RowTensors { real, keys: self.keys.as_ref(), blocks: self.own.rows() };
         layer.forward(hidden.shallow_clone(), rows, dropout, &mut attend)
     }
 }
@@ -270,18 +274,12 @@ struct TrainedKernels {
 }
 
 impl Product for TrainedKernels {
-    fn of_norm(&self, stream: &mut ResidualStream, norm: &RmsNorm) -> Joined {
-        self.projections.forward(&self.division.entered(&stream.normed(norm)))
+    fn normed(&self, stream: &mut ResidualStream, norm: &RmsNorm) -> Tensor {
+        self.division.entered(&stream.normed(norm))
     }
 
-    fn of_norm_and(
-        &self,
-        stream: &mut ResidualStream,
-        norm: &RmsNorm,
-        beside: &dyn Fn(&Tensor) -> Tensor,
-    ) -> Joined {
-        let normal = self.division.entered(&stream.normed(norm));
-        self.projections.forward(&Tensor::cat(&[&normal, &beside(&normal)], 1))
+    fn of(&self, inputs: &Tensor) -> Joined {
+        self.projections.forward(inputs)
     }
 
     fn add(&self, inputs: &Tensor, stream: &mut ResidualStream) {

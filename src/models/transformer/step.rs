@@ -6,9 +6,8 @@
 
 use tch::{Device, Kind, Tensor};
 
-use super::layer::RowTensors;
 use super::packed::{PackedKernels, PackedStack};
-use crate::models::parts::AttentionBlock;
+use crate::models::parts::{AttentionBlock, RowTensors};
 use crate::nn::{
     Dropout, Joined, KeyValue, Past, bias_from_mask, causal_mask, has_step_kernels, past_attention,
     reorder_hypotheses, rms_norm, step_attention,

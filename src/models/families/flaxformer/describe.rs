@@ -188,6 +188,7 @@ impl StackParts<'_> {
             dtype: self.stack.dtype,
             emb_dim,
             num_heads: attention.parameters.num_heads,
+            num_cdq_heads: 0,
             head_dim,
             mlp_dim: self.mlp.intermediate_dim,
             mlp_activations: self.mlp.activations.clone(),

@@ -61,6 +61,7 @@ impl ModuleSpec for Transformer {
 
     fn check(&self) -> Result<(), String> {
         self.config.check_initializers()?;
+        self.config.check_cdq_heads()?;
         self.config.check_tying()
     }
 

@@ -61,6 +61,11 @@ pub struct T5Config {
     /// arXiv:2006.11527). With them, rows are not packed, and processes do not divide the model.
     #[gin(default = 0)]
     pub num_memory_tokens: usize,
+    /// The encoder's heads whose queries depend on the whole row too: none, half of `num_heads`, each of which shares keys,
+    /// values and biases with one of the others, or all. With them, rows are not packed, and processes do not divide the
+    /// model. Source: t5-experiments `modeling_t5.py`, `T5CDQAttention`.
+    #[gin(default = 0)]
+    pub num_cdq_heads: usize,
     /// Whether each layer has a bias of relative position of its own (umT5), instead of one for all layers of a stack.
     #[gin(default = false)]
     pub relpos_bias_per_layer: bool,
@@ -133,6 +138,7 @@ impl T5Config {
             tie_encoder_decoder: false,
             layer_norm_epsilon: LAYER_NORM_EPSILON,
             num_memory_tokens: 0,
+            num_cdq_heads: 0,
             relpos_bias_per_layer: false,
             dropout_rate: 0.0,
             broadcast_encoder_output_dropout: false,
@@ -155,6 +161,7 @@ impl T5Config {
             dtype: self.dtype,
             emb_dim: self.emb_dim,
             num_heads: self.num_heads,
+            num_cdq_heads: 0,
             head_dim: self.head_dim,
             mlp_dim: self.mlp_dim,
             mlp_activations: self.mlp_activations.clone(),
@@ -183,7 +190,9 @@ impl T5Config {
             direction,
             per_layer: self.relpos_bias_per_layer,
             initializer: initializers.rel_embedding,
+            heads_of_bias: 1,
         };
+        let share_biases = (1..self.num_heads).contains(&self.num_cdq_heads);
         let (name, attentions) = match self.tie_encoder_decoder {
             true => ("decoder", &TIED_ENCODER),
             false => ("encoder", &ENCODER),
@@ -202,8 +211,12 @@ impl T5Config {
             name,
             num_layers: self.num_encoder_layers,
             attentions,
-            position: position(RelativePosition::Bidirectional),
+            position: RelativeBias {
+                heads_of_bias: if share_biases { 2 } else { 1 },
+                ..position(RelativePosition::Bidirectional)
+            },
             shares_last_dropout: self.broadcast_encoder_output_dropout,
+            dims: LayerDims { num_cdq_heads: self.num_cdq_heads, ..decoder.dims.clone() },
             ..decoder.clone()
         };
         TransformerSpec {
@@ -237,6 +250,36 @@ impl T5Config {
                  num_encoder_layers = {encoder} and num_decoder_layers = {decoder}"
             )),
             false => Ok(()),
+        }
+    }
+
+    /// Finds heads whose queries depend on the row and that no network has.
+    ///
+    /// # Errors
+    /// Their number, or a parameter with which they do not go together.
+    pub fn check_cdq_heads(&self) -> Result<(), String> {
+        let (found, all) = (self.num_cdq_heads, self.num_heads);
+        if found == 0 {
+            return Ok(());
+        }
+        let half = Some(all / 2).filter(|half| 2 * half == all);
+        if found != all && Some(found) != half {
+            let half = half.map_or(String::new(), |half| format!(", {half}"));
+            return Err(format!(
+                "network.T5Config.num_cdq_heads is {found}, expected 0{half} or {all} of num_heads = {all}: each of these \
+                 heads shares keys and values with another one, unless there is no other"
+            ));
+        }
+        let others = [
+            (self.tie_encoder_decoder, "tie_encoder_decoder", "the decoder has no such heads"),
+            (self.fuse_qkv_params, "fuse_qkv_params", "their kernels differ in size"),
+        ];
+        match others.into_iter().find(|(is_set, ..)| *is_set) {
+            None => Ok(()),
+            Some((_, other, reason)) => Err(format!(
+                "network.T5Config.num_cdq_heads is {found} and {other} is True, expected one of the two, since {reason}: \
+                 bind num_cdq_heads = 0 or {other} = False"
+            )),
         }
     }
 
@@ -310,6 +353,55 @@ mod tests {
         assert_eq!(tied.check_tying(), Ok(()));
         let uneven = T5Config { num_encoder_layers: 3, ..tied };
         assert!(uneven.check_tying().unwrap_err().contains("num_encoder_layers = 3"));
+    }
+
+    #[test]
+    fn heads_with_queries_of_the_row_share_keys_and_biases_with_the_others() {
+        let shapes = |num_cdq_heads| {
+            let config = T5Config { num_cdq_heads, ..T5Config::t5_1_1_small() };
+            assert_eq!(config.check_cdq_heads(), Ok(()));
+            let of_layer = |param: ParamSpec| {
+                let name = param.name.strip_prefix("encoder/layers_7/attention/")?.to_string();
+                Some((name, param.shape))
+            };
+            config.param_tree().into_iter().filter_map(of_layer).collect::<Vec<_>>()
+        };
+        let named = |shapes: &[(&str, [usize; 2])]| {
+            let shapes = shapes.iter();
+            shapes
+                .map(|(name, shape)| (format!("{name}/kernel"), shape.to_vec()))
+                .collect::<Vec<_>>()
+        };
+        let own = |heads| {
+            [
+                ("cdq_mix", [1024, 512]),
+                ("cdq_query", [512, 64]),
+                ("cdq_scores", [512, heads]),
+                ("cdq_transform", [512, 512]),
+            ]
+        };
+        let half = [
+            ("key", [512, 192]),
+            ("out", [384, 512]),
+            ("query", [512, 192]),
+            ("value", [512, 192]),
+        ];
+        assert_eq!(shapes(3), named(&[&own(3)[..], &half].concat()));
+        let all = [("key", [512, 384]), ("out", [384, 512]), ("value", [512, 384])];
+        assert_eq!(shapes(6), named(&[&own(6)[..], &all].concat()));
+    }
+
+    #[test]
+    fn heads_with_queries_of_the_row_that_no_network_has_are_refused() {
+        let check = |config: T5Config, expected: &str| {
+            let said = config.check_cdq_heads().expect_err("there is no such network");
+            assert!(said.contains(expected), "{said}");
+        };
+        let with = |num_cdq_heads| T5Config { num_cdq_heads, ..T5Config::t5_1_1_small() };
+        check(with(4), "num_cdq_heads is 4, expected 0, 3 or 6 of num_heads = 6");
+        check(T5Config { num_heads: 5, ..with(2) }, "expected 0 or 5 of");
+        check(T5Config { tie_encoder_decoder: true, ..with(6) }, "tie_encoder_decoder = False");
+        check(T5Config { fuse_qkv_params: true, ..with(3) }, "fuse_qkv_params = False");
     }
 
     #[test]

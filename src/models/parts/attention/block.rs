@@ -2,9 +2,10 @@
 
 use tch::Tensor;
 
+use super::cdq_queries::CdqQueries;
 use super::spec::Attention;
-use crate::models::parts::product::{Load, Product, ResidualStream};
-use crate::nn::{BlockRows, Joined, RmsNorm, rms_norm};
+use crate::models::parts::product::{Load, Product, ResidualStream, RowTensors};
+use crate::nn::{Joined, RmsNorm, rms_norm};
 
 /// An attention with its weights.
 #[derive(Debug)]
@@ -12,6 +13,7 @@ pub struct AttentionBlock<P> {
     norm: RmsNorm,
     side_norm: Option<RmsNorm>, // of tokens beside the sequence
     inputs: P, // query, and key and value unless they are the context's: [embed, num_heads * head_dim]
+    cdq: Option<CdqQueries>, // of heads whose queries depend on the row
     /// Key and value of an encoding, if the attention reads one.
     pub context: Option<P>,
     out: P, // [num_heads * head_dim, embed]
@@ -24,6 +26,7 @@ impl Attention {
         let [query, key, value, out] = self.kernels(layer, ["query", "key", "value", "out"]);
         let (inputs, context) = match self.spec.reads_encoding {
             true => (load.kernels(&[query]), Some(load.context(&[key, value]))),
+            false if self.queries() == 0 => (load.kernels(&[key, value]), None),
             false => (load.kernels(&[query, key, value]), None),
         };
         let side_norm = self.side_norm(layer).map(|path| load.shared_scale(&path));
@@ -31,6 +34,7 @@ impl Attention {
             norm: RmsNorm { scale: load.scale(&self.spec.scale(layer)), epsilon },
             side_norm: side_norm.map(|scale| RmsNorm { scale, epsilon }),
             inputs,
+            cdq: CdqQueries::load(self, layer, load.params()),
             context,
             out: load.kernels(&[out]),
         }
@@ -39,18 +43,25 @@ impl Attention {
 
 impl<P: Product> AttentionBlock<P> {
     /// Adds to the stream. `attend` returns the averages, heads joined, from the projections of the norm, and of tokens
-    /// beside the sequence for positions that attend to neighbours by `blocks`.
+    /// beside the sequence for positions that attend to neighbours by `rows.blocks`.
     pub fn forward(
         &self,
         stream: &mut ResidualStream,
-        blocks: Option<&BlockRows>,
+        rows: RowTensors<'_>,
         attend: &mut dyn FnMut(&Self, Joined) -> Tensor,
     ) {
-        let projected = match blocks.zip(self.side_norm.as_ref()) {
-            None => self.inputs.of_norm(stream, &self.norm),
-            Some((blocks, norm)) => {
-                let beside = |normal: &Tensor| rms_norm(&blocks.side_sums(normal), norm);
-                self.inputs.of_norm_and(stream, &self.norm, &beside)
+        let side = rows.blocks.zip(self.side_norm.as_ref());
+        let projected = match (&self.cdq, side) {
+            (None, None) => self.inputs.of_norm(stream, &self.norm),
+            (None, Some((blocks, norm))) => {
+                let normal = self.inputs.normed(stream, &self.norm);
+                let beside = rms_norm(&blocks.side_sums(&normal), norm);
+                self.inputs.of(&Tensor::cat(&[normal, beside], -2))
+            }
+            (Some(cdq), _) => {
+                let normal = self.inputs.normed(stream, &self.norm);
+                let keys = rows.keys.expect("a stack with such heads has them");
+                cdq.join(self.inputs.of(&normal), &normal, keys, stream.dropout)
             }
         };
         self.out.add(&attend(self, projected), stream);

@@ -1,11 +1,15 @@
 //! The description of an attention, and what follows from it.
 
+use super::cdq::CDQ_QUERY;
 use super::pairs::{Kernels, LearnedBias, Pairs};
 use super::reach::Reach;
 use crate::models::parts::{
     ForwardWork, KernelSpec, Part, PassContext, StreamDims, Tokens, kernel,
 };
 use crate::nn::{Initializer, ParamSpec, SCORES_AT_ONCE};
+
+/// The kernel whose results are queries.
+const QUERY: &str = "query";
 
 /// The names of an attention of a layer, with the norm before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +31,9 @@ pub struct Attention {
     pub stream: StreamDims,
     /// Heads.
     pub num_heads: usize,
+    /// Those of them whose queries depend on the row too: none, all, or half, which share keys, values and biases with the
+    /// other half.
+    pub num_cdq_heads: usize,
     /// Width of one head.
     pub head_dim: usize,
     /// Whether scores are computed in float32, for any format of activations.
@@ -54,7 +61,7 @@ impl Attention {
         let divisor = self.scales_logits.then(|| (self.head_dim as f64).sqrt());
         names.map(|name| KernelSpec {
             path: format!("{layer}/{}/{name}", self.spec.name),
-            divisor: divisor.filter(|_| name == "query"),
+            divisor: divisor.filter(|_| [QUERY, CDQ_QUERY].contains(&name)),
         })
     }
 
@@ -68,6 +75,19 @@ impl Attention {
     /// Width of all heads.
     fn joined(&self) -> usize {
         self.num_heads * self.head_dim
+    }
+
+    /// Width of the queries that are projections.
+    pub(super) fn queries(&self) -> usize {
+        self.joined() - self.num_cdq_heads * self.head_dim
+    }
+
+    /// Width of keys, and of values.
+    fn keys(&self) -> usize {
+        match self.num_cdq_heads {
+            0 => self.joined(),
+            heads => heads * self.head_dim,
+        }
     }
 
     /// Whether positions attend to neighbours, some blocks at a time.
@@ -141,36 +161,42 @@ impl Part for Attention {
         let norms = [self.spec.scale(layer)].into_iter().chain(self.side_norm(layer));
         let mut tree: Vec<ParamSpec> = norms.map(|name| self.stream.scale(name)).collect();
         let [query, key, value, out] = self.kernels(layer, ["query", "key", "value", "out"]);
-        for (spec, initializer) in [(query, self.query), (key, self.others), (value, self.others)] {
-            tree.push(kernel(&spec.path, [emb_dim, joined], ["embed", "joined_kv"], initializer));
+        let (of_query, of_key) = ((self.query, self.queries()), (self.others, self.keys()));
+        for (spec, (initializer, width)) in [(query, of_query), (key, of_key), (value, of_key)] {
+            if width > 0 {
+                let (shape, axes) = ([emb_dim, width], ["embed", "joined_kv"]);
+                tree.push(kernel(&spec.path, shape, axes, initializer));
+            }
         }
         tree.push(kernel(&out.path, [joined, emb_dim], ["joined_kv", "embed"], self.others));
+        tree.extend(self.cdq_params(layer));
         tree
     }
 
     fn flops(&self, tokens: Tokens) -> f64 {
-        let [rows, length, embed, joined] =
-            [tokens.rows, tokens.length, self.stream.emb_dim, self.joined()].map(|n| n as f64);
-        // One projection of a token, from or to all heads.
-        let projection = 2.0 * embed * joined;
+        let [rows, length, joined] = [tokens.rows, tokens.length, self.joined()].map(|n| n as f64);
+        // Projections of a token: its query and from all heads, and its key and value.
+        let [own, read] = [self.queries() + self.joined(), 2 * self.keys()]
+            .map(|width| 2.0 * (self.stream.emb_dim * width) as f64);
         let projected = match self.spec.reads_encoding {
             true => tokens.encoding as f64,
             false => length + self.num_beside(tokens),
         };
         // Scores and averages of each query and its keys.
         let pairs = length * self.num_keys(tokens) * 4.0 * joined;
-        rows * (2.0 * projection * (length + projected) + pairs)
+        rows * (own * length + read * projected + pairs) + self.cdq_flops(tokens)
     }
 
     fn add_work(&self, tokens: Tokens, count: f64, _: PassContext<'_>, work: &mut ForwardWork) {
-        let [rows, embed, joined] =
-            [tokens.rows, self.stream.emb_dim, self.joined()].map(|number| number as f64);
+        let [rows, embed, joined, projected] =
+            [tokens.rows, self.stream.emb_dim, self.joined(), self.queries() + 2 * self.keys()]
+                .map(|number| number as f64);
         let own = tokens.count();
         match self.spec.reads_encoding {
             // Queries, keys and values of the same inputs are one product.
             false => {
                 let beside = rows * self.num_beside(tokens);
-                work.project([own + beside, embed, 3.0 * joined], count);
+                work.project([own + beside, embed, projected], count);
             }
             true => {
                 work.project([own, embed, joined], count);
@@ -179,22 +205,24 @@ impl Part for Attention {
         }
         work.project([own, joined, embed], count);
         work.attention_flops += count * 4.0 * own * self.num_keys(tokens) * joined;
+        self.add_cdq_work(tokens, count, work);
     }
 
     /// Counts queries, keys, values, and the joined heads.
     fn kept(&self, tokens: Tokens, _: bool) -> f64 {
         let all = tokens.count() + self.read(tokens);
-        self.stream.norm(tokens) + 2.0 * self.stream.size() * all * self.joined() as f64
+        let heads = 2.0 * self.stream.size() * all * self.joined() as f64;
+        self.stream.norm(tokens) + heads + self.kept_of_cdq(tokens)
     }
 
     fn kept_of_projections(&self, tokens: Tokens) -> f64 {
-        let heads = (tokens.count() + 2.0 * self.read(tokens)) * self.joined() as f64;
-        self.stream.size() * (tokens.count() * self.stream.emb_dim as f64 + heads)
+        let own = tokens.count() * (self.stream.emb_dim + self.queries()) as f64;
+        self.stream.size() * (own + 2.0 * self.read(tokens) * self.keys() as f64)
     }
 
     /// Counts queries, keys and values of a layer's own inputs, or keys and values of the encoding.
     fn joined_numbers(&self) -> f64 {
-        let projections = if self.spec.reads_encoding { 2 } else { 3 };
-        (projections * self.stream.emb_dim * self.joined()) as f64
+        let queries = if self.spec.reads_encoding { 0 } else { self.queries() };
+        (self.stream.emb_dim * (queries + 2 * self.keys())) as f64
     }
 }

@@ -9,9 +9,13 @@ use crate::nn::{relative_position_bias, relative_position_distances};
 const MAX_DISTANCE: i64 = 128;
 
 impl RelativeBias {
-    /// The bias of all pairs of positions: `[heads, buckets]` to `[1, heads, length, length]`.
+    /// The bias of all pairs of positions: `[heads / heads_of_bias, buckets]` to `[1, heads, length, length]`.
     pub fn of_pairs(&self, embedding: &Tensor, length: i64) -> Tensor {
-        relative_position_bias(embedding, (length, length), self.direction, MAX_DISTANCE)
+        let of_heads = match self.heads_of_bias {
+            1 => embedding.shallow_clone(),
+            count => embedding.repeat([count as i64, 1]),
+        };
+        relative_position_bias(&of_heads, (length, length), self.direction, MAX_DISTANCE)
     }
 
     /// The bias of all distances, `1 - length` first: `[heads, buckets]` to `[heads, 2 * length - 1]`.

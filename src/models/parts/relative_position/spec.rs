@@ -17,6 +17,8 @@ pub struct RelativeBias {
     pub per_layer: bool,
     /// The initial values of their embeddings.
     pub initializer: Initializer,
+    /// Number of heads that share each bias.
+    pub heads_of_bias: usize,
 }
 
 impl RelativeBias {
@@ -27,7 +29,7 @@ impl RelativeBias {
             mode: FanMode::FanAvg,
             distribution: Distribution::Uniform,
         };
-        Self { direction, per_layer: false, initializer }
+        Self { direction, per_layer: false, initializer, heads_of_bias: 1 }
     }
 
     /// Path of the embedding of a stack or a layer.
@@ -35,9 +37,10 @@ impl RelativeBias {
         format!("{owner}/relpos_bias/rel_embedding")
     }
 
-    /// An embedding: `[heads, buckets]`.
+    /// An embedding: `[heads / heads_of_bias, buckets]`.
     pub fn param(&self, path: String, num_heads: usize) -> ParamSpec {
-        let (shape, axes) = (vec![num_heads, NUM_BUCKETS], vec!["heads", "relpos_buckets"]);
+        let num_biases = num_heads / self.heads_of_bias;
+        let (shape, axes) = (vec![num_biases, NUM_BUCKETS], vec!["heads", "relpos_buckets"]);
         param(path, shape, axes, self.initializer)
     }
 

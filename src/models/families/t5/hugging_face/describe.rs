@@ -62,6 +62,11 @@ impl Model {
         carried: &Carried,
     ) -> Result<Self, String> {
         let params = &arrays.params;
+        let is_foreign =
+            |name: &&&str| name.starts_with("encoder/memory_tokens/") || name.contains("/cdq_");
+        if let Some(name) = params.keys().find(is_foreign) {
+            return Err(other(&format!("transformers has no T5 with `{name}`")));
+        }
         let is_tied = !params.contains_key(LOGITS);
         check_head(is_tied, options)?;
         let model_type = model_type(arrays, options, carried)?;

@@ -16,6 +16,22 @@ const BIAS: ParameterKind =
 const PROJECTIONS: &[(&str, &str, ParameterKind)] =
     &[("q", "query", KERNEL), ("k", "key", KERNEL), ("v", "value", KERNEL), ("o", "out", KERNEL)];
 
+/// Kernels of t5-experiments' heads whose queries depend on the row.
+const CDQ: &[(&str, &str, ParameterKind)] = &[
+    ("W_t", "cdq_transform", KERNEL),
+    ("T", "cdq_scores", KERNEL),
+    ("cd_w", "cdq_mix", KERNEL),
+    ("cd_q", "cdq_query", KERNEL),
+];
+
+/// Memory tokens of t5-experiments: `[tokens, width]`.
+const MEMORY: ParameterKind = ParameterKind {
+    torch: "memory_tokens",
+    flax: "memory_tokens",
+    t5x: "embedding",
+    axes: Axes::Same,
+};
+
 const MLP: &[(&str, &str, ParameterKind)] = &[
     ("wi", "wi", KERNEL),
     ("wi_0", "wi_0", KERNEL),
@@ -36,6 +52,7 @@ const EVERY: &[ModuleNames] = &[
             ("lm_head", "decoder/logits_dense", KERNEL),
         ],
     ),
+    ("", "encoder", &[("", "memory_tokens", MEMORY)]),
     ("encoder", "encoder", &[("final_layer_norm", "encoder_norm", SCALE)]),
     ("decoder", "decoder", &[("final_layer_norm", "decoder_norm", SCALE)]),
     (
@@ -67,8 +84,10 @@ const EVERY: &[ModuleNames] = &[
 
 const DECODER_BIAS: ModuleNames = ("decoder.block.0.layer.0.SelfAttention", "decoder", RELATIVE);
 
-const FULL: &[ModuleNames] =
-    &[("encoder.block.#.layer.0.SelfAttention", "encoder/layers_#/attention", PROJECTIONS)];
+const FULL: &[ModuleNames] = &[
+    ("encoder.block.#.layer.0.SelfAttention", "encoder/layers_#/attention", PROJECTIONS),
+    ("encoder.block.#.layer.0.SelfAttention", "encoder/layers_#/attention", CDQ),
+];
 
 const BIAS_OF_STACK: &[ModuleNames] =
     &[("encoder.block.0.layer.0.SelfAttention", "encoder", RELATIVE), DECODER_BIAS];
@@ -110,6 +129,9 @@ const TRANSIENT_GLOBAL: &[ModuleNames] = &[
 const EMBEDDING: &[&str] =
     &["shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"];
 
+/// Names under which t5-experiments stores copies of its memory tokens.
+const MEMORY_TOKENS: &[&str] = &["memory_tokens", "encoder.memory_tokens"];
+
 const fn table(
     model_type: &'static str,
     class: &'static str,
@@ -119,7 +141,7 @@ const fn table(
         model_type,
         class,
         modules,
-        copies: &[EMBEDDING],
+        copies: &[EMBEDDING, MEMORY_TOKENS],
         head: Some(("lm_head.weight", EMBEDDING)),
         // Cross attention has no bias, but the first published models contain one: transformers drop it too.
         dropped: &["decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"],

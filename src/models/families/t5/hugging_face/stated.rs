@@ -86,6 +86,9 @@ fn encoder(spec: &TransformerSpec) -> Result<&StackSpec, String> {
     if spec.memory_tokens.is_some() {
         return refused("memory tokens (num_memory_tokens)");
     }
+    if encoder.dims.num_cdq_heads > 0 {
+        return refused("heads whose queries depend on the row (num_cdq_heads)");
+    }
     if spec.stacks().any(|stack| stack.dims.adapter_dim.is_some()) {
         return refused("task adapters (adapter_dim)");
     }

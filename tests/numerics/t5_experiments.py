@@ -1,0 +1,100 @@
+"""Writes t5_experiments.json and data/t5_experiments/: what t5-experiments' T5 computes, for t5_experiments.rs.
+
+Run as `python t5_experiments.py RUN`, where the folder RUN holds what was saved of real models of yurakuratov/t5-experiments
+(branch feat/trainer_with_accelerate, 114dab52; Python 3.9, torch 1.10.2, transformers 4.17.0, CPU, float32, one thread):
+- models/NAME: a `modeling_t5:T5ForConditionalGeneration` of the `config` in meta.json in training mode, with N(0, 0.05) added
+  to all parameters. weights.safetensors has its named_parameters(), expect.safetensors the arguments of one call as
+  `batch.*`, its logits and the gradients of its loss as `grad.*`, and meta.json the loss.
+- init_stats.json: mean, standard deviation and greatest magnitude of the parameters of new models.
+Of each gradient, and of the logits of counted positions, the file keeps the norm and 16 products with `noise` of samples.py,
+each of which moves with every element. Names and axes are T5X's, except in the weights.
+"""
+
+import json
+import pathlib
+import re
+import shutil
+import sys
+
+import numpy as np
+from samples import noise
+
+MODELS = ["t5_relu_tied", "t5_gated_gelu", "t5_memory_5", "t5_cdq_mixed", "t5_cdq_only"]
+FRESH = ["t5_relu_tied", "t5_gated_untied_memory_factor_0.5", "t5_cdq_mixed"]
+NUM_PRODUCTS = 16
+TOP = {
+    "memory_tokens": "encoder/memory_tokens/embedding", "shared.weight": "token_embedder/embedding",
+    "lm_head.weight": "decoder/logits_dense/kernel", "encoder.final_layer_norm.weight": "encoder/encoder_norm/scale",
+    "decoder.final_layer_norm.weight": "decoder/decoder_norm/scale",
+}
+NORMS = {"encoder": ["attention", "mlp"], "decoder": ["self_attention", "cross_attention", "mlp"]}
+ATTENTIONS = {"encoder": ["attention"], "decoder": ["self_attention", "encoder_decoder_attention"]}
+KERNELS = {
+    "q": "query", "k": "key", "v": "value", "o": "out", "wi": "wi", "wi_0": "wi_0", "wi_1": "wi_1", "wo": "wo",
+    "W_t": "cdq_transform", "T": "cdq_scores", "cd_w": "cdq_mix", "cd_q": "cdq_query",
+}
+
+
+def t5x(name):
+    """T5X's name of a parameter, and whether its axes are swapped."""
+    if name in TOP:
+        return TOP[name], name == "lm_head.weight"
+    stack, layer, place, module, last = re.fullmatch(
+        r"(encoder|decoder)\.block\.(\d+)\.layer\.(\d)\.(?:(\w+)\.)?(\w+)\.weight", name).groups()
+    path = f"{stack}/layers_{layer}"
+    if last == "layer_norm":
+        return f"{path}/pre_{NORMS[stack][int(place)]}_layer_norm/scale", False
+    if last == "relative_attention_bias":
+        return f"{stack}/relpos_bias/rel_embedding", True
+    block = "mlp" if module == "DenseReluDense" else ATTENTIONS[stack][int(place)]
+    return f"{path}/{block}/{KERNELS[last]}/kernel", True
+
+
+def tensors(path):
+    """The arrays of a file of safetensors."""
+    data = path.read_bytes()
+    start = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:start])
+    header.pop("__metadata__", None)
+    kinds = {"F32": np.float32, "I64": np.int64}
+    read = lambda it: np.frombuffer(data[start:][slice(*it["data_offsets"])], kinds[it["dtype"]]).reshape(it["shape"])
+    return {name: read(it) for name, it in header.items()}
+
+
+def products(array):
+    """The norm, and products with noise of as many elements, with 9 digits."""
+    flat = np.ascontiguousarray(array).reshape(-1).astype(np.float64)
+    found = [np.linalg.norm(flat)] + [flat @ noise(flat.shape, seed).astype(np.float64) for seed in range(1, NUM_PRODUCTS + 1)]
+    return [float(f"{number:.9g}") for number in found]
+
+
+def model(folder, weights):
+    meta, expected = json.loads((folder / "meta.json").read_text()), tensors(folder / "expect.safetensors")
+    shutil.copyfile(folder / "weights.safetensors", weights)
+    inputs, labels = expected["batch.input_ids"], expected["batch.labels"]
+    assert ((inputs > 0) == expected["batch.attention_mask"]).all(), "only padding is masked"
+    gradients = {}
+    for name, array in expected.items():
+        if name.startswith("grad."):
+            own, is_swapped = t5x(name.removeprefix("grad."))
+            gradients[own] = products(array.T if is_swapped else array)
+    return {
+        "config": meta["config"], "inputs": inputs.tolist(), "targets": np.maximum(labels, 0).tolist(),
+        "loss": meta["losses"]["loss"], "logits": products(expected["logits"][labels > 0]), "gradients": gradients,
+    }
+
+
+def main():
+    run, here = pathlib.Path(sys.argv[1]), pathlib.Path(__file__).parent
+    data = here / "data/t5_experiments"
+    data.mkdir(exist_ok=True)
+    models = {name: model(run / "models" / name, data / f"{name}.safetensors") for name in MODELS}
+    stats = json.loads((run / "init_stats.json").read_text())["models"]
+    fresh = {name: {t5x(own)[0]: numbers for own, numbers in stats[name].items()} for name in FRESH}
+    text = json.dumps({"models": models, "fresh": fresh})
+    # One line for each array.
+    (here / "t5_experiments.json").write_text(re.sub(r"(\]|\}), ", r"\1,\n", text) + "\n")
+
+
+if __name__ == "__main__":
+    main()
