@@ -19,6 +19,7 @@ use super::failure::Failure;
 use super::foreign::{ForeignCommand, Translated};
 use super::interrupt;
 use super::launch;
+use super::output::write;
 use super::start::torch_command;
 use super::tools;
 
@@ -90,9 +91,12 @@ fn run_foreign(run: &dyn ForeignCommand, args: &[String], color: bool) -> Result
     let translated = run.translated(launch::num_sharing()?, color)?;
     let is_first = launch::is_first()?;
     if is_first {
-        run.announce(&translated)?;
+        translated.announce()?;
     }
     let Translated { command, record, .. } = translated;
+    if run.prints_gin() {
+        return if is_first { write(&command.print_gin(color)?).map(|()| true) } else { Ok(true) };
+    }
     command.check(color, launch::num_processes(&command)?)?;
     if is_first {
         record.write()?;

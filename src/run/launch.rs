@@ -16,6 +16,7 @@ use super::failure::Failure;
 use super::interrupt;
 use super::launch_flags::LaunchArgs;
 use super::machines::{Machines, elastic_launcher, hand_over};
+use super::output::write;
 use super::world::{visible_gpus, world};
 
 /// The seconds that processes have to end after another one has failed.
@@ -61,8 +62,12 @@ impl Launched {
             Command::Cache(args) => check_cache(args, color)?,
             command => {
                 if let Some(run) = command.foreign() {
-                    let command = run.translated(num_processes, color)?.command;
-                    return command.check(color, num_processes).map(|()| false);
+                    let translated = run.translated(num_processes, color)?;
+                    if run.prints_gin() {
+                        return write(&translated.command.print_gin(color)?).map(|()| true);
+                    }
+                    write(&translated.description)?;
+                    return translated.command.check(color, num_processes).map(|()| false);
                 }
                 let found = &self.group.args[0];
                 let message = format!(

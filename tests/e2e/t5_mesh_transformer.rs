@@ -43,6 +43,8 @@ fn a_training_of_t5_s_files_is_continued_and_evaluated() {
     assert!(read("mesh/commands/command").contains("--gin_param=run.train_steps = 2"));
     assert!(read("mesh/commands/command.1").contains("--gin_param=run.train_steps = 3"));
     assert!(read("mesh/operative_config.gin").contains("run.train_steps = 3"));
+    let printed = train(&folder, 3).arg("--print_gin").succeeds().stdout;
+    assert_eq!(printed, read("mesh/config.gin"));
 
     let eval = t5_mesh_transformer(&folder)
         .gin_file("mesh/operative_config.gin")

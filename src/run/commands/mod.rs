@@ -28,7 +28,7 @@ use std::process;
 
 use clap::Subcommand;
 
-use crate::gin::{Configurable, tree};
+use crate::gin::{Configurable, config_str, tree};
 use crate::launch::DistributedArgs;
 use crate::partition::{LocalDevice, Process};
 
@@ -71,6 +71,16 @@ macro_rules! commands {
             pub fn check(&self, color: bool, num_processes: usize) -> Result<(), Failure> {
                 match self {
                     $(Self::$name(flags) => check(&**flags, color, num_processes),)+
+                }
+            }
+
+            /// Returns the configuration as one gin file, with which `gimlet` runs the same.
+            ///
+            /// # Errors
+            /// Every mistake in flags and gin files.
+            pub fn print_gin(&self, color: bool) -> Result<String, Failure> {
+                match self {
+                    $(Self::$name(flags) => print_gin(&**flags, color),)+
                 }
             }
 
@@ -127,6 +137,12 @@ commands! {
     /// Answer the lines of text files, for `t5_mesh_transformer`.
     #[command(skip)]
     Files(FilesArgs),
+}
+
+fn print_gin<C: RootCommand>(command: &C, color: bool) -> Result<String, Failure> {
+    let configured = configure::<C::Spec>(&*command.gin()?, &Library, color)?;
+    write_error(&configured.warnings);
+    Ok(config_str(&configured.config, &registry()))
 }
 
 fn check<C: RootCommand>(command: &C, color: bool, num_processes: usize) -> Result<(), Failure> {

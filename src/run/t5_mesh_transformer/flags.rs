@@ -69,6 +69,9 @@ pub struct T5MeshTransformerArgs {
     /// Resolve everything, print sizes and shapes, and stop.
     #[arg(long = "dry_run")]
     pub dry_run: bool,
+    /// Print the run as one gin file in T5X's terms, and stop: `gimlet train` or `eval` with that file is the same run.
+    #[arg(long = "print_gin")]
+    pub print_gin: bool,
     /// Flags of the API mode.
     #[command(flatten)]
     pub api: ApiArgs,

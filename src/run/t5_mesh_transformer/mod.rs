@@ -8,11 +8,12 @@ mod vocabularies;
 
 pub use flags::T5MeshTransformerArgs;
 
+use std::collections::BTreeSet;
+
 use crate::dialects::Statement;
 use crate::dialects::mesh_tf::{self, Given, Mode, Translation, read, running, translate};
 use crate::gin::{Diagnostic, Diagnostics, Loaded, Registry, Request, Severity};
 use crate::launch::DistributedArgs;
-use crate::telemetry;
 
 use super::cli::{Command, CommandLine, Unparsed, try_parse};
 use super::commands::{EvalArgs, FilesArgs, ModelCommand, TrainArgs};
@@ -21,7 +22,6 @@ use super::failure::Failure;
 use super::foreign::{ForeignCommand, Translated};
 use super::gin_flags::{GinArgs, GinFileArgs};
 use super::library::Library;
-use super::output::{write, write_error};
 use super::python_tasks::load_for_run;
 use super::tasks::GinTasks;
 use vocabularies::vocabularies;
@@ -62,28 +62,28 @@ impl ForeignCommand for T5MeshTransformerArgs {
         let command = self.command(&translation, &loaded);
         let record = record::record(&self.model_dir, &meaning, &loaded, &registry);
         let statements = translation.statements;
-        Ok(Translated { command, record, statements, warnings, skipped: loaded.skipped })
+        let description = if self.dry_run { described(&statements) } else { String::new() };
+        let notices = self.notices(&loaded.skipped);
+        Ok(Translated { command, record, statements, notices, warnings, description })
     }
 
-    fn announce(&self, translated: &Translated) -> Result<(), Failure> {
-        if let [first, rest @ ..] = &self.without_effect()[..] {
-            let flags = rest.iter().fold(first.to_string(), |all, flag| format!("{all}, {flag}"));
-            telemetry::notice(&format!("no effect without TPUs: {flags}"));
-        }
-        if !translated.skipped.is_empty() {
-            let names: Vec<String> =
-                translated.skipped.iter().map(|name| format!("`{name}`")).collect();
-            telemetry::notice(&format!("unknown names are skipped: {}", names.join(", ")));
-        }
-        write_error(&translated.warnings);
-        match self.dry_run {
-            true => write(&described(&translated.statements)),
-            false => Ok(()),
-        }
+    fn prints_gin(&self) -> bool {
+        self.print_gin
     }
 }
 
 impl T5MeshTransformerArgs {
+    /// Mentions the flags without effect, and the unknown names of configurables that t5's program skips too.
+    fn notices(&self, skipped: &BTreeSet<String>) -> Vec<String> {
+        let flags = self.without_effect();
+        let names: Vec<String> = skipped.iter().map(|name| format!("`{name}`")).collect();
+        let flags = (!flags.is_empty())
+            .then(|| format!("no effect without TPUs: {}", flags.join(", ")));
+        let names = (!names.is_empty())
+            .then(|| format!("unknown names are skipped: {}", names.join(", ")));
+        flags.into_iter().chain(names).collect()
+    }
+
     /// Refuses modules of the command line that declare nothing; those of gin files are skipped, as t5 does.
     fn check_modules(&self, loaded: &Loaded) -> Result<(), Failure> {
         let is_found =

@@ -119,8 +119,8 @@ fn names_on_t5s_list_are_skipped_and_others_are_not() {
 #[test]
 fn a_vocabulary_of_a_skipped_name_is_that_of_the_task() {
     let old = ["run.vocabulary = @configurable_vocabulary()", "configurable_vocabulary.x = 1"];
-    let skipped = translated(&old).expect("the task has a vocabulary").skipped;
-    assert_eq!(skipped.into_iter().collect::<Vec<_>>(), ["configurable_vocabulary"]);
+    let notices = translated(&old).expect("the task has a vocabulary").notices;
+    assert_eq!(notices, ["unknown names are skipped: `configurable_vocabulary`"]);
     let Err(error) = translated(&["run.optimizer = @configurable_vocabulary()"]) else {
         panic!("there is no optimizer")
     };
