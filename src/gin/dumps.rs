@@ -35,14 +35,21 @@ impl Json {
         Self::Object(vec![(key.to_string(), value)])
     }
 
-    /// Returns the text.
+    /// Returns the text on one line.
     pub fn dumps(&self) -> String {
         let mut out = String::new();
-        self.write(&mut out);
+        self.write(None, 0, &mut out);
         out
     }
 
-    fn write(&self, out: &mut String) {
+    /// Returns the text with an entry on each line, as `indent` of so many blanks makes it.
+    pub fn dumps_indented(&self, indent: usize) -> String {
+        let mut out = String::new();
+        self.write(Some(indent), 0, &mut out);
+        out
+    }
+
+    fn write(&self, indent: Option<usize>, depth: usize, out: &mut String) {
         match self {
             Self::Null => out.push_str("null"),
             Self::Bool(value) => {
@@ -54,25 +61,46 @@ impl Json {
             }
             Self::Float(number) => out.push_str(&float(*number)),
             Self::List(items) => {
-                out.push('[');
-                for (index, item) in items.iter().enumerate() {
-                    out.push_str(if index > 0 { ", " } else { "" });
-                    item.write(out);
-                }
-                out.push(']');
+                let item = |item: &Self, out: &mut String| item.write(indent, depth + 1, out);
+                write_items(('[', ']'), items, (indent, depth), item, out);
             }
             Self::Object(entries) => {
-                out.push('{');
-                for (index, (key, value)) in entries.iter().enumerate() {
-                    out.push_str(if index > 0 { ", " } else { "" });
+                let entry = |(key, value): &(String, Self), out: &mut String| {
                     write_text(key, out);
                     out.push_str(": ");
-                    value.write(out);
-                }
-                out.push('}');
+                    value.write(indent, depth + 1, out);
+                };
+                write_items(('{', '}'), entries, (indent, depth), entry, out);
             }
         }
     }
+}
+
+/// Writes the items of a list or an object at a depth, one after another or on lines of their own.
+fn write_items<T>(
+    (open, close): (char, char),
+    items: &[T],
+    (indent, depth): (Option<usize>, usize),
+    item: impl Fn(&T, &mut String),
+    out: &mut String,
+) {
+    let begin_line = |depth: usize, out: &mut String| {
+        if let Some(indent) = indent.filter(|_| !items.is_empty()) {
+            let _ = write!(out, "\n{:1$}", "", indent * depth);
+        }
+    };
+    out.push(open);
+    for (index, it) in items.iter().enumerate() {
+        match (index, indent) {
+            (0, _) => {}
+            (_, None) => out.push_str(", "),
+            (_, Some(_)) => out.push(','),
+        }
+        begin_line(depth + 1, out);
+        item(it, out);
+    }
+    begin_line(depth, out);
+    out.push(close);
 }
 
 fn float(number: f64) -> String {
@@ -128,6 +156,10 @@ mod tests {
             ("t", Json::Bool(true)),
         ];
         let entries = entries.map(|(key, value)| (key.to_string(), value));
-        check(Json::Object(entries.into()), r#"{"b": -3, "a": [], "n": null, "t": true}"#);
+        let object = Json::Object(entries.into());
+        check(object.clone(), r#"{"b": -3, "a": [], "n": null, "t": true}"#);
+        let nested = Json::list([object, Json::Int(1)], |item| item);
+        let lines = "[\n  {\n    \"b\": -3,\n    \"a\": [],\n    \"n\": null,\n    \"t\": true\n  },\n  1\n]";
+        assert_eq!(nested.dumps_indented(2), lines);
     }
 }
