@@ -71,7 +71,7 @@ impl Launched {
                 }
                 let found = &self.group.args[0];
                 let message = format!(
-                    "`gimlet launch` runs `train`, `eval`, `infer`, `t5_mesh_transformer`, `cache` and `bench train_step`, and not `{found}`"
+                    "`gimlet launch` runs `train`, `eval`, `infer`, `t5_mesh_transformer`, `t5_experiments`, `cache` and `bench train_step`, and not `{found}`"
                 );
                 return Err(Failure::Usage(anyhow!(message)));
             }

@@ -58,7 +58,7 @@ pub struct LaunchArgs {
     /// default.
     #[arg(long = "grace", value_name = "SECONDS")]
     pub grace: Option<u64>,
-    /// The command, `train`, `eval`, `infer`, `t5_mesh_transformer`, `cache` or `bench train_step`, and its flags.
+    /// The command, `train`, `eval`, `infer`, `t5_mesh_transformer`, `t5_experiments`, `cache` or `bench train_step`, and its flags.
     #[arg(value_name = "COMMAND", last = true, required = true)]
     pub command: Vec<String>,
 }

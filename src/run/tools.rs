@@ -23,6 +23,7 @@ pub(super) fn run(command: &Command, color: bool) -> Option<Result<(), Failure>>
         Command::Man(args) => man_command(args),
         Command::Model(_)
         | Command::T5MeshTransformer(_)
+        | Command::T5Experiments(_)
         | Command::Launch(_)
         | Command::Bench(_)
         | Command::Doctor(_) => {

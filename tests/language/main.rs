@@ -26,4 +26,5 @@ mod records;
 mod rosetta;
 mod schemas;
 mod short_names;
+mod t5_experiments;
 mod values;

@@ -137,6 +137,28 @@ fn a_link_named_after_t5_s_program_reads_mesh_tensorflow_s_files() {
 }
 
 #[test]
+fn a_run_of_t5_experiments_is_described_and_printed() {
+    let folder = Folder::new();
+    folder.write("nano.json", r#"{"d_model": 16, "num_layers": 1, "vocab_size": 1100}"#);
+    folder.write("shard.jsonl", "{\"text\": \"a line of text\"}\n");
+    let line =
+        "gimlet t5_experiments t5 --data_path . --model_path run --model_cfg nano.json --lr=1";
+    let model =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pipeline/data/reference/sentencepiece.model");
+    let line = format!("{line} --vocab {model} --iters 1 --v");
+    let refused = folder.fails(&line, 2);
+    assert!(refused.contains("`--v` is short for several flags: `--valid_interval`"), "{refused}");
+    let line = line.trim_end_matches(" --v");
+    let own = folder.succeeds(&format!("{line} --dry_run"));
+    folder.succeeds(&format!("{line} --print_gin > run.gin"));
+    let native = folder.succeeds("gimlet train --gin_file=run.gin --dry_run");
+    assert!(own.ends_with(&native) && own.starts_with("updates      2 in steps 0 to 1\n"), "{own}");
+    assert!(!folder.path().join("run").exists(), "nothing is written");
+    let help = folder.succeeds("gimlet t5_experiments t5 --help");
+    assert!(help.starts_with("run_t5_pretraining.py by its own flags:\n  --model_path"), "{help}");
+}
+
+#[test]
 fn flags_are_read_from_a_file() {
     let folder = Folder::new();
     let lines = RUN.replace(r#"\""#, "'").replace('"', "").replace(" --", "\n--");

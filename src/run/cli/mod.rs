@@ -29,6 +29,7 @@ use super::plan::PlanArgs;
 use super::report::ReportArgs;
 use super::shell::{CompletionsArgs, ManArgs};
 use super::shims::ShimsArgs;
+use super::t5_experiments::T5ExperimentsArgs;
 use super::t5_mesh_transformer::T5MeshTransformerArgs;
 use super::task::TaskToolArgs;
 use super::vocab::VocabToolArgs;
@@ -77,6 +78,7 @@ impl Command {
     pub fn foreign(&self) -> Option<&dyn ForeignCommand> {
         match self {
             Self::T5MeshTransformer(args) => Some(&**args),
+            Self::T5Experiments(args) => Some(args),
             _ => None,
         }
     }
@@ -90,6 +92,9 @@ pub enum Command {
     /// Train or evaluate as the configurations of Mesh TensorFlow's T5 say: t5's program of that name, with its flags.
     #[command(name = "t5_mesh_transformer")]
     T5MeshTransformer(Box<T5MeshTransformerArgs>),
+    /// Train as the programs of t5-experiments do, with their flags: `gimlet t5_experiments t5 --help` lists them.
+    #[command(name = "t5_experiments")]
+    T5Experiments(T5ExperimentsArgs),
     /// Run a command in several processes, one for each device of this machine, as torchrun does:
     /// `gimlet launch --nproc_per_node=4 train --gin_file=my.gin`.
     Launch(LaunchArgs),

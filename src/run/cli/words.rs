@@ -29,7 +29,7 @@ pub fn words(args: Vec<String>, command: &Command) -> Result<Vec<String>, anyhow
             "`{flag}` is a flag of Fiddle, and runs are described by gin files: give `--gin_file` and `--gin.NAME=VALUE`"
         );
     }
-    let args = with_launched_command_apart(args, command);
+    let args = with_foreign_flags_apart(with_launched_command_apart(args, command), command);
     absl::translate(args, command)
 }
 
@@ -83,6 +83,16 @@ fn with_launched_command_apart(mut args: Vec<String>, command: &Command) -> Vec<
     let inner = (launch + 1..args.len()).find(is_inner);
     if let Some(inner) = inner.filter(|inner| !args[..*inner].iter().any(|word| word == "--")) {
         args.insert(inner, "--".to_string());
+    }
+    args
+}
+
+/// Puts `--` before the words of `gimlet t5_experiments`, which argparse's rules read, and neither absl's nor clap's.
+fn with_foreign_flags_apart(mut args: Vec<String>, command: &Command) -> Vec<String> {
+    let is_command = |word: &String| command.find_subcommand(word).is_some();
+    let place = args.iter().position(is_command).filter(|at| args[*at] == "t5_experiments");
+    if let Some(place) = place.filter(|at| args.get(at + 1).is_none_or(|word| word != "--")) {
+        args.insert(place + 1, "--".to_string());
     }
     args
 }
@@ -168,6 +178,9 @@ mod tests {
             "gimlet launch --nproc-per-node 2 trian",
             "gimlet launch --nproc-per-node 2 -- trian",
         );
+        check("gimlet t5_experiments t5 --v 1", "gimlet t5_experiments -- t5 --v 1");
+        check("gimlet -q t5_experiments -- t5 --v 1", "gimlet -q t5_experiments -- t5 --v 1");
+        check("gimlet launch t5_experiments t5 --v 1", "gimlet launch -- t5_experiments t5 --v 1");
         let bound = bindings(split("gimlet launch -- train --gin.x=1")).expect("well formed");
         assert_eq!(bound.last().map(String::as_str), Some("--gin.x=1"));
     }

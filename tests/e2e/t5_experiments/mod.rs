@@ -2,6 +2,8 @@
 //!
 //! float32 on the CPU. The numbers of each step may differ by 1e-5 of their value, and final arrays by 1e-5 of their norm.
 
+mod typed;
+
 use std::path::Path;
 
 use gimlet::checkpoint::{Stored, open};

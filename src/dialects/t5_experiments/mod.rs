@@ -1,0 +1,45 @@
+//! t5-experiments' dialect, which has no gin files: its command lines and `models_configs/*.json` become statements.
+//!
+//! `flags` lists the flags with the part that each has, `arguments` reads words as argparse does, `model_config` reads
+//! the network, `translate` makes the statements, and `traps` says what the program itself would have done wrong. Facts:
+//! yurakuratov/t5-experiments `114dab5`, transformers 4.17.
+
+mod arguments;
+mod flags;
+mod model_config;
+mod translate;
+mod traps;
+
+pub use arguments::{Arguments, help};
+pub use flags::Flag;
+pub use translate::{Facts, Translation, check, translate};
+pub use traps::{shards_of, traps};
+
+/// A program of t5-experiments.
+#[derive(Debug)]
+pub struct Program {
+    /// Its name after `gimlet t5_experiments`.
+    pub name: &'static str,
+    /// Its file.
+    pub script: &'static str,
+    /// Its flags in the order of `config.json`; none if only a later version of Gimlet has the program.
+    pub flags: Option<&'static [&'static [Flag]]>,
+}
+
+/// Every program.
+pub const PROGRAMS: &[Program] = &[
+    program("t5", "run_t5_pretraining.py", Some(&[flags::TRAINER, flags::T5])),
+    program("hyp", "run_finetuning_hyp.py", None),
+    program("scrolls", "run_finetuning_scrolls.py", None),
+    program("bert", "run_bert_pretraining.py", None),
+    program("bert_accel", "run_bert_pretraining_accel.py", None),
+    program("preprocess_data", "megatron/preprocess_data.py", None),
+];
+
+const fn program(
+    name: &'static str,
+    script: &'static str,
+    flags: Option<&'static [&'static [Flag]]>,
+) -> Program {
+    Program { name, script, flags }
+}

@@ -1,0 +1,138 @@
+//! Mistakes that the flags show by themselves, those among them with which the program itself ends.
+
+use gimlet_gin::{Diagnostic, did_you_mean};
+
+use super::optimizer::{OPTIMIZERS, OTHERS, Optimizer, named};
+use crate::t5_experiments::arguments::Arguments;
+use crate::t5_experiments::flags::Effect;
+use crate::t5_experiments::model_config::CLASSES;
+
+/// The schedules of transformers. Source: transformers `optimization.py`, `get_scheduler`.
+const SCHEDULES: [&str; 6] =
+    ["linear", "cosine", "cosine_with_restarts", "polynomial", "constant", "constant_with_warmup"];
+
+/// Numbers that have a least value.
+const LEAST: [(&str, i128); 9] = [
+    ("batch_size", 1),
+    ("gradient_accumulation_steps", 1),
+    ("input_seq_len", 1),
+    ("target_seq_len", 1),
+    ("valid_interval", 1),
+    ("iters", 0),
+    ("log_interval", 0),
+    ("save_interval", 0),
+    ("num_warmup_steps", 0),
+];
+
+/// Finds the mistakes.
+pub fn check(arguments: &Arguments) -> Vec<Diagnostic> {
+    let mut list = Vec::new();
+    let mut refuse = |message: String, help: &str| {
+        let mistake = Diagnostic::nowhere(message);
+        list.push(if help.is_empty() { mistake } else { mistake.help(help) });
+    };
+    for flag in arguments.changed() {
+        if let Effect::Refused(reason) = flag.effect {
+            refuse(format!("`--{}` cannot be used: {reason}", flag.name), "");
+        }
+    }
+    for (flag, what) in [
+        ("model_path", "the folder of checkpoints and logs"),
+        ("data_path", "a folder of files `*.jsonl`"),
+    ] {
+        if arguments.text(flag).is_none() {
+            refuse(format!("`--{flag}` is missing, expected {what}"), "");
+        }
+    }
+    for (flag, least) in LEAST {
+        if let Some(found) = arguments.int(flag).filter(|found| *found < least) {
+            refuse(format!("`--{flag}` is {found}, expected at least {least}"), "");
+        }
+    }
+    named_values(arguments, &mut refuse);
+    learning_rate(arguments, &mut refuse);
+    if ["clip_grad_norm", "clip_grad_value"].iter().all(|flag| arguments.number(flag).is_some()) {
+        let message =
+            "`--clip_grad_norm` and `--clip_grad_value` are both given, expected one of them";
+        refuse(message.to_string(), "");
+    }
+    if arguments.text("valid_data_path").is_some() && arguments.valid_interval().is_none() {
+        let message = "`--valid_data_path` is given, and no interval of validations";
+        refuse(message.to_string(), "give --valid_interval, or --log_interval for both");
+    }
+    if arguments.is("use_lr_drop") {
+        if arguments.text("lr_scheduler").is_some() {
+            let message =
+                "`--use_lr_drop` and `--lr_scheduler` are both given, expected one of them";
+            refuse(message.to_string(), "");
+        }
+        if arguments.text("valid_data_path").is_none() {
+            let message = "`--use_lr_drop` needs validations, and `--valid_data_path` is missing";
+            refuse(message.to_string(), "");
+        }
+    }
+    list
+}
+
+/// Checks flags that name a class or a choice.
+fn named_values(arguments: &Arguments, refuse: &mut impl FnMut(String, &str)) {
+    let text = |flag: &str| arguments.text(flag).unwrap_or_default();
+    let class = text("model_cls");
+    let classes = CLASSES.map(|(name, _)| name);
+    if !classes.contains(&&class[..]) {
+        let expected = classes.map(|name| format!("`{name}`")).join(" or ");
+        refuse(
+            format!("`--model_cls` is `{class}`, expected {expected}"),
+            "other classes are Python, which is never run",
+        );
+    }
+    let optimizer = text("optimizer");
+    if named(&optimizer).is_none() {
+        let known = OPTIMIZERS.map(|(name, _)| name);
+        let (message, help) = match OTHERS.contains(&&optimizer[..]) {
+            true => (
+                "a later version of Gimlet has torch's other optimizers",
+                "use AdamW or Adafactor".to_string(),
+            ),
+            false => ("expected AdamW or Adafactor", did_you_mean(&optimizer, known)),
+        };
+        refuse(format!("`--optimizer` is `{optimizer}`: {message}"), &help);
+    }
+    let mode = text("optimize_mode");
+    if !["min", "max"].contains(&&mode[..]) {
+        refuse(format!("`--optimize_mode` is `{mode}`, expected min or max"), "");
+    }
+}
+
+/// Checks the learning rate against its optimizer and schedule.
+fn learning_rate(arguments: &Arguments, refuse: &mut impl FnMut(String, &str)) {
+    let has_rate = arguments.number("lr").is_some();
+    let (relative, warmup) = (arguments.is("relative_step"), arguments.is("warmup_init"));
+    let optimizer = arguments.text("optimizer").and_then(|name| named(&name));
+    match (optimizer, has_rate) {
+        (Some(Optimizer::Adafactor), true) if relative => {
+            refuse("`--lr` is given with `--relative_step`, expected one of them".to_string(), "");
+        }
+        (Some(Optimizer::Adafactor), false) if relative => {}
+        (_, false) => refuse("`--lr` is missing, expected a number".to_string(), "give --lr=5e-05"),
+        _ => {}
+    }
+    if optimizer == Some(Optimizer::Adafactor) && warmup && !relative {
+        let message = "`--warmup_init` is given, which needs `--relative_step`";
+        refuse(message.to_string(), "");
+    }
+    let Some(name) = arguments.text("lr_scheduler") else { return };
+    if !SCHEDULES.contains(&&name[..]) {
+        let message =
+            format!("`--lr_scheduler` is `{name}`, expected one of {}", SCHEDULES.join(", "));
+        refuse(message, &did_you_mean(&name, SCHEDULES));
+    }
+    if relative && !has_rate {
+        let message = "`--lr_scheduler` is given without `--lr`, expected both";
+        refuse(message.to_string(), "");
+    }
+    if name != "constant" && arguments.int("num_warmup_steps").is_none() {
+        let message = format!("`--lr_scheduler {name}` needs `--num_warmup_steps`");
+        refuse(message, "0 is no warm-up");
+    }
+}

@@ -1,0 +1,228 @@
+//! The flags of `run_t5_pretraining.py` as statements after `gin/gimlet/t5_experiments/pretrain.gin`.
+
+mod check;
+mod optimizer;
+
+pub use check::check;
+
+use gimlet_gin::{Diagnostic, repr_str};
+
+use super::arguments::Arguments;
+use super::flags::Effect;
+use super::model_config::{CLASSES, ModelClass, network};
+use crate::Statement;
+
+/// The file that comes before the statements.
+const FILE: &str = "gimlet/t5_experiments/pretrain.gin";
+
+const BEST: &str = "gimlet.BestModel";
+const PLATEAU: &str = "gimlet.ReduceLROnPlateau";
+
+/// The parameters of torch's rule, each with a flag `--lr_drop_NAME`.
+const PLATEAU_PARAMETERS: [&str; 7] =
+    ["factor", "patience", "threshold", "threshold_mode", "cooldown", "min_lr", "eps"];
+
+/// Parts of statements that this version of Gimlet cannot read yet: the flags and keys that need one are refused by name.
+const NOT_YET: [&str; 2] =
+    ["t5x.utils.DatasetConfig.file_parts ", "t5x.examples.t5.network.T5Config.num_cdq_heads "];
+
+/// The facts of a run that its flags do not say.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// The processes that share the work.
+    pub num_processes: usize,
+    /// The file of the network, and its text.
+    pub model_config: (String, String),
+    /// Names of the files of `--data_path`, sorted.
+    pub shards: Vec<String>,
+}
+
+/// The command that a command line stands for.
+#[derive(Clone, Debug)]
+pub struct Translation {
+    /// The gin files that come first.
+    pub files: Vec<String>,
+    /// The statements that follow them.
+    pub statements: Vec<Statement>,
+    /// Sentences about flags and keys without effect.
+    pub notices: Vec<String>,
+}
+
+/// Translates flags that [`check`] has found no mistakes in.
+///
+/// # Errors
+/// Mistakes in the file of the network, too few shards, and settings that this version does not have.
+pub fn translate(arguments: &Arguments, facts: &Facts) -> Result<Translation, Vec<Diagnostic>> {
+    let mut out = Statements { arguments, list: Vec::new() };
+    let mut mistakes = Vec::new();
+    let mut notices = notices(arguments);
+    out.folders();
+    match network(&facts.model_config.0, &facts.model_config.1, model_class(arguments)) {
+        Ok(network) => {
+            out.list.extend(network.statements);
+            notices.extend(ignored_keys(&facts.model_config.0, &network.without_effect));
+        }
+        Err(list) => mistakes.extend(list),
+    }
+    out.batches(facts);
+    out.trainer();
+    optimizer::translate(&mut out);
+    if facts.shards.len() < facts.num_processes {
+        let message = format!(
+            "`--data_path` has {} files `*.jsonl`, expected at least one for each of {} processes",
+            facts.shards.len(),
+            facts.num_processes
+        );
+        mistakes
+            .push(Diagnostic::nowhere(message).help("start fewer processes, or split the files"));
+    }
+    mistakes.extend(out.list.iter().filter_map(not_yet));
+    let statements = out.list;
+    match mistakes.is_empty() {
+        true => Ok(Translation { files: vec![FILE.to_string()], statements, notices }),
+        false => Err(mistakes),
+    }
+}
+
+/// Finds a statement that this version cannot read.
+fn not_yet(statement: &Statement) -> Option<Diagnostic> {
+    NOT_YET.iter().find(|part| statement.text.contains(**part))?;
+    let message = format!(
+        "{} needs a setting that a later version of Gimlet has: `{}`",
+        statement.place, statement.text
+    );
+    Some(Diagnostic::nowhere(message))
+}
+
+/// Mentions the given flags that have no effect.
+fn notices(arguments: &Arguments) -> Vec<String> {
+    let is_given = |name: &str| arguments.changed().any(|flag| flag.name == name);
+    let without = arguments.changed().filter_map(|flag| match flag.effect {
+        Effect::Nothing(reason) => Some(format!("--{} has no effect: {reason}", flag.name)),
+        Effect::With(other) if !is_given(other) => {
+            Some(format!("--{} has no effect without --{other}", flag.name))
+        }
+        _ => None,
+    });
+    without.collect()
+}
+
+fn ignored_keys(file: &str, keys: &[String]) -> Option<String> {
+    let keys: Vec<String> = keys.iter().map(|key| format!("`{key}`")).collect();
+    (!keys.is_empty()).then(|| format!("{file}: no effect have {}", keys.join(", ")))
+}
+
+fn model_class(arguments: &Arguments) -> ModelClass {
+    let name = arguments.text("model_cls").unwrap_or_default();
+    let known = CLASSES.iter().find(|(class, _)| *class == name);
+    known.expect("`check` refuses other classes").1
+}
+
+/// The statements of a run.
+struct Statements<'a> {
+    arguments: &'a Arguments,
+    list: Vec<Statement>,
+}
+
+impl Statements<'_> {
+    /// Binds a key to a value that a flag gives.
+    fn bind(&mut self, flag: &str, key: &str, value: impl ToString) {
+        let text = format!("{key} = {}", value.to_string());
+        self.list.push(Statement { place: format!("--{flag}"), text });
+    }
+
+    fn count(&self, flag: &str) -> i128 {
+        self.arguments.int(flag).expect("`check` asks for it, or it has a default")
+    }
+
+    /// Translates files and folders.
+    fn folders(&mut self) {
+        let path = |flag: &str| repr_str(&self.arguments.path(flag).unwrap_or_default());
+        let files = |(split, flag): (&str, &str)| {
+            let folder = self.arguments.path(flag)?;
+            Some(format!("'{split}': {}", repr_str(&format!("{folder}/*.jsonl"))))
+        };
+        let splits = [("train", "data_path"), ("validation", "valid_data_path")];
+        let splits = splits.into_iter().filter_map(files).collect::<Vec<_>>().join(", ");
+        let task = self.arguments.text("task").unwrap_or_default();
+        let rows = [
+            ("model_path", "MODEL_DIR", path("model_path")),
+            ("data_path", "FILES", format!("{{{splits}}}")),
+            ("vocab", "VOCABULARY_FILE", path("vocab")),
+            ("task", "PREPROCESSOR", format!("@t5.data.preprocessors.{task}()")),
+        ];
+        for (flag, key, value) in rows {
+            self.bind(flag, key, value);
+        }
+    }
+
+    /// Translates lengths, rows and micro-batches.
+    fn batches(&mut self, facts: &Facts) {
+        let (inputs, targets) = (self.count("input_seq_len"), self.count("target_seq_len"));
+        let lengths = format!("{{'inputs': {inputs}, 'targets': {targets}}}");
+        self.bind("input_seq_len", "TASK_FEATURE_LENGTHS", lengths);
+        let (rows, parts) = (self.count("batch_size"), self.count("gradient_accumulation_steps"));
+        let batch = rows * parts * facts.num_processes as i128;
+        self.bind("batch_size", "BATCH_SIZE", batch);
+        self.bind("batch_size", "gimlet.losses.mean_of_microbatches.rows", rows);
+        let microbatches = "t5x.trainer.Trainer.num_microbatches";
+        self.bind("gradient_accumulation_steps", microbatches, parts);
+        if facts.num_processes > 1 {
+            let key = "train/t5x.utils.DatasetConfig.file_parts";
+            self.bind("data_path", key, facts.num_processes);
+        }
+    }
+
+    /// Translates steps and intervals.
+    fn trainer(&mut self) {
+        self.bind("iters", "TRAIN_STEPS", self.count("iters"));
+        if let Some(interval) = self.arguments.int("log_interval").filter(|steps| *steps > 0) {
+            self.bind("log_interval", "t5x.train.train.stats_period", interval);
+        }
+        let interval = self.arguments.int("save_interval").filter(|steps| *steps > 0);
+        self.bind("save_interval", "t5x.utils.SaveCheckpointConfig.period", or_none(interval));
+        let Some(interval) = self.arguments.valid_interval() else {
+            self.bind("valid_data_path", "t5x.train.train.train_eval_dataset_cfg", "None");
+            return self.bind("valid_data_path", "t5x.train.train.eval_period", "None");
+        };
+        self.bind("valid_interval", "t5x.train.train.eval_period", interval);
+        self.rules_of_the_metric();
+    }
+
+    /// Translates what depends on the metric of validations: the best model, the end of the run, and the learning rate.
+    fn rules_of_the_metric(&mut self) {
+        let patience = self.arguments.int("early_stopping_patience");
+        let saves = self.arguments.is("save_best");
+        if patience.is_some() || saves {
+            let flag = if saves { "save_best" } else { "early_stopping_patience" };
+            self.bind(flag, "t5x.train.train.best", format!("@{BEST}()"));
+            self.metric(BEST);
+            self.bind("save_best", &format!("{BEST}.save"), boolean(saves));
+            self.bind("early_stopping_patience", &format!("{BEST}.patience"), or_none(patience));
+        }
+        if self.arguments.is("use_lr_drop") {
+            self.bind("use_lr_drop", "t5x.train.train.reduce_on_plateau", format!("@{PLATEAU}()"));
+            self.metric(PLATEAU);
+            for parameter in PLATEAU_PARAMETERS {
+                let flag = format!("lr_drop_{parameter}");
+                let value = self.arguments.gin(&flag);
+                self.bind(&flag, &format!("{PLATEAU}.{parameter}"), value);
+            }
+        }
+    }
+
+    fn metric(&mut self, rule: &str) {
+        for (flag, parameter) in [("optimize_metric", "metric"), ("optimize_mode", "mode")] {
+            let value = self.arguments.gin(flag);
+            self.bind(flag, &format!("{rule}.{parameter}"), value);
+        }
+    }
+}
+
+fn boolean(value: bool) -> &'static str {
+    if value { "True" } else { "False" }
+}
+
+fn or_none(number: Option<i128>) -> String {
+    number.map_or("None".to_string(), |number| number.to_string())
+}

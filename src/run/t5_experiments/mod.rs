@@ -1,0 +1,187 @@
+//! `gimlet t5_experiments`: t5-experiments' programs. It translates their flags into a training, which then is what
+//! `gimlet train` would do.
+
+mod description;
+mod record;
+
+use std::process;
+
+use anyhow::anyhow;
+use clap::Args;
+
+use crate::dialects::Statement;
+use crate::dialects::t5_experiments::{
+    Arguments, Facts, Flag, PROGRAMS, Program, Translation, check, help, translate,
+};
+use crate::gin::{Diagnostic, Diagnostics, SourceMap, did_you_mean};
+use crate::launch::DistributedArgs;
+use crate::storage::Path;
+
+use super::commands::{ModelCommand, TrainArgs};
+use super::configure::map_paths;
+use super::failure::Failure;
+use super::foreign::{ForeignCommand, Translated};
+use super::gin_flags::{GinArgs, GinFileArgs};
+use super::output::write;
+use description::description;
+use record::record;
+
+/// The words of `gimlet t5_experiments`.
+#[derive(Args, Clone, Debug)]
+pub struct T5ExperimentsArgs {
+    /// The program and its flags.
+    #[arg(value_name = "PROGRAM FLAGS", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub words: Vec<String>,
+}
+
+/// Reads and translates the words of `gimlet t5_experiments` for one process.
+///
+/// # Errors
+/// Words that are no such command line, and the errors of the translation.
+pub fn translate_t5_experiments(words: &[&str]) -> Result<Translated, Failure> {
+    let words = words.iter().map(|word| word.to_string()).collect();
+    T5ExperimentsArgs { words }.translated(1, false)
+}
+
+impl ForeignCommand for T5ExperimentsArgs {
+    fn translated(&self, num_processes: usize, color: bool) -> Result<Translated, Failure> {
+        let arguments = self.arguments()?;
+        map_paths(arguments.text("path_map").as_slice())?;
+        match check(&arguments) {
+            list if list.is_empty() => {}
+            list => return Err(failure(list)),
+        }
+        let facts = facts(&arguments, num_processes)?;
+        let translation = translate(&arguments, &facts).map_err(failure)?;
+        let train = train(&arguments, &translation);
+        let description = match train.dry_run {
+            true => description(&arguments, &facts, &train, color)?,
+            false => String::new(),
+        };
+        Ok(Translated {
+            command: ModelCommand::Train(Box::new(train)),
+            record: record(&arguments, num_processes),
+            statements: translation.statements,
+            notices: translation.notices,
+            warnings: String::new(),
+            description,
+        })
+    }
+
+    fn prints_gin(&self) -> bool {
+        self.arguments().is_ok_and(|arguments| arguments.is("print_gin"))
+    }
+}
+
+impl T5ExperimentsArgs {
+    fn arguments(&self) -> Result<Arguments, Failure> {
+        let (program, flags) = self.program()?;
+        let words = &self.words[1..];
+        if words.iter().any(|word| ["--help", "-h"].contains(&&word[..])) {
+            write(&format!("{} by its own flags:\n{}", program.script, help(flags)))?;
+            process::exit(0)
+        }
+        Arguments::parse(flags, words).map_err(|message| {
+            let list = format!("`gimlet t5_experiments {} --help` lists the flags", program.name);
+            failure(vec![Diagnostic::nowhere(message).help(list)])
+        })
+    }
+
+    /// Finds the program of the first word.
+    fn program(&self) -> Result<(&'static Program, &'static [&'static [Flag]]), Failure> {
+        let usage = |message: String| Failure::Usage(anyhow!(message));
+        let names = || PROGRAMS.iter().map(|program| program.name);
+        let Some(name) = self.words.first() else {
+            return Err(usage(
+                "`gimlet t5_experiments` names no program, as in `gimlet t5_experiments t5 --help`"
+                    .to_string(),
+            ));
+        };
+        let Some(program) = PROGRAMS.iter().find(|program| program.name == *name) else {
+            let message =
+                format!("t5-experiments has no program `{name}`: {}", did_you_mean(name, names()));
+            return Err(usage(message));
+        };
+        let flags = program.flags.ok_or_else(|| {
+            usage(format!("`{name}` is {}, which a later version of Gimlet has", program.script))
+        })?;
+        Ok((program, flags))
+    }
+}
+
+/// Reads the facts of a run that its flags do not say.
+fn facts(arguments: &Arguments, num_processes: usize) -> Result<Facts, Failure> {
+    let model_config = model_config(arguments)?;
+    let shards = shards("data_path", arguments)?;
+    if arguments.text("valid_data_path").is_some() {
+        self::shards("valid_data_path", arguments)?;
+    }
+    Ok(Facts { num_processes, model_config, shards })
+}
+
+/// Returns the file of the network and its text: that of `--model_cfg`, or else of the folder `--base_model`.
+fn model_config(arguments: &Arguments) -> Result<(String, String), Failure> {
+    let base = arguments.path("base_model").unwrap_or_default();
+    let (flag, file) = match arguments.path("model_cfg") {
+        Some(file) => ("model_cfg", file),
+        None => ("base_model", format!("{base}/config.json")),
+    };
+    let path = Path::parse(&file).map_err(Failure::usage)?;
+    if flag == "base_model" && !path.exists().map_err(Failure::world)? {
+        let message = format!(
+            "`--model_cfg` is missing, and `--base_model` is `{base}`, expected a folder with a config.json"
+        );
+        let help =
+            "models are described by files: --model_cfg=models_configs/t5_configs/t5-base.json";
+        return Err(failure(vec![Diagnostic::nowhere(message).help(help)]));
+    }
+    let read =
+        path.read().map_err(|error| anyhow!(error).context(format!("`--{flag}` cannot be read")));
+    let bytes = read.map_err(Failure::Usage)?;
+    Ok((file, String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+/// Returns the names of the files `*.jsonl` in the folder that a flag names, sorted.
+fn shards(flag: &str, arguments: &Arguments) -> Result<Vec<String>, Failure> {
+    let name = arguments.path(flag).unwrap_or_default();
+    let folder = Path::parse(&name).map_err(Failure::usage)?;
+    let found = folder.glob_below("*.jsonl").map_err(Failure::usage)?;
+    if found.is_empty() {
+        let message = format!("`--{flag}` is `{name}`, expected a folder with files `*.jsonl`");
+        return Err(failure(vec![Diagnostic::nowhere(message)]));
+    }
+    Ok(found.iter().map(|path| path.file_name().to_string()).collect())
+}
+
+/// Makes the command that stands for the translation.
+fn train(arguments: &Arguments, translation: &Translation) -> TrainArgs {
+    let mut files = GinFileArgs {
+        gin_file: translation.files.clone(),
+        gin_search_paths: vec![".".to_string()],
+        ..GinFileArgs::default()
+    };
+    for Statement { place, text } in &translation.statements {
+        files.bind(place, text);
+    }
+    for (flag, text) in &arguments.bindings {
+        files.bind(flag, text);
+    }
+    let gin = GinArgs {
+        files,
+        tfds_data_dir: None,
+        seqio_additional_cache_dirs: Vec::new(),
+        strict: arguments.is("strict"),
+        path_map: arguments.text("path_map").into_iter().collect(),
+        task_flags: None,
+    };
+    TrainArgs {
+        gin,
+        distributed: DistributedArgs::default(),
+        take_over: arguments.is("take_over"),
+        dry_run: arguments.is("dry_run"),
+    }
+}
+
+fn failure(list: Vec<Diagnostic>) -> Failure {
+    Diagnostics { sources: SourceMap::default(), list }.into()
+}
