@@ -77,10 +77,10 @@ impl T5MeshTransformerArgs {
     fn notices(&self, skipped: &BTreeSet<String>) -> Vec<String> {
         let flags = self.without_effect();
         let names: Vec<String> = skipped.iter().map(|name| format!("`{name}`")).collect();
-        let flags = (!flags.is_empty())
-            .then(|| format!("no effect without TPUs: {}", flags.join(", ")));
-        let names = (!names.is_empty())
-            .then(|| format!("unknown names are skipped: {}", names.join(", ")));
+        let flags =
+            (!flags.is_empty()).then(|| format!("no effect without TPUs: {}", flags.join(", ")));
+        let names =
+            (!names.is_empty()).then(|| format!("unknown names are skipped: {}", names.join(", ")));
         flags.into_iter().chain(names).collect()
     }
 

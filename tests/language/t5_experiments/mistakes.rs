@@ -81,9 +81,6 @@ fn what_a_later_version_has_is_refused_by_name() {
     check_more("--lr 1 --fp16", &["`--fp16` cannot be used: float16 needs", "bfloat16"]);
     check_more("--lr 1 --reset_lr", &["`--reset_lr` cannot be used: a later version"]);
     check(CONTINUED, &["`--init_checkpoint` cannot be used: a later version"]);
-    let setting = "CHECKOUT/cdq.json: num_cdq_heads needs a setting that a later version";
-    let context = "cdq.json --lr 1 --model_cls modeling_t5:T5ForConditionalGeneration";
-    check(&RIGHT.replace("nano.json", context), &[setting]);
 }
 
 #[test]

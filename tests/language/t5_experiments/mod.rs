@@ -93,6 +93,19 @@ fn a_training_of_t5_small_becomes_statements() {
 }
 
 #[test]
+fn heads_with_queries_of_the_whole_row_are_a_parameter() {
+    let checkout = Checkout::new();
+    let config =
+        r#"{"num_cdq_heads": 4, "encoder_self_attention_layer": "modeling_t5:T5CDQAttention"}"#;
+    checkout.write("cdq.json", config);
+    let line = SMALL.replace("small.json", "cdq.json");
+    let translated = checkout.translated(&line).expect("it can be translated");
+    let expected = "t5x.examples.t5.network.T5Config.num_cdq_heads = 4";
+    assert!(translated.statements.iter().any(|statement| statement.text == expected));
+    translated.command.check(false, 1).unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+#[test]
 fn the_flags_of_the_command_line_win_over_the_folder_that_they_are_in() {
     let checkout = Checkout::new();
     let value = |line: &str, key: &str| {
