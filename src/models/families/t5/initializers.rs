@@ -53,7 +53,7 @@ impl T5Initializers {
         Self {
             layers: LayerInitializers::t5(config.head_dim, kernels).times(factor),
             embedding: EMBEDDING_INIT.times(factor),
-            // That of `torch.nn.Linear`, which the factor does not reach.
+            // As in `torch.nn.Linear`: the factor does not reach it.
             logits: scaling(1.0 / 3.0, Distribution::Uniform),
             rel_embedding: Initializer::Normal { stddev: factor }.over_sqrt(config.emb_dim as f64),
         }
