@@ -339,4 +339,11 @@ fn rules_of_t5_experiments_without_a_meaning() {
     check(&norm.bind("gimlet.optimizers.Clipped.value", 1.0), USER, &["found both"]);
     let best = run().bind("train.best", "@gimlet.BestModel()").bind("train.eval_period", "None");
     check(&best, USER, &["train.best watches a metric", "bind train.eval_period"]);
+    let memory = run().bind("network.T5Config.num_memory_tokens", 4);
+    let packed = ["train/utils.DatasetConfig.pack = True", "num_memory_tokens = 4", "pack = False"];
+    check(&memory.bind("train/utils.DatasetConfig.pack", "True"), USER, &packed);
+    let heads = run().bind("network.T5Config.num_cdq_heads", 3);
+    check(&heads, USER, &["network.T5Config.num_cdq_heads is 3, expected 0, "]);
+    let factor = run().bind("network.T5Config.initializer_factor", 0.5);
+    check(&factor, USER, &["initializer_factor is 0.5", "initializers = 'transformers'"]);
 }

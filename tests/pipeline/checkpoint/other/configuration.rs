@@ -132,6 +132,10 @@ fn a_model_that_transformers_lacks_is_refused_by_name() {
     );
     let scaled = gin("('gelu', 'linear')") + "network.T5Config.scale_attn_logits = True\n";
     refused("scaled", &scaled, "scale_attn_logits = True");
+    let memory = gin("('gelu', 'linear')") + "network.T5Config.num_memory_tokens = 2\n";
+    refused("memory", &memory, "memory tokens (num_memory_tokens)");
+    let heads = gin("('gelu', 'linear')") + "network.T5Config.num_cdq_heads = 2\n";
+    refused("heads", &heads, "queries depend on the row (num_cdq_heads)");
     let tied = gin("('gelu', 'linear')") + "network.T5Config.logits_via_embedding = True\n";
     refused("tied", &tied, "the arrays have a head of their own");
 }
