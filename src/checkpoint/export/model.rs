@@ -87,7 +87,7 @@ fn spelling(
     params: &Params<'_>,
 ) -> Result<(&'static NameTable, Rows), String> {
     let tables = families.iter().flat_map(|family| family.spellings(asked));
-    let known = |rows: &Rows| params.keys().filter(|name| rows.from_t5x(name).is_some()).count();
+    let known = |rows: &Rows| params.keys().filter(|name| rows.to_torch(name).is_some()).count();
     fitting(tables, known).ok_or_else(|| {
         format!(
             "the model type `{}` is unknown, expected one of {}",
@@ -107,7 +107,7 @@ fn tensors(
     let mut nameless = Vec::new();
     for (own, info) in params {
         let fits = |kind: &ParameterKind| kind.axes == Axes::Same || info.shape.len() == 2;
-        let Some((name, kind)) = rows.from_t5x(own).filter(|(_, kind)| fits(kind)) else {
+        let Some((name, kind)) = rows.to_torch(own).filter(|(_, kind)| fits(kind)) else {
             nameless.push(format!("`{own}` {:?}", info.shape));
             continue;
         };

@@ -33,10 +33,7 @@ pub(super) fn description(
     let mut lines = vec![
         ("updates".to_string(), format!("{} in steps 0 to {last}", last + 1)),
         ("lr".to_string(), learning_rates(arguments, &spec)?),
-        (
-            "microbatches".to_string(),
-            format!("{parts} of {rows} rows in each of {processes} processes"),
-        ),
+        ("microbatches".to_string(), format!("{parts} of {rows} rows for each process")),
         ("seeds".to_string(), format!("{seed}{held_out}")),
     ];
     let files = |rank: usize| (format!("rank {rank}"), shards_of(rank, facts).join(", "));

@@ -188,7 +188,7 @@ fn a_dry_run_says_how_the_run_is_counted_and_what_it_meets() {
     for expected in [
         "updates      13 in steps 0 to 12\n",
         "lr           0.0001 at step 0, 0.0001 at step 12\n",
-        "microbatches 2 of 4 rows in each of 1 processes\n",
+        "microbatches 2 of 4 rows for each process\n",
         "seeds        42, validation 42\n",
         "rank 0       shard_00.jsonl, shard_01.jsonl\n",
         "trap 2       ",

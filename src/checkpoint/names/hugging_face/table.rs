@@ -93,7 +93,7 @@ impl Rows {
     }
 
     /// Returns transformers' name of a parameter without `target/`, and its kind.
-    pub(crate) fn from_t5x(&self, t5x: &str) -> Option<(String, ParameterKind)> {
+    pub(crate) fn to_torch(&self, t5x: &str) -> Option<(String, ParameterKind)> {
         self.0.iter().find_map(|row| Some((renamed(t5x, &row.t5x, &row.torch)?, row.kind)))
     }
 }

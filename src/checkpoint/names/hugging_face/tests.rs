@@ -145,9 +145,9 @@ fn every_name_goes_there_and_back() {
     for rows in TABLES.iter().map(NameTable::rows) {
         for name in ["shared.weight", "decoder.block.7.q.weight", "decoder.block.0.far.weight"] {
             let (t5x, kind) = rows.to_t5x(name).expect("it is in the table");
-            assert_eq!(rows.from_t5x(&t5x), Some((name.to_string(), kind)), "{t5x}");
+            assert_eq!(rows.to_torch(&t5x), Some((name.to_string(), kind)), "{t5x}");
         }
-        assert_eq!(rows.from_t5x("decoder/adapter/kernel"), None);
-        assert_eq!(rows.from_t5x("decoder/layers_07/query/kernel"), None);
+        assert_eq!(rows.to_torch("decoder/adapter/kernel"), None);
+        assert_eq!(rows.to_torch("decoder/layers_07/query/kernel"), None);
     }
 }
