@@ -137,7 +137,8 @@ impl Reader<'_> {
             mistake(self.file, message).help(did_you_mean(key, known.iter().copied()))
         }));
         for (key, expected, reason) in FIXED {
-            if let Some(found) = self.keys.get(key).filter(|found| found.to_string() != expected) {
+            let found = self.keys.get(key).map(Value::to_string);
+            if let Some(found) = found.filter(|found| found != expected) {
                 let message = format!("`{key}` is {found}, expected {expected}: {reason}");
                 self.mistakes.push(mistake(self.file, message));
             }

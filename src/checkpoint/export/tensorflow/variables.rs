@@ -9,7 +9,7 @@ use crate::export::MeshOptions;
 use crate::export::tensor::Tensor;
 use crate::format::Without;
 use crate::names::Axes;
-use crate::names::mesh::{Architecture, GLOBAL_STEP, Spelling, entries, to_torch};
+use crate::names::mesh::{Architecture, GLOBAL_STEP, Spelling, entries, from_t5x};
 use crate::raw::{RawInfo, RawInfos};
 use crate::stored::{STEP, Stored};
 use gimlet_telemetry::{notice, quoted_names};
@@ -65,7 +65,7 @@ pub(super) fn of(
     let is_written = |leaf: &&ArrayInfo<'_>| leaf.name != STEP && !is_placeholder(leaf, &shapes);
     let mut variables = Variables::new();
     for leaf in leaves.iter().filter(is_written) {
-        if let Some(name) = to_torch(leaf.name, spelling, &shapes) {
+        if let Some(name) = from_t5x(leaf.name, spelling, &shapes) {
             variables.insert(name.clone(), Variable::Array(tensor(name, *leaf, dtype)));
         }
     }
