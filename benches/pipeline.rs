@@ -315,6 +315,7 @@ fn config(pack: bool) -> DatasetConfig {
         use_memory_cache: true,
         trim_output_features: true,
         ensure_eos: false,
+        ends_batch_with_pass: false,
         num_prefetch_threads: Some(0),
     }
 }

@@ -6,7 +6,8 @@ mod typed;
 
 use std::path::Path;
 
-use gimlet::checkpoint::{Stored, open};
+use gimlet::checkpoint::Stored;
+use gimlet::models::open;
 use serde_json::Value;
 
 use crate::arrays;
