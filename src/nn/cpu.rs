@@ -71,10 +71,10 @@ fn fastest_products() -> Products {
     Products { float_by_onednn: cpu.avx512 && !cpu.intel, bfloat16_by_mkl: cpu.widens_bfloat16() }
 }
 
-/// Whether packing [`super::PackedKernel`] is worthwhile for a few rows: sixteen registers of 16
-/// bytes cannot hold the sums of its products.
+/// Whether packing [`super::PackedKernel`] is worthwhile for a few rows: sixteen registers of 16 or 32
+/// bytes cannot hold the sums of its products, which then go through memory.
 pub(super) fn packed_products_suit_few_rows() -> bool {
-    bridge::register_bytes() >= 32
+    bridge::register_bytes() == 64
 }
 
 /// Whether it is as fast as libtorch for many rows of this kind, so that its additional operations
