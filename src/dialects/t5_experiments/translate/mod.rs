@@ -190,14 +190,17 @@ impl Statements<'_> {
 
     /// Translates what depends on the metric of validations: the best model, the end of the run, and the learning rate.
     fn rules_of_the_metric(&mut self) {
-        let patience = self.arguments.int("early_stopping_patience");
         let saves = self.arguments.is("save_best");
-        if patience.is_some() || saves {
+        if saves || self.arguments.int("early_stopping_patience").is_some() {
             let flag = if saves { "save_best" } else { "early_stopping_patience" };
             self.bind(flag, "t5x.train.train.best", format!("@{BEST}()"));
             self.metric(BEST);
-            self.bind("save_best", &format!("{BEST}.save"), boolean(saves));
-            self.bind("early_stopping_patience", &format!("{BEST}.patience"), or_none(patience));
+            for (flag, parameter) in
+                [("save_best", "save"), ("early_stopping_patience", "patience")]
+            {
+                let value = self.arguments.gin(flag);
+                self.bind(flag, &format!("{BEST}.{parameter}"), value);
+            }
         }
         if self.arguments.is("use_lr_drop") {
             self.bind("use_lr_drop", "t5x.train.train.reduce_on_plateau", format!("@{PLATEAU}()"));
@@ -216,10 +219,6 @@ impl Statements<'_> {
             self.bind(flag, &format!("{rule}.{parameter}"), value);
         }
     }
-}
-
-fn boolean(value: bool) -> &'static str {
-    if value { "True" } else { "False" }
 }
 
 fn or_none(number: Option<i128>) -> String {
