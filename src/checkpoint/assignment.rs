@@ -11,6 +11,7 @@ use super::fit::check_fit;
 use super::format::{Format, Without};
 use super::head::{UNUSED, remark};
 use super::mismatch::{Mismatch, PARAMETERS};
+use super::names::trainer::slot_and_parameter;
 use super::spec::RestoreCheckpointConfig;
 use super::stored::Stored;
 use gimlet_telemetry::{counted, quoted_names};
@@ -67,7 +68,13 @@ impl RestoreCheckpointConfig {
         let has_rules = rules.is_some();
         let rules = rules.unwrap_or_default();
         let names = found.keys().map(String::as_str).collect();
-        let assigned = assign(&rules, needs.keys(), rest, &names)?;
+        let mut assigned = assign(&rules, needs.keys(), rest, &names)?;
+        if stored.format() == Format::Trainer {
+            let is_free = |name: &&String| !assigned.dropped.contains(*name);
+            for (new, old) in slots_elsewhere(needs.keys().filter(is_free), &found) {
+                assigned.sources.entry(new).or_insert(old);
+            }
+        }
         let without = stored.without();
         let initializes = |name: &str| self.fallback_to_scratch || without.concerns(name);
         let path = stored.path().as_str();
@@ -175,7 +182,11 @@ impl Plan {
 pub fn plan_resume(stored: &dyn Stored, needs: &Shapes) -> Result<Plan, CheckpointError> {
     let found = stored.shapes();
     let same = |name: &String| (name.clone(), name.clone());
-    let sources = needs.keys().filter(|name| found.contains_key(*name)).map(same).collect();
+    let mut sources: BTreeMap<String, String> =
+        needs.keys().filter(|name| found.contains_key(*name)).map(same).collect();
+    if stored.format() == Format::Trainer {
+        sources.extend(slots_elsewhere(needs.keys(), &found));
+    }
     let planned = plan(stored.path().as_str(), sources, needs, &found, &|_| false);
     planned.map_err(|error| match error {
         CheckpointError::OtherModel(mismatch) => {
@@ -183,6 +194,20 @@ pub fn plan_resume(stored: &dyn Stored, needs: &Shapes) -> Result<Plan, Checkpoi
         }
         other => other,
     })
+}
+
+/// Finds arrays of the model's optimizer at another place of a chain, which a Trainer's file does not say: for each name that
+/// is not found, the name of the same slot of the same parameter.
+fn slots_elsewhere<'a>(
+    names: impl Iterator<Item = &'a String>,
+    found: &Shapes,
+) -> Vec<(String, String)> {
+    let places: BTreeMap<(&str, &str), &String> =
+        found.keys().filter_map(|name| Some((slot_and_parameter(name)?, name))).collect();
+    let lacking = names.filter(|name| !found.contains_key(*name));
+    let place =
+        |name: &String| Some((name.clone(), (*places.get(&slot_and_parameter(name)?)?).clone()));
+    lacking.filter_map(place).collect()
 }
 
 fn plan(

@@ -5,10 +5,10 @@ use std::fmt;
 use super::error::CheckpointError;
 use super::foreign::index_of;
 use super::format::Format;
-use super::marks::{CHECKPOINT_FILE, checkpoint_dir, is_half_written_orbax, step_of_bundle};
+use super::marks::{CHECKPOINT_FILE, is_half_written_orbax, step_of_bundle};
 use super::names::hugging_face::Families;
 use super::open::{is_marked, open, recognize};
-use super::steps::{list_steps, named_steps};
+use super::steps::{committed, list_steps, named};
 use super::stored::Stored;
 use super::unfinished::is_unfinished;
 use gimlet_storage::{Path, StorageError};
@@ -24,8 +24,8 @@ pub fn latest(folder: &Path) -> Result<Option<Path>, CheckpointError> {
     if !folder.is_dir()? {
         return refused(folder, "mode = 'latest' needs an existing folder");
     }
-    if let Some(step) = list_steps(folder)?.last() {
-        return Ok(Some(checkpoint_dir(folder, *step)));
+    if let Some((_, newest)) = committed(folder)?.pop_last() {
+        return Ok(Some(newest));
     }
     match recognize(folder)? {
         // A folder of TensorFlow checkpoints has a file that names the newest.
@@ -47,9 +47,9 @@ pub fn every(folder: &Path) -> Result<Vec<Path>, CheckpointError> {
     if !folder.is_dir()? {
         return refused(folder, "mode = 'all' needs an existing folder");
     }
-    let steps = list_steps(folder)?;
-    if !steps.is_empty() {
-        return Ok(steps.into_iter().map(|step| checkpoint_dir(folder, step)).collect());
+    let own = committed(folder)?;
+    if !own.is_empty() {
+        return Ok(own.into_values().collect());
     }
     let tensorflow = tensorflow_checkpoints(folder)?;
     if !tensorflow.is_empty() {
@@ -92,14 +92,14 @@ impl fmt::Display for Skipped {
     }
 }
 
-/// The checkpoints from which a run in its MODEL_DIR continues, by step: those named `checkpoint_N`, committed or not; in
-/// a folder without any, those that Mesh TensorFlow's T5 has left there.
+/// The checkpoints from which a run in its MODEL_DIR continues, by step: those named `checkpoint_N` or `model_N.pth`,
+/// committed or not; in a folder without any, those that Mesh TensorFlow's T5 has left there.
 fn resumable(model_dir: &Path) -> Result<Vec<(u64, Path)>, CheckpointError> {
-    let steps = named_steps(model_dir)?;
-    if steps.is_empty() && model_dir.is_dir()? {
+    let own = named(model_dir)?;
+    if own.is_empty() && model_dir.is_dir()? {
         return tensorflow_checkpoints(model_dir);
     }
-    Ok(steps.into_iter().map(|step| (step, checkpoint_dir(model_dir, step))).collect())
+    Ok(own.into_iter().collect())
 }
 
 /// The steps of the committed checkpoints from which a run in its MODEL_DIR continues, ascending.
@@ -108,7 +108,7 @@ fn resumable(model_dir: &Path) -> Result<Vec<(u64, Path)>, CheckpointError> {
 /// The folder cannot be read.
 pub fn resumable_steps(model_dir: &Path) -> Result<Vec<u64>, CheckpointError> {
     let steps = list_steps(model_dir)?;
-    if steps.is_empty() && named_steps(model_dir)?.is_empty() {
+    if steps.is_empty() && named(model_dir)?.is_empty() {
         return Ok(resumable(model_dir)?.into_iter().map(|(step, _)| step).collect());
     }
     Ok(steps)

@@ -15,6 +15,8 @@ pub enum Format {
     HuggingFace,
     /// A state dictionary that `torch.save` wrote.
     Torch,
+    /// A file that the Trainer of t5-experiments saved: a state dictionary beside the state of a training.
+    Trainer,
     /// TensorFlow's format as Mesh TensorFlow T5 writes it: `model.ckpt-N.index` and its data.
     MeshTensorFlow,
 }
@@ -53,6 +55,7 @@ impl Format {
             Format::Orbax => "orbax",
             Format::HuggingFace => "hugging_face",
             Format::Torch => "torch",
+            Format::Trainer => "trainer",
             Format::MeshTensorFlow => "mesh_tensorflow",
         }
     }
@@ -63,10 +66,12 @@ impl Format {
             Self::T5x | Self::Orbax => Without::Nothing,
             Self::HuggingFace | Self::Torch => Without::State,
             // Published checkpoints often have no slots, but always have a step.
-            Self::MeshTensorFlow if found.keys().any(|name| Without::Slots.concerns(name)) => {
+            Self::MeshTensorFlow | Self::Trainer
+                if found.keys().any(|name| Without::Slots.concerns(name)) =>
+            {
                 Without::Nothing
             }
-            Self::MeshTensorFlow => Without::Slots,
+            Self::MeshTensorFlow | Self::Trainer => Without::Slots,
         }
     }
 }
@@ -78,6 +83,7 @@ impl fmt::Display for Format {
             Format::Orbax => "an Orbax checkpoint",
             Format::HuggingFace => "a Hugging Face model",
             Format::Torch => "a PyTorch file",
+            Format::Trainer => "a Trainer's checkpoint",
             Format::MeshTensorFlow => "a TensorFlow checkpoint",
         })
     }

@@ -48,10 +48,12 @@ mod raw;
 mod read_ahead;
 mod retention;
 mod saver;
+mod snapshot;
 mod spec;
 mod statistics;
 mod steps;
 mod stored;
+mod trainer_saver;
 mod transformations;
 mod transpose;
 mod unfinished;
@@ -68,8 +70,9 @@ pub use checkpointers::{
 };
 pub use error::CheckpointError;
 pub use export::{
-    Carried, HuggingFaceOptions, MeshOptions, NativeOptions, Weights, export_hugging_face,
-    export_mesh_tensorflow, export_orbax, export_t5x, export_torch, name_newest, unheld,
+    Carried, HuggingFaceOptions, MeshOptions, NativeOptions, PickleValue, Rates, StorageView,
+    TrainerForm, Weights, export_hugging_face, export_mesh_tensorflow, export_orbax, export_t5x,
+    export_torch, export_trainer, name_newest, unheld,
 };
 pub use find::{Skipped, every, latest, restore_newest, resumable_steps};
 pub use fit::check_fit;
@@ -80,12 +83,15 @@ pub use format::{Format, Without};
 pub use hugging_face_keys::{KeyFate, KeyTable, check_keys};
 pub use layers::arranged;
 pub use listing::{Condition, Listed, file_sizes, list};
-pub use marks::{DATASET_PREFIX, bundle_prefix, checkpoint_dir, step_of, step_of_bundle};
+pub use marks::{
+    DATASET_PREFIX, best_trainer_file, bundle_prefix, checkpoint_dir, step_of, step_of_bundle,
+    step_of_trainer, trainer_file,
+};
 pub use mismatch::Mismatch;
 pub use names::Axes;
 pub use names::hugging_face::{
-    Arrays, ConfigFacts, Description, Families, HeadFacts, HuggingFaceFamily, ModuleNames,
-    NameTable, ParameterKind, model_types,
+    Arrays, ConfigFacts, Description, Exchanged, Families, HeadFacts, HuggingFaceFamily,
+    ModuleNames, NameTable, ParameterKind, model_types, nameless,
 };
 pub use names::mesh::{MeshNorms, mesh_spellings};
 pub use native::{Procedure, Reader, Shard, Share, Writer, lies_in_tree, writes};
@@ -95,10 +101,10 @@ pub use retention::{Retention, remove_stale};
 pub use saver::{Saver, Saving, Snapshot, write_arrays};
 pub use spec::{
     CheckpointConfig, CheckpointPaths, Commit, NoTransformations, RestoreCheckpointConfig,
-    RestoreDtype, RestoreMode, SaveCheckpointConfig, SaveCompression, SaveDtype, Steps,
+    RestoreDtype, RestoreMode, SaveCheckpointConfig, SaveCompression, SaveDtype, SaveFormat, Steps,
 };
 pub use statistics::{Distance, Statistics, Tolerance};
-pub use steps::list_steps;
+pub use steps::{committed, list_steps};
 pub use stored::{RUN_FILE, Stored, for_each_block};
 pub use transformations::{ApplyAssignmentMap, StateTransformation};
 pub use unfinished::is_unfinished;

@@ -6,7 +6,10 @@ use std::time::SystemTime;
 
 use super::error::CheckpointError;
 use super::format::Format;
-use super::marks::{CHECKPOINT_FILE, ORBAX_BEGINNING, PINNED_FILE, step_of, step_of_bundle};
+use super::marks::{
+    CHECKPOINT_FILE, ORBAX_BEGINNING, PINNED_FILE, TRAINER_BEST, TRAINER_FILE, TRAINER_SUFFIX,
+    step_of, step_of_bundle, step_of_trainer,
+};
 use super::names::hugging_face::Families;
 use super::open::{is_marked, open, recognize};
 use super::unfinished;
@@ -75,7 +78,7 @@ pub fn list(path: &Path, families: Families) -> Result<Vec<Listed>, CheckpointEr
             name.strip_suffix(".index").filter(|prefix| step_of_bundle(prefix).is_some())
         {
             found.extend(listed_beside(&entry, &path.join(prefix), prefix, families)?);
-        } else if step_of(&entry).is_some() || is_temporary(&entry) {
+        } else if step_of(&entry).is_some() || is_temporary(&entry) || is_of_trainer(&entry)? {
             found.extend(listed_beside(&entry, &entry, name, families)?);
         }
     }
@@ -109,7 +112,8 @@ fn listed(path: &Path, name: &str, families: Families) -> Result<Listed, Checkpo
             .find_map(|mark| Some(name.split_once(mark)?.0))
             .and_then(|finished| Path::parse(finished).ok())
             .map_or_else(|| step_of(path), |finished| step_of(&finished))
-            .or_else(|| step_of_bundle(name.trim_end_matches(".index"))),
+            .or_else(|| step_of_bundle(name.trim_end_matches(".index")))
+            .or_else(|| step_of_trainer(name)),
         format: None,
         num_files: sizes.len(),
         bytes: sizes.values().sum(),
@@ -144,6 +148,13 @@ fn listed(path: &Path, name: &str, families: Families) -> Result<Listed, Checkpo
         }
     };
     Ok(one)
+}
+
+/// Whether a path has the name of a Trainer's checkpoint: `model_N.pth`, `model_best.pth`, or a folder of Accelerate's.
+fn is_of_trainer(path: &Path) -> Result<bool, CheckpointError> {
+    let name = path.file_name();
+    let is_named = step_of_trainer(name).is_some() || name.starts_with(TRAINER_BEST);
+    Ok(is_named && (name.ends_with(TRAINER_SUFFIX) || path.join(TRAINER_FILE).exists()?))
 }
 
 fn is_temporary(path: &Path) -> bool {

@@ -25,6 +25,16 @@ pub(crate) const TEMPORARY_MARK: &str = ".gimlet";
 /// Prefix of the names of T5X's and Orbax's checkpoints.
 const PREFIX: &str = "checkpoint_";
 
+/// Prefix of the names of the checkpoints of t5-experiments' Trainer, and the ending of its files.
+const TRAINER_PREFIX: &str = "model_";
+pub(crate) const TRAINER_SUFFIX: &str = ".pth";
+
+/// The name of its best checkpoint, without the ending of a file.
+pub(crate) const TRAINER_BEST: &str = "model_best";
+
+/// The file that the same Trainer writes last into a checkpoint of Accelerate's, which is a folder.
+pub(crate) const TRAINER_FILE: &str = "trainer.pckl";
+
 /// Prefix of the names of TensorFlow's checkpoints.
 const BUNDLE_PREFIX: &str = "model.ckpt-";
 
@@ -91,6 +101,26 @@ pub fn checkpoint_dir(model_dir: &Path, step: u64) -> Path {
     model_dir.join(&format!("{PREFIX}{step}"))
 }
 
+/// The file of a Trainer's checkpoint of a step, which has the number of the last update, from 0.
+///
+/// # Panics
+/// If there was no update yet.
+pub fn trainer_file(model_dir: &Path, step: u64) -> Path {
+    let iteration = step.checked_sub(1).expect("a Trainer saves after an update");
+    model_dir.join(&format!("{TRAINER_PREFIX}{iteration}{TRAINER_SUFFIX}"))
+}
+
+/// The file of a Trainer's best checkpoint.
+pub fn best_trainer_file(model_dir: &Path) -> Path {
+    model_dir.join(&format!("{TRAINER_BEST}{TRAINER_SUFFIX}"))
+}
+
+/// The step in the name of a Trainer's checkpoint: 7 in `model_6.pth`, and in the folder `model_6`.
+pub fn step_of_trainer(name: &str) -> Option<u64> {
+    let digits = name.strip_suffix(TRAINER_SUFFIX).unwrap_or(name).strip_prefix(TRAINER_PREFIX)?;
+    number_of(digits)?.checked_add(1)
+}
+
 /// The common prefix of the files of TensorFlow's checkpoint of a step.
 pub fn bundle_prefix(folder: &Path, step: u64) -> Path {
     folder.join(&format!("{BUNDLE_PREFIX}{step}"))
@@ -110,9 +140,12 @@ pub fn step_of(path: &Path) -> Option<u64> {
 /// The step in the name of a checkpoint; `None` for a name that Gimlet would not write, such as
 /// `checkpoint_007`.
 pub(crate) fn step_of_name(name: &str) -> Option<u64> {
-    let digits = name.strip_prefix(PREFIX)?;
-    let step: u64 = digits.parse().ok()?;
-    (step.to_string() == digits).then_some(step)
+    number_of(name.strip_prefix(PREFIX)?)
+}
+
+/// The number that is written as these digits, without a leading zero.
+fn number_of(digits: &str) -> Option<u64> {
+    digits.parse().ok().filter(|number: &u64| number.to_string() == digits)
 }
 
 /// Whether a path relative to a checkpoint is a data position.

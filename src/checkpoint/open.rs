@@ -4,10 +4,11 @@ use std::io::Read;
 
 use super::error::CheckpointError;
 use super::foreign::{
-    hugging_face_marks, index_of, open_file, open_hugging_face, open_tensorflow, open_torch,
+    hugging_face_marks, index_of, open_accelerate, open_file, open_hugging_face, open_tensorflow,
+    open_torch,
 };
 use super::format::Format;
-use super::marks::{CHECKPOINT_FILE, ORBAX_MARKS, has_any};
+use super::marks::{CHECKPOINT_FILE, ORBAX_MARKS, TRAINER_FILE, has_any};
 use super::names::hugging_face::Families;
 use super::native::Reader;
 use super::orbax;
@@ -36,7 +37,8 @@ pub fn open(path: &Path, families: Families) -> Result<Box<dyn Stored>, Checkpoi
         Format::Orbax => orbax::open(path),
         Format::HuggingFace if path.is_dir()? => Ok(Box::new(open_hugging_face(path, families)?)),
         Format::HuggingFace => Ok(Box::new(open_file(path, families)?)),
-        Format::Torch => Ok(Box::new(open_torch(path, families)?)),
+        Format::Trainer if path.is_dir()? => Ok(Box::new(open_accelerate(path, families)?)),
+        Format::Torch | Format::Trainer => Ok(Box::new(open_torch(path, families)?)),
         Format::MeshTensorFlow => Ok(Box::new(open_tensorflow(path)?)),
     }
 }
@@ -52,6 +54,9 @@ pub(super) fn recognize(path: &Path) -> Result<Format, CheckpointError> {
     }
     let head = head(path)?;
     let name = path.file_name();
+    if head.is_empty() {
+        return Err(CheckpointError::damaged(path, "it is empty"));
+    }
     let is_pickle =
         head.starts_with(b"PK\x03\x04") || (head.starts_with(b"\x80") && named_torch(name));
     Ok(match () {
@@ -80,6 +85,9 @@ fn recognize_folder(dir: &Path) -> Result<Format, CheckpointError> {
     if file.exists()? {
         let is_tensorflow = head(&file)?.starts_with(TENSORFLOW_TEXT);
         return Ok(if is_tensorflow { Format::MeshTensorFlow } else { Format::T5x });
+    }
+    if dir.join(TRAINER_FILE).exists()? {
+        return Ok(Format::Trainer);
     }
     Ok(if has_any(dir, &hugging_face_marks())? { Format::HuggingFace } else { Format::T5x })
 }

@@ -1,14 +1,13 @@
 //! Decides which checkpoints to keep, and removes files that dead runs left behind.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use super::best::Best;
 use super::error::CheckpointError;
-use super::marks::{
-    DATASET_PREFIX, ORBAX_ITEM, PINNED_FILE, TEMPORARY_MARK, checkpoint_dir, step_of,
-};
+use super::marks::{DATASET_PREFIX, ORBAX_ITEM, PINNED_FILE, TEMPORARY_MARK, step_of};
 use super::native::create_temporary;
-use super::steps::list_steps;
+use super::steps::committed;
 use super::unfinished;
 use gimlet_storage::{Holder, Lock, Locked, Path};
 
@@ -36,17 +35,17 @@ impl Retention {
         best: Option<&Best>,
     ) -> Result<Vec<Path>, CheckpointError> {
         let mut removed = Vec::new();
-        let list_steps = || -> Result<Vec<u64>, CheckpointError> {
-            let steps = list_steps(model_dir)?;
-            Ok(steps.into_iter().filter(|step| *step <= newest).collect())
+        let list = || -> Result<BTreeMap<u64, Path>, CheckpointError> {
+            let found = committed(model_dir)?;
+            Ok(found.into_iter().filter(|(step, _)| *step <= newest).collect())
         };
-        let steps = list_steps()?;
-        let excess = match (best, self.keep) {
+        let mut found = list()?;
+        let excess: Vec<Path> = match (best, self.keep) {
             (Some(best), Some(keep)) if keep > 0 => {
-                let steps = best.excess(&steps, keep);
-                steps.iter().map(|step| checkpoint_dir(model_dir, *step)).collect()
+                let steps: Vec<u64> = found.keys().copied().collect();
+                best.excess(&steps, keep).iter().filter_map(|step| found.remove(step)).collect()
             }
-            _ => oldest(model_dir, &steps, self.keep),
+            _ => oldest(found.into_values().collect(), self.keep),
         };
         for dir in excess {
             if !is_kept(&dir)? {
@@ -56,13 +55,13 @@ impl Retention {
         }
         let mut with_dataset = Vec::new();
         let counts_datasets = self.keep_dataset_checkpoints.is_some_and(|keep| keep > 0);
-        let steps = if counts_datasets { list_steps()? } else { Vec::new() };
-        for step in steps {
-            if !dataset_files(&checkpoint_dir(model_dir, step))?.is_empty() {
-                with_dataset.push(step);
+        let found = if counts_datasets { list()? } else { BTreeMap::new() };
+        for dir in found.into_values() {
+            if !dataset_files(&dir)?.is_empty() {
+                with_dataset.push(dir);
             }
         }
-        for dir in oldest(model_dir, &with_dataset, self.keep_dataset_checkpoints) {
+        for dir in oldest(with_dataset, self.keep_dataset_checkpoints) {
             if !is_kept(&dir)? {
                 dataset_files(&dir)?.iter().try_for_each(Path::remove_file)?;
             }
@@ -158,10 +157,10 @@ fn newest_is_old(dir: &Path) -> Result<bool, CheckpointError> {
 }
 
 /// Returns the checkpoints that are older than the newest `keep`.
-fn oldest(model_dir: &Path, steps: &[u64], keep: Option<usize>) -> Vec<Path> {
+fn oldest(mut checkpoints: Vec<Path>, keep: Option<usize>) -> Vec<Path> {
     let keep = keep.filter(|keep| *keep > 0).unwrap_or(usize::MAX);
-    let num_old = steps.len().saturating_sub(keep);
-    steps[..num_old].iter().map(|step| checkpoint_dir(model_dir, *step)).collect()
+    checkpoints.truncate(checkpoints.len().saturating_sub(keep));
+    checkpoints
 }
 
 /// Removes a checkpoint; renames it first, so that no reader sees a partial checkpoint.

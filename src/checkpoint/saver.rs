@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use super::array::{Array, ArrayView, DType};
 use super::best::Best;
 use super::error::CheckpointError;
+use super::export::TrainerForm;
 use super::native::{Procedure, Shard, Writer};
 use super::retention::Retention;
 use super::zarr::Compression;
@@ -57,6 +58,7 @@ pub struct Snapshot {
     nones: Vec<String>,
     extras: Vec<(String, Vec<u8>)>,
     before: Vec<Unsent>,
+    trainer: Option<(Path, Box<TrainerForm>)>,
 }
 
 impl Snapshot {
@@ -107,7 +109,29 @@ impl Snapshot {
         self.before.extend(unsent);
     }
 
+    /// Asks for this Trainer's file instead of T5X's folder. Then the first of several processes must have copied every array
+    /// as a whole.
+    pub fn as_trainer(&mut self, file: Path, form: TrainerForm) {
+        self.trainer = Some((file, Box::new(form)));
+    }
+
+    /// The arrays by name.
+    pub(super) fn arrays(&self) -> impl Iterator<Item = (&str, &Array)> {
+        self.arrays.iter().map(|copied| (&copied.name[..], &copied.array))
+    }
+
+    /// Files that must be in the store before the checkpoint is visible there.
+    pub(super) fn before(&self) -> &[Unsent] {
+        &self.before
+    }
+
+    /// The files beside the arrays.
+    pub(super) fn extras(&self) -> &[(String, Vec<u8>)] {
+        &self.extras
+    }
+
     fn clear(&mut self) {
+        self.trainer = None;
         self.num_arrays = 0;
         self.nones.clear();
         self.extras.clear();
@@ -189,8 +213,13 @@ impl Saver {
         let written = Arc::new(AtomicU64::new(0));
         let counted = written.clone();
         let write = move || {
-            saving.write(step, &snapshot, counted)?;
-            if saving.procedure.share.as_ref().is_none_or(|share| share.rank == 0) {
+            match &snapshot.trainer {
+                Some((file, form)) => {
+                    saving.write_trainer((file, step), &snapshot, form, &counted)?;
+                }
+                None => saving.write(step, &snapshot, counted)?,
+            }
+            if saving.is_first() {
                 saving.prune(step, best.as_ref());
             }
             Ok(snapshot)
@@ -278,5 +307,10 @@ impl Saving {
             unsent.send();
         }
         writer.commit().map(drop)
+    }
+
+    /// Whether this process is the only one or the first.
+    pub(super) fn is_first(&self) -> bool {
+        self.procedure.share.as_ref().is_none_or(|share| share.rank == 0)
     }
 }

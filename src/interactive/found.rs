@@ -1,7 +1,7 @@
 //! The checkpoint and the configuration that a path names: of a run, of one of its checkpoints, or of a folder of
 //! Hugging Face's.
 
-use crate::checkpoint::{CheckpointError, HuggingFaceConfig, checkpoint_dir, list_steps};
+use crate::checkpoint::{CheckpointError, HuggingFaceConfig, committed};
 use crate::storage::Path;
 
 /// The configuration that a run writes into its MODEL_DIR.
@@ -23,11 +23,8 @@ impl Found {
     /// The path cannot be read. A missing path is an error of opening the checkpoint.
     pub fn at(path: &Path) -> Result<Self, CheckpointError> {
         let is_dir = path.is_dir()?;
-        let steps = if is_dir { list_steps(path)? } else { Vec::new() };
-        let checkpoint = match steps.last() {
-            Some(newest) => checkpoint_dir(path, *newest),
-            None => path.clone(),
-        };
+        let newest = if is_dir { committed(path)?.pop_last() } else { None };
+        let checkpoint = newest.map_or_else(|| path.clone(), |(_, newest)| newest);
         let folder = path.folder();
         let files = |dir: &Path| [RUN_CONFIG, HuggingFaceConfig::FILE].map(|file| dir.join(file));
         let mut candidates = Vec::new();

@@ -7,7 +7,7 @@ use crate::gin::{Configurable, Slot as _};
 use super::OptaxRule;
 use super::error::OptimError;
 use super::layout::{ParamShape, StateLayout};
-use super::rule::{OwnRate, Rule};
+use super::rule::{OwnRate, Rule, TorchOptimizer};
 
 /// One transformation of gradients after another. Source: T5X `optimizers.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
@@ -87,6 +87,10 @@ impl Rule for Chain {
 
     fn own_learning_rate(&self) -> Option<OwnRate<'_>> {
         self.rule().ok().and_then(Rule::own_learning_rate)
+    }
+
+    fn of_torch(&self) -> Option<TorchOptimizer> {
+        self.rule().ok().and_then(Rule::of_torch)
     }
 
     fn needs_whole_params(&self) -> bool {

@@ -5,7 +5,7 @@ use crate::gin::{Configurable, Nested};
 use super::OptimizerDef;
 use super::error::OptimError;
 use super::layout::{ParamShape, StateLayout};
-use super::rule::{OwnRate, Rule};
+use super::rule::{OwnRate, Rule, TorchOptimizer};
 
 /// An optimizer whose gradients are limited first, by their norm or one by one: bind one of `norm` and `value`. Arrays in
 /// checkpoints have the optimizer's own names. Source: torch `nn/utils/clip_grad.py`.
@@ -66,6 +66,10 @@ impl Rule for Clipped {
 
     fn own_learning_rate(&self) -> Option<OwnRate<'_>> {
         self.rule().own_learning_rate()
+    }
+
+    fn of_torch(&self) -> Option<TorchOptimizer> {
+        self.rule().of_torch()
     }
 
     fn skips_nan_updates(&self) -> bool {

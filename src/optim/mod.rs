@@ -52,7 +52,7 @@ pub use parts::OwnPart;
 #[cfg(feature = "torch")]
 pub use reduction::Reduction;
 pub use refused::{Amos, Dpsgd, Refused};
-pub use rule::{OwnRate, Rule};
+pub use rule::{OwnRate, Rule, TorchOptimizer};
 #[cfg(feature = "torch")]
 pub use update::{Clock, ParamState, Prepare, Prepared, Updated};
 #[cfg(feature = "torch")]
@@ -132,6 +132,11 @@ impl OptimizerDef {
     /// Whether an update of a part of a parameter needs numbers of all of it.
     pub fn needs_whole_params(&self) -> bool {
         self.spec().needs_whole_params()
+    }
+
+    /// Returns the optimizer of torch's or transformers' that this one is, if it is one.
+    pub fn of_torch(&self) -> Option<TorchOptimizer> {
+        self.spec().of_torch()
     }
 
     /// Whether gradients that are not finite change nothing.

@@ -4,6 +4,7 @@ use super::error::OptimError;
 use super::layout::{ParamShape, StateLayout};
 use super::optax::LearningRate;
 use super::update::Prepare;
+use crate::checkpoint::PickleValue;
 use crate::gin::AnySpec;
 
 /// A learning rate that belongs to an optimizer.
@@ -13,6 +14,15 @@ pub struct OwnRate<'a> {
     pub param: String,
     /// Its value.
     pub rate: &'a LearningRate,
+}
+
+/// An optimizer of torch's that makes the same updates, with the same state under other names.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TorchOptimizer {
+    /// The parameters of its group, except the learning rate.
+    pub settings: Vec<(&'static str, PickleValue)>,
+    /// The learning rate; `None` for an optimizer that has none.
+    pub rate: Option<LearningRate>,
 }
 
 /// An optimizer that gin can name. With torch, [`Prepare`] has its steps on tensors.
@@ -59,6 +69,11 @@ pub trait Rule: Prepare + AnySpec {
 
     /// Returns its own learning rate, if the Trainer's has no effect.
     fn own_learning_rate(&self) -> Option<OwnRate<'_>> {
+        None
+    }
+
+    /// Returns the optimizer of torch's or transformers' that this one is, if it is one.
+    fn of_torch(&self) -> Option<TorchOptimizer> {
         None
     }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tch::{Device, Kind, Tensor};
 
 use crate::checkpoint::{
-    self, Array, ArrayView, DType, Plan, Shapes, Snapshot, Stored, lies_in_tree,
+    self, Array, ArrayView, DType, Plan, SaveFormat, Shapes, Snapshot, Stored, lies_in_tree,
 };
 use crate::nn::{Params, Shard};
 use crate::partition::Mesh;
@@ -20,14 +20,17 @@ pub fn shapes(state: &TrainState) -> Shapes {
     arrays(state).map(|(name, _, shard)| (name, shard.whole)).chain(counts).collect()
 }
 
-/// Gathers on the host the arrays of which a checkpoint cannot hold parts: Adafactor's factored statistics, which are
-/// short. All processes call it.
-pub fn gather(state: &TrainState) -> BTreeMap<String, Tensor> {
+/// Gathers on the host the arrays of which a checkpoint cannot hold parts: in T5X's format Adafactor's factored statistics,
+/// which are short, and all arrays of a Trainer's file, which the first process keeps. All processes call it.
+pub fn gather(state: &TrainState, format: SaveFormat, mesh: &Mesh) -> BTreeMap<String, Tensor> {
+    let is_file = format == SaveFormat::Trainer;
+    let is_kept = !is_file || mesh.process().rank == 0;
     let division = state.params.division();
     let gathered = arrays(state).filter_map(|(name, tensor, part)| {
         let is_divided = part.axes.iter().any(Option::is_some);
-        let is_gathered = is_divided && lies_in_tree(&name, &part.whole);
-        is_gathered.then(|| (name, division.whole(tensor, &part).to_device(Device::Cpu)))
+        let is_gathered = is_divided && (is_file || lies_in_tree(&name, &part.whole));
+        let whole = is_gathered.then(|| division.whole(tensor, &part))?;
+        is_kept.then(|| (name, whole.to_device(Device::Cpu)))
     });
     gathered.collect()
 }
@@ -35,7 +38,7 @@ pub fn gather(state: &TrainState) -> BTreeMap<String, Tensor> {
 /// Copies to the host the parts of the state that this process writes, and what was gathered.
 pub fn copy(
     state: &TrainState,
-    mesh: &Mesh,
+    (mesh, format): (&Mesh, SaveFormat),
     gathered: &BTreeMap<String, Tensor>,
     snapshot: &mut Snapshot,
 ) {
@@ -59,7 +62,11 @@ pub fn copy(
         .iter()
         .map(|(name, array)| (&name[..], checkpoint::Shard::whole(array.view(), ranks.clone())));
     let shards: Vec<(&str, checkpoint::Shard<'_>)> = without_elements.chain(counted).collect();
-    let writes = checkpoint::writes(mesh.process().rank, &shards);
+    let rank = mesh.process().rank;
+    let writes = match format {
+        SaveFormat::T5x => checkpoint::writes(rank, &shards),
+        SaveFormat::Trainer => vec![rank == 0; shards.len()],
+    };
     let tensors = parts.iter().map(|(_, tensor, _)| Some(tensor)).chain(std::iter::repeat(None));
     for (((name, shard), tensor), writes) in shards.into_iter().zip(tensors).zip(writes) {
         match tensor.filter(|_| writes) {

@@ -1,7 +1,11 @@
 //! Mistakes that are visible in a spec alone, found in milliseconds, before anything is built.
 
-use crate::checkpoint::{RestoreCheckpointConfig, RestoreMode, SaveCheckpointConfig};
+use crate::checkpoint::{
+    RestoreCheckpointConfig, RestoreMode, SaveCheckpointConfig, SaveFormat, nameless,
+};
 use crate::data::DatasetConfig;
+use crate::models::HUGGING_FACE;
+use crate::models::transformer::{LayerArrays, TransformerSpec};
 use crate::session::check::{UnfitSpec, check_partitions, check_path, unfit};
 use crate::telemetry::MlflowError;
 
@@ -22,6 +26,7 @@ pub fn check(train: &Train) -> Result<(), UnfitSpec> {
     }
     if let Some(save) = &train.checkpoint_cfg.save {
         check_save(save)?;
+        check_form(train, save.format)?;
     }
     check_loggers(train)?;
     check_partitions(&train.partitioner)?;
@@ -139,6 +144,24 @@ fn check_save(config: &SaveCheckpointConfig) -> Result<(), UnfitSpec> {
     config.compression().map_err(UnfitSpec)?;
     match config.keep_best() {
         Some(keep) => check_monitored(&keep.metric),
+        None => Ok(()),
+    }
+}
+
+/// Refuses a model whose parameters have no names in a Trainer's file.
+fn check_form(train: &Train, format: SaveFormat) -> Result<(), UnfitSpec> {
+    if format == SaveFormat::T5x {
+        return Ok(());
+    }
+    let network =
+        TransformerSpec { layer_arrays: LayerArrays::Joined, ..train.model.transformer() };
+    let tree = network.param_tree();
+    let names: Vec<&str> = tree.iter().map(|param| &param.name[..]).collect();
+    match nameless(HUGGING_FACE, &names) {
+        Some(name) => unfit(format!(
+            "utils.SaveCheckpointConfig.format is 'trainer', whose files hold a T5 of t5-experiments or transformers, and \
+             these have no `{name}`: expected format = 't5x'"
+        )),
         None => Ok(()),
     }
 }

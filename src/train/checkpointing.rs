@@ -8,15 +8,16 @@ use serde::Serialize;
 use tch::Tensor;
 
 use crate::checkpoint::{
-    Best, CheckpointConfig, CheckpointError, DType, Procedure, RUN_FILE, Retention,
-    SaveCheckpointConfig, Saver, Saving, Share, remove_stale, resumable_steps,
+    Best, CheckpointError, DType, Procedure, RUN_FILE, Retention, SaveCheckpointConfig, SaveFormat,
+    Saver, Saving, Share, best_trainer_file, checkpoint_dir, open, remove_stale, resumable_steps,
+    trainer_file,
 };
 use crate::data::DatasetState;
 use crate::partition::{Mesh, ProcessError, Processes};
 use crate::session::agreement::of_all;
 use crate::session::error::SessionError;
 use crate::session::state::TrainState;
-use crate::session::state_arrays::{copy, fill, shapes};
+use crate::session::state_arrays::{copy, fill, gather, shapes};
 use crate::session::state_layout::state_shapes;
 use crate::storage::{Path, Unsent};
 use crate::telemetry;
@@ -24,6 +25,10 @@ use crate::telemetry;
 use super::beginning::{Beginning, newest_own};
 use super::record::{DATA_FILE, RunRecord};
 use super::spec::Train;
+use super::trainer_forms::TrainerForms;
+
+/// The folder of the best model, in MODEL_DIR.
+const BEST: &str = "best";
 
 /// The restored checkpoint, from which the run continues.
 #[derive(Debug)]
@@ -58,32 +63,70 @@ pub struct Beside {
 #[derive(Debug)]
 pub struct Checkpoints<'a> {
     model_dir: Path,
-    config: &'a CheckpointConfig,
+    /// Whether these are the best model so far, of which there is one.
+    is_best: bool,
+    format: SaveFormat,
     mesh: &'a Mesh,
     /// This process's part of the work, if there are several.
     share: Option<Share>,
     /// `None` if the run never saves.
     saver: Option<Saver>,
+    /// The descriptions for a Trainer's files, if the run writes those.
+    forms: Option<TrainerForms>,
 }
 
 impl<'a> Checkpoints<'a> {
-    /// The checkpoints in `model_dir`, and this process's share in writing them.
+    /// The checkpoints of a run in `model_dir`, and this process's share in writing them.
+    ///
+    /// # Errors
+    /// The run writes a Trainer's files, and a schedule of it has no value.
     pub fn new(
         model_dir: &Path,
-        config: &'a CheckpointConfig,
+        spec: &Train,
         mesh: &'a Mesh,
         share: Option<Share>,
-    ) -> Self {
-        let saver = |save| Saver::new(saving(model_dir, save, share.clone()));
-        let saver = config.save.as_ref().map(saver);
-        Self { model_dir: model_dir.clone(), config, mesh, share, saver }
+    ) -> Result<Self, SessionError> {
+        let save = spec.checkpoint_cfg.save.as_ref();
+        let format = save.map(|save| save.format).unwrap_or_default();
+        let saver = save.map(|save| Saver::new(saving(model_dir, save, share.clone())));
+        let is_trainer = format == SaveFormat::Trainer;
+        let forms = is_trainer.then(|| TrainerForms::of(spec)).transpose()?;
+        let model_dir = model_dir.clone();
+        Ok(Self { model_dir, is_best: false, format, mesh, share, saver, forms })
     }
 
-    /// Removes partly written files of dead runs.
+    /// The best model of the same run, if the run saves it: the only checkpoint in a folder of MODEL_DIR, or a Trainer's file.
+    ///
+    /// # Errors
+    /// The same as those of [`Checkpoints::new`].
+    pub fn best(
+        model_dir: &Path,
+        spec: &Train,
+        mesh: &'a Mesh,
+        share: Option<Share>,
+    ) -> Result<Self, SessionError> {
+        let own = Self { is_best: true, ..Self::new(model_dir, spec, mesh, share.clone())? };
+        let saves = spec.best.as_ref().is_some_and(|best| best.save);
+        let Some(save) = spec.checkpoint_cfg.save.as_ref().filter(|_| saves) else {
+            return Ok(Self { saver: None, ..own });
+        };
+        let (model_dir, keep) = match own.format {
+            SaveFormat::T5x => (model_dir.join(BEST), Some(1)),
+            SaveFormat::Trainer => (model_dir.clone(), None),
+        };
+        let save = SaveCheckpointConfig { keep, ..save.clone() };
+        let saver = Some(Saver::new(saving(&model_dir, &save, share)));
+        Ok(Self { model_dir, saver, ..own })
+    }
+
+    /// Removes partly written files of dead runs, if the run saves.
     ///
     /// # Errors
     /// The folder cannot be written.
     pub fn clear_stale(&self) -> Result<(), SessionError> {
+        if self.saver.is_none() {
+            return Ok(());
+        }
         for removed in remove_stale(&self.model_dir)? {
             telemetry::notice(&format!("removed {removed}, which an ended run left half-written"));
         }
@@ -114,7 +157,7 @@ impl<'a> Checkpoints<'a> {
             return Ok(Some(restored));
         }
         let Some(begun) = Beginning::configured(spec)? else { return Ok(None) };
-        let dtype = self.config.restore.as_ref().and_then(|config| config.dtype);
+        let dtype = spec.checkpoint_cfg.restore.as_ref().and_then(|config| config.dtype);
         fill(state, begun.stored.as_ref(), &begun.plan, dtype.map(DType::from))?;
         for notice in begun.plan.notices() {
             telemetry::notice(&notice);
@@ -147,9 +190,28 @@ impl<'a> Checkpoints<'a> {
         &self.model_dir
     }
 
-    /// Whether the run ever saves.
-    pub fn saves(&self) -> bool {
-        self.saver.is_some()
+    /// Whether the run saves the state of this step, if asked: a Trainer has none before the first update.
+    pub fn saves(&self, step: u64) -> bool {
+        self.saver.is_some() && (step > 0 || self.format == SaveFormat::T5x)
+    }
+
+    /// Whether the best model is that of this step.
+    ///
+    /// # Errors
+    /// Its file cannot be read.
+    pub fn has_best(&self, step: u64) -> Result<bool, SessionError> {
+        let file = match self.format {
+            SaveFormat::T5x => return Ok(checkpoint_dir(&self.model_dir, step).exists()?),
+            SaveFormat::Trainer => best_trainer_file(&self.model_dir),
+        };
+        // Gimlet's files have its own names too, so that no family is needed.
+        Ok(file.exists()?
+            && open(&file, &[]).and_then(|best| best.step()).is_ok_and(|it| it == step))
+    }
+
+    /// Gathers the arrays that this process saves and does not hold. All processes call it.
+    pub fn gather(&self, state: &TrainState) -> BTreeMap<String, Tensor> {
+        gather(state, self.format, self.mesh)
     }
 
     /// Copies the state for the checkpoint of its step. The copy is written during the following
@@ -165,9 +227,17 @@ impl<'a> Checkpoints<'a> {
         beside: Beside,
     ) -> Result<(), SessionError> {
         let is_first = self.share.as_ref().is_none_or(|share| share.rank == 0);
+        let (format, forms) = (self.format, &self.forms);
         let Some(saver) = &mut self.saver else { return Ok(()) };
         Ok(saver.save(state.step, beside.best, |snapshot| {
-            copy(state, self.mesh, &beside.gathered, snapshot);
+            copy(state, (self.mesh, format), &beside.gathered, snapshot);
+            if let Some(forms) = forms {
+                let file = match self.is_best {
+                    true => best_trainer_file(&self.model_dir),
+                    false => trainer_file(&self.model_dir, state.step),
+                };
+                snapshot.as_trainer(file, forms.at(state.step, state.optimizer.counts().0));
+            }
             snapshot.extra(RUN_FILE, to_json(record));
             if is_first {
                 snapshot.extra(DATA_FILE, to_json(data));

@@ -40,6 +40,8 @@ mod start;
 #[cfg(feature = "torch")]
 mod step;
 #[cfg(feature = "torch")]
+mod trainer_forms;
+#[cfg(feature = "torch")]
 mod window;
 
 pub use best::{BestModel, BestSoFar};

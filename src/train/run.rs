@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::checkpoint::{CheckpointConfig, SaveCheckpointConfig, checkpoint_dir};
+use crate::checkpoint::SaveCheckpointConfig;
 use crate::data::{BatchIterator, DatasetOptions, DatasetState, get_dataset};
 use crate::metrics::sum;
 use crate::models::Batch;
@@ -20,7 +20,6 @@ use crate::session::model_dir_lock::ModelDirLock;
 use crate::session::preflight::Moment;
 use crate::session::rank_log;
 use crate::session::state::TrainState;
-use crate::session::state_arrays::gather;
 use crate::session::training_evaluation::TrainingEvaluation;
 use crate::session::unfinished::Unfinished;
 use crate::session::vocabularies::check_vocabularies;
@@ -92,9 +91,8 @@ pub fn train(
     say_partitions(mesh);
     check_memory(spec, mesh)?;
     let share = share(processes)?;
-    let checkpoints = Checkpoints::new(&model_dir, &spec.checkpoint_cfg, mesh, share.clone());
-    let best_cfg = best_only(spec);
-    let best_checkpoints = Checkpoints::new(&model_dir.join(BEST), &best_cfg, mesh, share);
+    let checkpoints = Checkpoints::new(&model_dir, spec, mesh, share.clone())?;
+    let best_checkpoints = Checkpoints::best(&model_dir, spec, mesh, share)?;
     let start = restore_or_init(spec, context, &checkpoints)?;
     check_same_start(processes, &start)?;
     let Start { state, record, data, resumed } = start;
@@ -168,17 +166,6 @@ fn tell_relative_steps(spec: &Train, step: u64, periods: &Periods) {
     }
 }
 
-/// The folder of the best model, in MODEL_DIR.
-const BEST: &str = "best";
-
-/// Returns the rule of saving the best model, if the run does: as other checkpoints, and it replaces the one before.
-fn best_only(spec: &Train) -> CheckpointConfig {
-    let saves = spec.best.as_ref().is_some_and(|best| best.save);
-    let save = spec.checkpoint_cfg.save.clone().filter(|_| saves);
-    let save = save.map(|save| SaveCheckpointConfig { keep: Some(1), ..save });
-    CheckpointConfig { save, restore: None }
-}
-
 fn training_batches(
     spec: &Train,
     context: &Context<'_>,
@@ -240,7 +227,7 @@ enum Verdict {
 impl Run<'_> {
     fn clear_stale(&self) -> Result<(), SessionError> {
         self.checkpoints.clear_stale()?;
-        if self.best_checkpoints.saves() { self.best_checkpoints.clear_stale() } else { Ok(()) }
+        self.best_checkpoints.clear_stale()
     }
 
     fn work(&mut self, periods: &Periods, logs: &mut Logs) -> Result<Outcome, SessionError> {
@@ -514,10 +501,10 @@ impl Run<'_> {
 
     /// Saves the best model, unless an earlier process of the run has done so.
     fn save_best(&mut self, logs: &Logs) -> Result<(), SessionError> {
-        let saved = checkpoint_dir(self.best_checkpoints.model_dir(), self.state.step);
+        let step = self.state.step;
         let processes = Arc::clone(&self.stepper.processes);
-        let is_saved = || saved.exists().map_err(SessionError::from);
-        if !self.best_checkpoints.saves() || of_first(&processes, is_saved)? {
+        let is_saved = || self.best_checkpoints.has_best(step);
+        if !self.best_checkpoints.saves(step) || of_first(&processes, is_saved)? {
             return Ok(());
         }
         let beside = self.beside(logs)?;
@@ -551,7 +538,7 @@ impl Run<'_> {
 
     /// Saves the state, unless it has been saved already.
     fn save(&mut self, logs: &Logs) -> Result<(), SessionError> {
-        if !self.checkpoints.saves() || self.saved == Some(self.state.step) {
+        if !self.checkpoints.saves(self.state.step) || self.saved == Some(self.state.step) {
             return Ok(());
         }
         self.occupied.as_ref().map_or(Ok(()), ModelDirLock::check)?;
@@ -569,7 +556,8 @@ impl Run<'_> {
         let logs = logged
             .chain(self.inference_evaluation.iter().flat_map(InferenceEvaluation::unsent))
             .collect();
-        let gathered = self.stepper.guarded(self.state.step, || gather(&self.state))?;
+        let gathered =
+            self.stepper.guarded(self.state.step, || self.checkpoints.gather(&self.state))?;
         self.stepper.check_axes()?;
         Ok(Beside { best: None, logs, gathered })
     }

@@ -52,3 +52,4 @@ mod t5_experiments;
 mod t5_mesh_transformer;
 mod t5_paper;
 mod t5x;
+mod trainer_files;

@@ -18,4 +18,5 @@ mod optax_rules;
 mod products;
 mod remat;
 mod t5_experiments;
+mod torch_rules;
 mod transformers_adafactor;

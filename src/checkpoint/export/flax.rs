@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 use rmpv::encode::write_value;
 
-use super::model::Model;
+use super::model::Named;
 use super::tensor::Tensor;
 use super::tensor_file::TensorFile;
 use crate::names::Axes;
@@ -16,7 +16,7 @@ use crate::stored::Stored;
 /// Writes the tensors into a file; the caller finishes the file.
 pub(super) fn write_file(
     from: &dyn Stored,
-    model: &Model,
+    model: &Named,
     mut out: TensorFile,
 ) -> io::Result<TensorFile> {
     let mut tree = Node::default();

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::carried::{CONFIG, Carried, GENERATION};
-use super::model::Model;
+use super::model::{Model, Named};
 use super::options::{HuggingFaceOptions, Weights};
 use super::tensor_file::TensorFile;
 use super::tokenizer::{Files, byte_files, pretty, sentencepiece_files};
@@ -34,21 +34,26 @@ pub fn export_hugging_face(
         return Err(CheckpointError::Export { path: to.to_string(), reason });
     }
     let mut files = vec![(CONFIG, pretty(&model.config))];
-    if let Some(generation) = generation_config(options, &carried, model.family) {
+    if let Some(generation) = generation_config(options, &carried, model.named.family) {
         files.push((GENERATION, pretty(&generation)));
     }
     files.extend(match &options.vocabulary {
         _ if options.without_tokenizer => Vec::new(),
         Some(vocabulary) => sentencepiece_files(vocabulary, options.extra_ids, model.vocab_size)?,
         None if !carried.tokenizer.is_empty() => carried.tokenizer,
-        None if model.family.byte_rows == Some(model.vocab_size) => {
+        None if model.named.family.byte_rows == Some(model.vocab_size) => {
             byte_files(options.extra_ids.unwrap_or(125))
         }
         None => Vec::new(),
     });
     let missing = missing(to, files)?;
     to.create_dir_all()?;
-    write_weights(from, &model, options.weights, &Target { file: to.join(name), beside: missing })
+    write_weights(
+        from,
+        &model.named,
+        options.weights,
+        &Target { file: to.join(name), beside: missing },
+    )
 }
 
 /// Returns the files that do not exist yet; existing files are not overwritten and must have the
@@ -94,7 +99,7 @@ pub fn export_torch(
         folder.create_dir_all()?;
     }
     let target = Target { file: file.clone(), beside: Vec::new() };
-    write_weights(from, &model, Weights::Torch, &target)
+    write_weights(from, &model.named, Weights::Torch, &target)
 }
 
 /// The files that an export adds.
@@ -109,7 +114,7 @@ struct Target {
 /// complete. If the export fails, the added files are removed.
 fn write_weights(
     from: &dyn Stored,
-    model: &Model,
+    model: &Named,
     weights: Weights,
     target: &Target,
 ) -> Result<(), CheckpointError> {
@@ -128,7 +133,7 @@ fn write_weights(
 
 fn write_in_order(
     from: &dyn Stored,
-    model: &Model,
+    model: &Named,
     weights: Weights,
     Target { file, beside }: &Target,
     (out, added): (TensorFile, &mut Vec<Path>),

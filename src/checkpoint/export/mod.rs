@@ -7,12 +7,14 @@ mod hugging_face;
 mod model;
 mod native;
 mod options;
+mod pickle;
 mod safetensors;
 mod tensor;
 mod tensor_file;
 mod tensorflow;
 mod tokenizer;
 mod torch;
+mod trainer;
 
 use std::io;
 
@@ -23,11 +25,14 @@ pub use carried::{Carried, unheld};
 pub use hugging_face::{export_hugging_face, export_torch};
 pub use native::{NativeOptions, export_orbax, export_t5x};
 pub use options::{HuggingFaceOptions, MeshOptions, Weights};
+pub use pickle::{PickleValue, StorageView};
 pub use tensorflow::{export_mesh_tensorflow, name_newest};
+pub(super) use trainer::write_trainer;
+pub use trainer::{Rates, TrainerForm, export_trainer};
 
 /// Converts an error of writing a file: either a wrapped error of reading the checkpoint, or an
 /// error of the file.
-fn unwrapped(file: &Path, error: io::Error) -> CheckpointError {
+pub(super) fn unwrapped(file: &Path, error: io::Error) -> CheckpointError {
     let read = error.downcast::<CheckpointError>();
     read.unwrap_or_else(|error| StorageError::new("write", file, error).into())
 }

@@ -16,17 +16,23 @@ use crate::names::hugging_face::{
 };
 use crate::stored::Stored;
 
-/// The model, as far as the arrays of a checkpoint describe it.
-pub(super) struct Model {
+/// The tensors of a model under their names in transformers.
+pub(super) struct Named {
     /// Its family.
     pub family: &'static HuggingFaceFamily,
     /// Every tensor and its kind under its name in transformers.
     pub tensors: BTreeMap<String, (Tensor, ParameterKind)>,
+    table: &'static NameTable,
+}
+
+/// The model, as far as the arrays of a checkpoint describe it.
+pub(super) struct Model {
+    /// Its tensors.
+    pub named: Named,
     /// `config.json`.
     pub config: Value,
     /// Number of rows of the embedding.
     pub vocab_size: usize,
-    table: &'static NameTable,
 }
 
 type Params<'a> = BTreeMap<&'a str, ArrayInfo<'a>>;
@@ -39,33 +45,86 @@ impl Model {
         options: &HuggingFaceOptions,
         carried: &Carried,
     ) -> Result<Self, CheckpointError> {
-        let refused = |reason| CheckpointError::Export { path: from.path().to_string(), reason };
+        let spelled = Spelled::of(from, families, (options, carried))?;
+        let description = (spelled.family.describe)(&spelled.arrays, options, carried);
+        let Description { mut config, vocab_size } =
+            description.map_err(|reason| refused(from, reason))?;
+        config.extend(options.config.clone());
+        let named = spelled.named(from, (options, carried))?;
+        Ok(Self { named, config: Value::Object(config), vocab_size })
+    }
+}
+
+fn refused(from: &dyn Stored, reason: String) -> CheckpointError {
+    CheckpointError::Export { path: from.path().to_string(), reason }
+}
+
+/// The arrays of a checkpoint, and the table with their names.
+struct Spelled<'a> {
+    family: &'static HuggingFaceFamily,
+    arrays: Arrays<'a>,
+    tensors: BTreeMap<String, (Tensor, ParameterKind)>,
+    /// Descriptions of the arrays that have no name.
+    nameless: Vec<String>,
+}
+
+impl<'a> Spelled<'a> {
+    fn of(
+        from: &'a dyn Stored,
+        families: Families,
+        (options, carried): (&HuggingFaceOptions, &Carried),
+    ) -> Result<Self, CheckpointError> {
         let leaves = from.leaves();
         let params: Params<'_> = leaves
             .iter()
             .filter_map(|leaf| Some((leaf.name.strip_prefix("target/")?, *leaf)))
             .collect();
         let asked = options.model_type.as_deref().or(carried.text("model_type"));
-        let (table, rows) = spelling(families, asked, &params).map_err(refused)?;
+        let (table, rows) =
+            spelling(families, asked, &params).map_err(|reason| refused(from, reason))?;
         let family = HuggingFaceFamily::with(families, Some(table.model_type));
         let family = family.expect("the table is one of a family");
         let (tensors, nameless) = tensors(&params, &rows, options);
         let dtype = tensors.values().next().map_or(DType::F32, |(tensor, _)| tensor.dtype);
-        let arrays = Arrays { params, table, dtype };
-        let description = (family.describe)(&arrays, options, carried).map_err(refused)?;
+        Ok(Self { family, arrays: Arrays { params, table, dtype }, tensors, nameless })
+    }
+
+    fn named(
+        self,
+        from: &dyn Stored,
+        (options, carried): (&HuggingFaceOptions, &Carried),
+    ) -> Result<Named, CheckpointError> {
+        let Self { family, arrays, tensors, nameless } = self;
         if let Some(array) = nameless.first() {
-            return Err(refused(format!(
-                "transformers has no name for {array}; expected the parameters of {}",
-                family.name
-            )));
+            let expected = family.name;
+            return Err(refused(
+                from,
+                format!(
+                    "transformers has no name for {array}; expected the parameters of {expected}"
+                ),
+            ));
         }
-        let Description { mut config, vocab_size, exchanged } = description;
-        config.extend(options.config.clone());
-        let tensors = match exchanged {
+        let exchanged = (family.exchanged)(&arrays, options, carried);
+        let tensors = match exchanged.map_err(|reason| refused(from, reason))? {
             None => tensors,
             Some(parts) => tensors.into_values().map(|it| exchange(it, parts)).collect(),
         };
-        Ok(Self { family, tensors, config: Value::Object(config), vocab_size, table })
+        Ok(Named { family, tensors, table: arrays.table })
+    }
+}
+
+impl Named {
+    /// Names the arrays of a checkpoint, of a model that transformers need not have.
+    ///
+    /// # Errors
+    /// No family has names for all of them; the options are those of another model.
+    pub(super) fn of(
+        from: &dyn Stored,
+        families: Families,
+        options: &HuggingFaceOptions,
+    ) -> Result<Self, CheckpointError> {
+        let known = (options, &Carried::default());
+        Spelled::of(from, families, known)?.named(from, known)
     }
 
     /// All names of a tensor in transformers, which name a tensor more than once where modules share it.

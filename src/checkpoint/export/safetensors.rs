@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use safetensors::tensor::{Metadata, TensorInfo};
 
-use super::model::Model;
+use super::model::Named;
 use super::tensor_file::TensorFile;
 use crate::error::CheckpointError;
 use crate::foreign::safetensors_type;
@@ -13,7 +13,7 @@ use crate::stored::Stored;
 /// Writes the tensors into a file; the caller finishes the file.
 pub(super) fn write_file(
     from: &dyn Stored,
-    model: &Model,
+    model: &Named,
     mut out: TensorFile,
 ) -> io::Result<TensorFile> {
     let header = header(from, model).map_err(io::Error::other)?;
@@ -25,7 +25,7 @@ pub(super) fn write_file(
     Ok(out)
 }
 
-fn header(from: &dyn Stored, model: &Model) -> Result<Vec<u8>, CheckpointError> {
+fn header(from: &dyn Stored, model: &Named) -> Result<Vec<u8>, CheckpointError> {
     let mut infos = Vec::with_capacity(model.tensors.len());
     let mut end = 0;
     for (tensor, _) in model.tensors.values() {

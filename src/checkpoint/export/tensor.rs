@@ -9,6 +9,7 @@ use crate::stored::{Stored, read_block};
 use crate::transpose::transposed;
 
 /// A tensor to be written.
+#[derive(Clone)]
 pub(super) struct Tensor {
     /// Its name in the file.
     pub name: String,

@@ -1,5 +1,5 @@
-//! Writes a state dictionary like `torch.save`: a zip archive of a pickle that names the tensors,
-//! and a file with the elements of each tensor.
+//! Writes files like `torch.save`: a zip archive of a pickle that names the tensors, and a file with
+//! the elements of each storage.
 
 use std::io::{self, Seek, Write};
 
@@ -7,10 +7,10 @@ use zip::result::ZipError;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, DateTime, ZIP64_BYTES_THR, ZipWriter};
 
-use super::model::Model;
+use super::model::Named;
+use super::pickle::{PickleValue, StorageView};
 use super::tensor::Tensor;
 use super::tensor_file::TensorFile;
-use crate::array::DType;
 use crate::error::CheckpointError;
 use crate::stored::Stored;
 
@@ -22,21 +22,47 @@ const FOLDER: &str = "archive";
 const ALIGNMENT: u16 = 64;
 const PADDING_FIELD: u16 = 0x4246;
 
-/// Writes the tensors into a file; the caller finishes the file.
+/// Writes the state dictionary of a model into a file; the caller finishes the file.
 pub(super) fn write_file(
     from: &dyn Stored,
-    model: &Model,
-    mut out: TensorFile,
+    model: &Named,
+    out: TensorFile,
 ) -> io::Result<TensorFile> {
-    let mut tensors = model.tensors.values().map(|(tensor, _)| tensor);
-    if let Some(tensor) = tensors.find(|tensor| storage_class(tensor.dtype).is_none()) {
+    let tensors: Vec<&Tensor> = model.tensors.values().map(|(tensor, _)| tensor).collect();
+    if let Some(tensor) = tensors.iter().find(|tensor| !tensor.dtype.is_float()) {
         let (name, dtype) = (&tensor.name, tensor.dtype);
         let reason = format!("`{name}` is of type {dtype}, expected parameters of floats");
         let path = from.path().to_string();
         return Err(io::Error::other(CheckpointError::Unsupported { path, reason }));
     }
+    let named = state_dict(model, &tensors).into_iter();
+    let named = named.map(|(name, view)| (name, PickleValue::Tensor(view)));
+    let storages: Vec<Storage<'_>> = tensors.iter().map(|tensor| (from, *tensor)).collect();
+    write_archive(&PickleValue::dict(named), &storages, out)
+}
+
+/// Returns every name of the model's tensors, of which those of one tensor share its storage. The storage of a tensor has its
+/// place in `tensors` as number.
+pub(super) fn state_dict(model: &Named, tensors: &[&Tensor]) -> Vec<(String, StorageView)> {
+    let mut named = Vec::new();
+    for (index, tensor) in tensors.iter().enumerate() {
+        let view = |name: &str| (name.to_string(), StorageView::of(index, tensor));
+        named.extend(model.names_of(&tensor.name).into_iter().map(view));
+    }
+    named
+}
+
+/// A storage: the checkpoint and the tensor of it that fills the storage.
+pub(super) type Storage<'a> = (&'a dyn Stored, &'a Tensor);
+
+/// Writes an object, and the storages of its tensors in the order of their numbers.
+pub(super) fn write_archive<W: Write>(
+    object: &PickleValue,
+    storages: &[Storage<'_>],
+    mut out: W,
+) -> io::Result<W> {
     let mut zip = ZipWriter::new_stream(&mut out);
-    if let Err(error) = write_entries(from, model, &mut zip) {
+    if let Err(error) = write_entries(object, storages, &mut zip) {
         // Dropping it would write the list of entries, and print an error if the disk is full.
         std::mem::forget(zip);
         return Err(error);
@@ -46,18 +72,19 @@ pub(super) fn write_file(
 }
 
 fn write_entries<W: Write + Seek>(
-    from: &dyn Stored,
-    model: &Model,
+    object: &PickleValue,
+    storages: &[Storage<'_>],
     zip: &mut ZipWriter<W>,
 ) -> io::Result<()> {
-    let texts = [("data.pkl", &pickle(model)[..]), ("byteorder", b"little"), ("version", b"3\n")];
+    let texts =
+        [("data.pkl", &object.pickled()[..]), ("byteorder", b"little"), ("version", b"3\n")];
     for (name, text) in texts {
         begin(zip, name, text.len())?;
         zip.write_all(text)?;
     }
-    for (index, (tensor, _)) in model.tensors.values().enumerate() {
+    for (index, (from, tensor)) in storages.iter().enumerate() {
         begin(zip, &format!("data/{index}"), tensor.num_bytes())?;
-        tensor.write(from, tensor.axes, zip)?;
+        tensor.write(*from, tensor.axes, zip)?;
     }
     Ok(())
 }
@@ -76,72 +103,5 @@ fn io_error(error: ZipError) -> io::Error {
     match error {
         ZipError::Io(error) => error,
         error => io::Error::other(error),
-    }
-}
-
-/// The dictionary, in pickle's protocol 2.
-fn pickle(model: &Model) -> Vec<u8> {
-    let mut out = b"\x80\x02}(".to_vec();
-    for (index, (tensor, _)) in model.tensors.values().enumerate() {
-        for name in model.names_of(&tensor.name) {
-            put_text(&mut out, name);
-            put_tensor(&mut out, tensor, index);
-        }
-    }
-    out.extend(b"u.");
-    out
-}
-
-/// Appends a call of the function that builds a tensor from a storage, which the reader finds by
-/// its number.
-fn put_tensor(out: &mut Vec<u8>, tensor: &Tensor, index: usize) {
-    let shape = &tensor.out_shape;
-    let strides: Vec<usize> =
-        (1..=shape.len()).map(|axis| shape[axis..].iter().product()).collect();
-    out.extend(b"ctorch._utils\n_rebuild_tensor_v2\n((");
-    put_text(out, "storage");
-    let class = storage_class(tensor.dtype).expect("checked before anything is written");
-    out.extend(format!("ctorch\n{class}\n").bytes());
-    put_text(out, &index.to_string());
-    put_text(out, "cpu");
-    put_number(out, shape.iter().product());
-    out.extend(b"tQ");
-    put_number(out, 0);
-    for sizes in [shape, &strides] {
-        out.push(b'(');
-        sizes.iter().for_each(|size| put_number(out, *size));
-        out.push(b't');
-    }
-    // No gradient, and no hooks.
-    out.extend(b"\x89ccollections\nOrderedDict\n)RtR");
-}
-
-fn put_text(out: &mut Vec<u8>, text: &str) {
-    out.push(b'X');
-    out.extend(u32::try_from(text.len()).expect("names are short").to_le_bytes());
-    out.extend(text.bytes());
-}
-
-fn put_number(out: &mut Vec<u8>, number: usize) {
-    match i32::try_from(number) {
-        Ok(number) => {
-            out.push(b'J');
-            out.extend(number.to_le_bytes());
-        }
-        Err(_) => {
-            out.extend([0x8a, 8]);
-            out.extend((number as u64).to_le_bytes());
-        }
-    }
-}
-
-/// The class of a storage of floats.
-fn storage_class(dtype: DType) -> Option<&'static str> {
-    match dtype {
-        DType::Bf16 => Some("BFloat16Storage"),
-        DType::F16 => Some("HalfStorage"),
-        DType::F32 => Some("FloatStorage"),
-        DType::F64 => Some("DoubleStorage"),
-        _ => None,
     }
 }

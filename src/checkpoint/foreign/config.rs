@@ -39,8 +39,11 @@ impl HuggingFaceConfig {
             Err(error) if error.is_not_found() => return Ok(None),
             text => text?,
         };
-        let config = Self::parse(&file, &text);
-        config.map(Some).map_err(|error| unusable(&file, &error))
+        let config = Self::parse(&file, &text).map_err(|error| unusable(&file, &error))?;
+        // The arguments of a command of t5-experiments say nothing about tensors.
+        let is_of_a_command =
+            ["model_cls", "model_cfg"].iter().all(|key| config.keys.contains_key(*key));
+        Ok(Some(config).filter(|_| !is_of_a_command))
     }
 
     /// Reads the file that belongs to a folder or a file of weights, if there is one.

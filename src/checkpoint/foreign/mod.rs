@@ -25,7 +25,7 @@ use super::error::CheckpointError;
 use super::format::Format;
 use super::names::hugging_face::WeightsLayout;
 use super::names::{Axes, Origin, T5xArray};
-use super::raw::RawInfos;
+use super::raw::{RawInfo, RawInfos};
 use super::stored::{STEP, Stored};
 use super::transpose::transpose;
 use gimlet_storage::Path;
@@ -43,7 +43,7 @@ pub(super) use tensorflow::{
     BundleEntry, Dim, FOOTER, Header, MAGIC, STATE_FILE, Shape, Version, masked_crc32c,
     open_tensorflow, type_number,
 };
-pub(super) use torch::open_torch;
+pub(super) use torch::{open_accelerate, open_torch};
 
 use sums::Piece;
 
@@ -52,10 +52,15 @@ const MAX_RANK: usize = 64;
 
 /// One or several files of tensors under their own names.
 pub(super) trait RawTensors: fmt::Debug + Send + Sync {
-    /// Every tensor.
+    /// Every tensor of the model.
     fn tensors(&self) -> &RawInfos;
 
-    /// The bytes of some rows of a listed tensor, in C order; all rows of a scalar are `0..1`.
+    /// The type and shape of a tensor, which the list of a model's tensors need not have.
+    fn info(&self, name: &str) -> &RawInfo {
+        &self.tensors()[name]
+    }
+
+    /// The bytes of some rows of such a tensor, in C order; all rows of a scalar are `0..1`.
     fn read_rows(&self, name: &str, rows: Range<usize>) -> Result<Vec<u8>, CheckpointError>;
 
     /// The byte ranges of all tensors, and their checksums.
@@ -79,6 +84,8 @@ pub(super) struct Foreign {
     format: Format,
     raw: Box<dyn RawTensors>,
     entries: BTreeMap<String, T5xArray>,
+    /// Gimlet's own files.
+    files: BTreeMap<String, String>,
 }
 
 impl Foreign {
@@ -88,7 +95,7 @@ impl Foreign {
         raw: Box<dyn RawTensors>,
         entries: BTreeMap<String, T5xArray>,
     ) -> Self {
-        Self { path: path.clone(), format, raw, entries }
+        Self { path: path.clone(), format, raw, entries, files: BTreeMap::new() }
     }
 
     fn entry(&self, name: &str) -> Result<&T5xArray, CheckpointError> {
@@ -113,7 +120,7 @@ impl Foreign {
         raw: &str,
         (rows, columns): (&Range<usize>, &Range<usize>),
     ) -> Result<Array, CheckpointError> {
-        let info = &self.raw.tensors()[raw];
+        let info = self.raw.info(raw);
         let size = info.dtype.size();
         let step = (BLOCK_BYTES / info.row_bytes().max(1)).max(1);
         let mut data = vec![0; rows.len() * columns.len() * size];
@@ -128,7 +135,7 @@ impl Foreign {
 
     /// Reads a part of an array as it is stored; of rows that are not read whole, some at a time.
     fn read_straight(&self, raw: &str, part: &[Range<usize>]) -> Result<Array, CheckpointError> {
-        let info = &self.raw.tensors()[raw];
+        let info = self.raw.info(raw);
         let shape: Vec<usize> = part.iter().map(Range::len).collect();
         let [rows, columns @ ..] = part else {
             let data = self.raw.read_rows(raw, 0..1)?;
@@ -183,6 +190,14 @@ impl Stored for Foreign {
         self.read_part(name, &whole)
     }
 
+    fn extra(&self, relative: &str) -> Result<Option<Vec<u8>>, CheckpointError> {
+        Ok(self.files.get(relative).map(|text| text.clone().into_bytes()))
+    }
+
+    fn extras(&self) -> Result<Vec<String>, CheckpointError> {
+        Ok(self.files.keys().cloned().collect())
+    }
+
     fn has_checksums(&self) -> bool {
         self.raw.pieces().iter().any(|piece| piece.expected.is_some())
     }
@@ -212,9 +227,13 @@ impl Stored for Foreign {
                 let data = vec![0; num_elements(&shape) * entry.dtype.size()];
                 Ok(Array { dtype: entry.dtype, shape, data })
             }
+            Origin::Number(number) => Ok(Array::scalar_i32(*number)),
             Origin::Step(raw) => {
                 let stored = self.read_straight(raw, part)?;
-                let step = stored.to_int().and_then(|step| i32::try_from(step).ok());
+                // PyTorch counts in floats.
+                let float = || stored.to_f32()?.first().map(|step| *step as i64);
+                let step = stored.to_int().or_else(float);
+                let step = step.and_then(|step| i32::try_from(step).ok());
                 let damaged = || {
                     CheckpointError::damaged(&self.path, format!("`{raw}` is not a step number"))
                 };

@@ -3,6 +3,7 @@
 
 pub(super) mod hugging_face;
 pub(super) mod mesh;
+pub(super) mod trainer;
 
 use super::array::DType;
 
@@ -34,6 +35,8 @@ pub(super) enum Origin {
     Divided(String, Axes, f64),
     /// The number of this name, which T5X keeps in 32 bits.
     Step(String),
+    /// A number that the other program states beside its tensors.
+    Number(i32),
     /// No source: T5X's optimizers expect zeros that the other program does not store.
     Zeros,
 }

@@ -10,7 +10,7 @@ use crate::error::CheckpointError;
 use crate::format::Format;
 use crate::marks::{CHECKPOINT_FILE, step_of};
 use crate::msgpack::DecodeError;
-use crate::steps::list_steps;
+use crate::steps::committed;
 use crate::stored::{STEP, Stored, array_damages, select};
 use crate::zarr::{self, Zarr};
 use gimlet_storage::Path;
@@ -187,10 +187,9 @@ fn locate_in(dir: &Path) -> Result<(Path, Path), CheckpointError> {
     if step_of(dir).is_some() {
         return Err(CheckpointError::damaged(dir, "its file `checkpoint` is missing"));
     }
-    let reason = match list_steps(dir)?.last() {
-        Some(step) => format!(
-            "it is a folder of checkpoints; name one, such as `{dir}/checkpoint_{step}`, or use \
-             mode = 'latest'"
+    let reason = match committed(dir)?.pop_last() {
+        Some((_, newest)) => format!(
+            "it is a folder of checkpoints; name one, such as `{newest}`, or use mode = 'latest'"
         ),
         None => format!("it has no file `checkpoint`, {EXPECTED}"),
     };

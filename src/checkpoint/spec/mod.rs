@@ -11,7 +11,9 @@ use super::assignment::Rule;
 use super::checkpointers::{CheckpointManagerClass, CheckpointerClass};
 use super::transformations::StateTransformation;
 
-pub use save::{Commit, NoTransformations, SaveCheckpointConfig, SaveCompression, SaveDtype};
+pub use save::{
+    Commit, NoTransformations, SaveCheckpointConfig, SaveCompression, SaveDtype, SaveFormat,
+};
 
 /// Saving and restoring of the train state and of the data position. Source: T5X `utils.py`.
 #[derive(Clone, Debug, Default, PartialEq, Configurable)]

@@ -52,6 +52,12 @@ pub struct SaveCheckpointConfig {
     /// Gimlet's own parameter.
     #[gin(default = 1)]
     pub compression_level: u32,
+    /// The form of checkpoints: 't5x' writes folders `checkpoint_N`; 'trainer' writes files `model_N.pth`, which the programs
+    /// of t5-experiments read, for a T5, with the optimizer's state if torch has the optimizer. N is the number of the last
+    /// update, from 0, and nothing is saved before the first update. Several processes gather the state on the first one. A run
+    /// continues from either form. Gimlet's own parameter.
+    #[gin(default = SaveFormat::T5x)]
+    pub format: SaveFormat,
     /// How a checkpoint in a bucket becomes visible: 'last_file' writes the checkpoint in place,
     /// and its file `checkpoint` last; 'rename' writes the checkpoint under another name, which the
     /// store copies, for T5X processes that read there at the same time. On disk the checkpoint is
@@ -87,6 +93,16 @@ impl SaveCheckpointConfig {
     pub fn keep_best(&self) -> Option<KeepBest> {
         self.checkpointer_cls.keep_best().or_else(|| self.checkpoint_manager_cls.keep_best())
     }
+}
+
+/// The form of checkpoints.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Configurable)]
+pub enum SaveFormat {
+    /// T5X's folders.
+    #[default]
+    T5x,
+    /// Files of t5-experiments' Trainer.
+    Trainer,
 }
 
 /// How a checkpoint in a store becomes visible.

@@ -49,9 +49,6 @@ const fn flag(name: &'static str, kind: Kind, default: &'static str, effect: Eff
     Flag { name, kind, default, effect }
 }
 
-const LATER: Effect =
-    Refused("a later version of Gimlet reads the optimizer and the schedule of a `.pth`");
-
 /// The flags of the Trainer.
 pub const TRAINER: &[Flag] = &[
     flag("model_path", Text, "None", Translated),
@@ -65,11 +62,11 @@ pub const TRAINER: &[Flag] = &[
         "False",
         Nothing("pretraining has no metric of generated texts"),
     ),
-    flag("init_checkpoint", Text, "None", LATER),
-    flag("skip_used_data", Bool, "False", LATER),
-    flag("reset_lr", Bool, "False", LATER),
-    flag("reset_iteration", Bool, "False", LATER),
-    flag("reset_optimizer", Bool, "False", LATER),
+    flag("init_checkpoint", Text, "None", Translated),
+    flag("skip_used_data", Bool, "False", With("init_checkpoint")),
+    flag("reset_lr", Bool, "False", With("init_checkpoint")),
+    flag("reset_iteration", Bool, "False", With("init_checkpoint")),
+    flag("reset_optimizer", Bool, "False", With("init_checkpoint")),
     flag("lr", Float, "None", Translated),
     flag("batch_size", Int, "1", Translated),
     flag("iters", Int, "1", Translated),

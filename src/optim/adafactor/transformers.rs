@@ -3,11 +3,12 @@
 //! The state has the names of T5X's Adafactor, and the shapes that it has with `min_dim_size_to_factor = 1`, beside a
 //! count of updates: transformers counts from the optimizer's first update, whatever the step of the checkpoint.
 
+use crate::checkpoint::PickleValue;
 use crate::gin::Configurable;
 use crate::optim::LearningRate;
 use crate::optim::error::OptimError;
 use crate::optim::layout::{ParamShape, StateLayout};
-use crate::optim::rule::Rule;
+use crate::optim::rule::{Rule, TorchOptimizer};
 
 use super::factoring::smaller_as_rows;
 use super::spec::slots;
@@ -83,6 +84,21 @@ impl Rule for TransformersAdafactor {
 
     fn check(&self) -> Result<(), OptimError> {
         self.rate(0, 0.0).map(drop)
+    }
+
+    fn of_torch(&self) -> Option<TorchOptimizer> {
+        let float = PickleValue::Float;
+        let settings = vec![
+            ("eps", PickleValue::Tuple(vec![float(self.eps.0), float(self.eps.1)])),
+            ("clip_threshold", float(self.clip_threshold)),
+            ("decay_rate", float(self.decay_rate)),
+            ("beta1", self.beta1.map_or(PickleValue::None, float)),
+            ("weight_decay", float(self.weight_decay)),
+            ("scale_parameter", PickleValue::Bool(self.scale_parameter)),
+            ("relative_step", PickleValue::Bool(self.relative_step)),
+            ("warmup_init", PickleValue::Bool(self.warmup_init)),
+        ];
+        Some(TorchOptimizer { settings, rate: self.lr.clone() })
     }
 
     fn needs_whole_params(&self) -> bool {

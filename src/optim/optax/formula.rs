@@ -2,7 +2,11 @@
 
 use super::expr::Expr;
 use super::rate::LearningRate;
+use crate::checkpoint::PickleValue;
 use crate::nn::Dtype;
+
+/// Settings of one of torch's optimizers, except its learning rate.
+pub(super) type Settings = Vec<(&'static str, PickleValue)>;
 
 /// An optimizer as a formula for each parameter by itself.
 pub(super) trait Formula {
@@ -31,6 +35,11 @@ pub(super) trait Formula {
     /// Returns the numbers of libtorch's kernel, if it computes these changes.
     fn fused(&self) -> Option<FusedNumbers> {
         None
+    }
+
+    /// Returns the settings of torch's optimizer with this state, if there is one.
+    fn torch_settings(&self) -> Option<Settings> {
+        self.fused().as_ref().map(settings_of)
     }
 }
 
@@ -82,4 +91,16 @@ pub struct FusedNumbers {
     pub eps: f64,
     /// Decay of the parameters, times the learning rate.
     pub weight_decay: f64,
+}
+
+/// Returns the settings of torch's Adam or AdamW.
+pub(super) fn settings_of(numbers: &FusedNumbers) -> Settings {
+    let &FusedNumbers { b1, b2, eps, weight_decay } = numbers;
+    let float = PickleValue::Float;
+    vec![
+        ("betas", PickleValue::Tuple(vec![float(b1), float(b2)])),
+        ("eps", float(eps)),
+        ("weight_decay", float(weight_decay)),
+        ("amsgrad", PickleValue::Bool(false)),
+    ]
 }

@@ -1,4 +1,4 @@
-//! Optax's optimizers under the names of T5X's gin files, one file each.
+//! Optax's optimizers under the names of T5X's gin files, one file each, and those of torch, whose updates are such formulas too.
 //!
 //! T5X wraps them so that the Trainer's `learning_rate_fn` is logged and has no other effect: the learning
 //! rate is the optimizer's own, unless that is 'trainer'. Each is a chain of optax's transformations, and the names of its state
@@ -21,6 +21,7 @@ mod rate;
 mod rmsprop;
 mod sgd;
 mod threefry;
+mod torch;
 mod trust_ratio;
 mod yogi;
 
@@ -29,7 +30,7 @@ mod evaluate;
 
 use super::error::OptimError;
 use super::layout::{ParamShape, Slot, StateLayout};
-use super::rule::{OwnRate, Rule};
+use super::rule::{OwnRate, Rule, TorchOptimizer};
 use crate::gin::Slot as _;
 
 pub use adabelief::AdaBelief;
@@ -48,12 +49,16 @@ pub use rate::{LearningRate, Mask};
 pub use rmsprop::RmsProp;
 pub use sgd::Sgd;
 pub use threefry::Key;
+pub use torch::{
+    TorchAdagrad, TorchAdam, TorchAdamW, TorchMoments, TorchNAdam, TorchRAdam, TorchRmsProp,
+    TorchSgd,
+};
 pub use yogi::Yogi;
 
 use formula::{Formula, OptaxSlot};
 
 gimlet_gin::slot! {
-    /// Any optimizer of optax's.
+    /// Any optimizer of optax's or torch's.
     pub enum OptaxRule: Formula {
         AdaBelief,
         Adagrad,
@@ -67,6 +72,13 @@ gimlet_gin::slot! {
         RAdam,
         RmsProp,
         Sgd,
+        TorchAdagrad,
+        TorchAdam,
+        TorchAdamW,
+        TorchNAdam,
+        TorchRAdam,
+        TorchRmsProp,
+        TorchSgd,
         Yogi,
     }
 }
@@ -122,8 +134,15 @@ impl Rule for OptaxRule {
 
     fn own_learning_rate(&self) -> Option<OwnRate<'_>> {
         let rate = self.spec().learning_rate();
-        let param = || format!("{}.learning_rate", self.schema_of().name);
+        let name = self.schema_of().name;
+        let parameter = if name.starts_with("torch.") { "lr" } else { "learning_rate" };
+        let param = || format!("{name}.{parameter}");
         (*rate != LearningRate::Trainer).then(|| OwnRate { param: param(), rate })
+    }
+
+    fn of_torch(&self) -> Option<TorchOptimizer> {
+        let settings = self.spec().torch_settings()?;
+        Some(TorchOptimizer { settings, rate: Some(self.spec().learning_rate().clone()) })
     }
 
     fn needs_all_gradients(&self) -> bool {

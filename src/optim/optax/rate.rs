@@ -54,6 +54,14 @@ impl FromGin for LearningRate {
         }
     }
 
+    fn to_gin(&self) -> Option<ValueKind> {
+        match self {
+            Self::Constant(rate) => rate.to_gin(),
+            Self::Schedule(schedule) => schedule.to_gin(),
+            Self::Trainer => Some(ValueKind::Str(TRAINER.to_string())),
+        }
+    }
+
     fn register(registry: &mut Registry) {
         Schedule::register(registry);
     }

@@ -15,6 +15,7 @@ use crate::dialects::t5_experiments::{
 };
 use crate::gin::{Diagnostic, Diagnostics, SourceMap, did_you_mean};
 use crate::launch::DistributedArgs;
+use crate::models::open;
 use crate::storage::Path;
 
 use super::commands::{ModelCommand, TrainArgs};
@@ -116,7 +117,19 @@ fn facts(arguments: &Arguments, num_processes: usize) -> Result<Facts, Failure> 
     if arguments.text("valid_data_path").is_some() {
         self::shards("valid_data_path", arguments)?;
     }
-    Ok(Facts { num_processes, model_config, shards })
+    let init_step = init_step(arguments)?;
+    Ok(Facts { num_processes, model_config, shards, init_step })
+}
+
+/// Returns the step of `--init_checkpoint`, if a flag asks what it is; a resumed run need not have that file any more.
+fn init_step(arguments: &Arguments) -> Result<u64, Failure> {
+    let asks = ["reset_lr", "reset_iteration"].iter().any(|flag| arguments.is(flag));
+    let Some(file) = arguments.path("init_checkpoint").filter(|_| asks) else { return Ok(0) };
+    let path = Path::parse(&file).map_err(Failure::usage)?;
+    let step = open(&path).and_then(|stored| stored.step());
+    step.map_err(|error| {
+        Failure::Usage(anyhow!(error).context("`--init_checkpoint` cannot be read"))
+    })
 }
 
 /// Returns the file of the network and its text: that of `--model_cfg`, or else of the folder `--base_model`.

@@ -13,6 +13,12 @@ fn file(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/language/t5_experiments").join(name)
 }
 
+/// A checkpoint of the Trainer after seven updates.
+fn pth() -> PathBuf {
+    let tests = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/pipeline/checkpoint/other");
+    tests.join("trainer/adamw.pth")
+}
+
 /// A checkout of t5-experiments as far as its command lines see it, with two shards for training and one held out.
 struct Checkout(TempDir);
 
@@ -106,6 +112,17 @@ fn heads_with_queries_of_the_whole_row_are_a_parameter() {
 }
 
 #[test]
+fn a_run_that_continues_another_is_translated_without_its_checkpoint() {
+    let checkout = Checkout::new();
+    checkout.write("cdq.json", r#"{"num_cdq_heads": 8}"#);
+    let translated = checkout.translated(CONTINUED).unwrap_or_else(|message| panic!("{message}"));
+    let expected =
+        "t5x.utils.RestoreCheckpointConfig.path = 'CHECKOUT/./runs/cdq/model_150000.pth'";
+    let mut texts = translated.statements.iter().map(|it| checkout.placed(&it.text));
+    assert!(texts.any(|text| text == expected));
+}
+
+#[test]
 fn the_flags_of_the_command_line_win_over_the_folder_that_they_are_in() {
     let checkout = Checkout::new();
     let value = |line: &str, key: &str| {
@@ -135,21 +152,60 @@ fn the_flags_of_the_command_line_win_over_the_folder_that_they_are_in() {
         "FILES = {'train': 'CHECKOUT/train/*.jsonl', 'validation': 'CHECKOUT/valid/*.jsonl'}",
     );
     check("--task prefix_lm", "PREPROCESSOR = @t5.data.preprocessors.prefix_lm()");
-    check("--weight_decay 1e-05", "optax.adamw.weight_decay = 1e-05");
+    check("--weight_decay 1e-05", "torch.optim.AdamW.weight_decay = 1e-05");
     let adafactor = "--optimizer Adafactor --scale_parameter";
     check(adafactor, "OPTIMIZER = @gimlet.optimizers.TransformersAdafactor()");
     check(adafactor, "gimlet.optimizers.TransformersAdafactor.scale_parameter = True");
     check(adafactor, "gimlet.optimizers.TransformersAdafactor.relative_step = False");
     check("--clip_grad_value 1", "gimlet.optimizers.Clipped.value = 1.0");
     check("--clip_grad_norm 1", "gimlet.optimizers.Clipped.norm = 1.0");
-    check("--clip_grad_norm 1", "gimlet.optimizers.Clipped.optimizer = @optax.adamw()");
+    check("--clip_grad_norm 1", "gimlet.optimizers.Clipped.optimizer = @torch.optim.AdamW()");
     check("--clip_grad_norm 1", "OPTIMIZER = @gimlet.optimizers.Clipped()");
-    check("--clip_grad_norm 0", "OPTIMIZER = @optax.adamw()");
+    check("--clip_grad_norm 0", "OPTIMIZER = @torch.optim.AdamW()");
     check("", "gimlet.schedules.get_scheduler.lr = 1.0");
     let cosine = "--lr_scheduler cosine --num_warmup_steps 2 --iters 9";
     check(cosine, "gimlet.schedules.get_scheduler.name = 'cosine'");
     check(cosine, "gimlet.schedules.get_scheduler.num_warmup_steps = 2");
     check(cosine, "gimlet.schedules.get_scheduler.num_training_steps = 9");
+}
+
+#[test]
+fn a_run_begins_with_a_checkpoint_and_what_is_reset_begins_anew() {
+    let checkout = Checkout::new();
+    let trained = fs::read(pth()).expect("it is committed");
+    fs::write(checkout.0.path().join("model_6.pth"), trained).expect("a file");
+    let check = |flags: &str, expected: &[&str]| {
+        let line = format!(
+            "t5 --data_path train --model_path run --model_cfg nano.json --lr 1 --lr_scheduler linear \
+             --num_warmup_steps 0 --init_checkpoint model_6.pth {flags}"
+        );
+        let translated = checkout.translated(&line).unwrap_or_else(|message| panic!("{message}"));
+        let begins =
+            ["t5x.utils.RestoreCheckpointConfig.", "gimlet.schedules.get_scheduler.offset"];
+        let texts = translated.statements.iter().map(|it| checkout.placed(&it.text));
+        let found: Vec<String> =
+            texts.filter(|text| begins.iter().any(|key| text.starts_with(key))).collect();
+        let mut all = vec![
+            "t5x.utils.RestoreCheckpointConfig.path = 'CHECKOUT/model_6.pth'",
+            "t5x.utils.RestoreCheckpointConfig.mode = 'specific'",
+            "t5x.utils.RestoreCheckpointConfig.strict = False",
+            "t5x.utils.RestoreCheckpointConfig.fallback_to_scratch = True",
+        ];
+        all.extend(expected);
+        assert_eq!(found, all, "{flags}");
+        translated.command.check(false, 1).unwrap_or_else(|failure| panic!("{failure}"));
+    };
+    let offset = |steps| format!("gimlet.schedules.get_scheduler.offset = {steps}");
+    let map = |rules| format!("t5x.utils.RestoreCheckpointConfig.assignment_map = [{rules}]");
+    check("", &[]);
+    check("--reset_optimizer", &[&map("('state/param_states/.*', None)")]);
+    // Six was the last update, the seventh.
+    check("--reset_lr", &[&offset(7)]);
+    check("--reset_iteration", &[&map("('state/step', None)"), &offset(-7)]);
+    check("--reset_iteration --reset_lr", &[&map("('state/step', None)")]);
+    let data = "t5x.utils.RestoreCheckpointConfig.restore_dataset = True";
+    check("--skip_used_data", &[data]);
+    check("--skip_used_data --reset_iteration --reset_lr", &[&map("('state/step', None)")]);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::io::{BufReader, Read};
 
 use super::machine::{Machine, Storage, Value};
 use super::pickle::read_pickle;
-use super::state_dict::{refused, state_dict};
+use super::state_dict::{Choose, refused};
 use super::{Contents, Extent, MAX_PICKLE};
 use crate::error::CheckpointError;
 use gimlet_storage::RangeFile;
@@ -31,8 +31,8 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-/// Reads the tensors of a file and the byte ranges of its storages.
-pub(super) fn read(file: &RangeFile) -> Result<Contents, CheckpointError> {
+/// Reads the chosen tensors of a file and the byte ranges of its storages.
+pub(super) fn read(file: &RangeFile, choose: Choose<'_>) -> Result<Contents, CheckpointError> {
     let path = file.path();
     let source = BufReader::with_capacity(1 << 16, path.open()?.take(MAX_PICKLE));
     let mut source = Counted { source, at: 0 };
@@ -58,8 +58,8 @@ pub(super) fn read(file: &RangeFile) -> Result<Contents, CheckpointError> {
     }
     let root = next(&mut machine)?;
     let keys = next(&mut machine)?;
-    let tensors = state_dict(path, &machine, &root)?;
-    Ok((tensors, storages(file, &machine, &keys, source.at)?))
+    let dict = choose(path, &machine, &root)?;
+    Ok((dict, storages(file, &machine, &keys, source.at)?))
 }
 
 fn is_big_endian(machine: &Machine, system: &Value) -> bool {

@@ -36,6 +36,8 @@ pub(super) enum Value {
     Storage(usize),
     /// A tensor in a storage.
     Tensor(usize),
+    /// An object that no state dictionary needs, such as NumPy's numbers among metrics.
+    Opaque,
 }
 
 /// A storage as the pickle describes it.
@@ -229,6 +231,7 @@ impl Value {
             Value::Global(_) => "a class",
             Value::Storage(_) => "a storage",
             Value::Tensor(_) => "a tensor",
+            Value::Opaque => "an object",
         }
     }
 
@@ -238,6 +241,14 @@ impl Value {
             Value::Int(number) => usize::try_from(*number)
                 .map_err(|_| Refused::damaged(format!("{what} holds {number}"))),
             other => Err(Refused::damaged(format!("{what} holds {}", other.kind()))),
+        }
+    }
+
+    /// The index of a dict.
+    pub fn as_dict(&self) -> Option<usize> {
+        match self {
+            Value::Dict(at) => Some(*at),
+            _ => None,
         }
     }
 

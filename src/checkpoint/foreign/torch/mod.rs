@@ -1,15 +1,19 @@
 //! Reads state dictionaries that `torch.save` wrote, as a zip archive or in the format before PyTorch
 //! 1.6. Both contain a pickle, which is read as a description of tensors and never executed.
 
+mod accelerate;
 mod legacy;
 mod machine;
 mod pickle;
 mod refused;
 mod state_dict;
+mod training;
 mod zip;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+
+pub(crate) use accelerate::open_accelerate;
 
 use super::named::named;
 use super::sums::{Compared, Expected, Piece, Sum};
@@ -21,7 +25,7 @@ use crate::names::hugging_face::Families;
 use crate::raw::{RawInfo, RawInfos};
 use gimlet_storage::{Path, RangeFile};
 
-use state_dict::Tensor;
+use state_dict::{Choose, StateDict, Tensor, state_dict};
 
 /// Maximum number of bytes of a tensor that repeats elements of its storage, as `expand` creates.
 const MAX_EXPANDED: u64 = 1 << 30;
@@ -38,24 +42,30 @@ struct Extent {
     crc32: Option<u32>,
 }
 
-/// Tensors by name, and the byte ranges of their storages.
-type Contents = (BTreeMap<String, Tensor>, BTreeMap<String, Extent>);
+/// Tensors, and the byte ranges of their storages.
+type Contents = (StateDict, BTreeMap<String, Extent>);
 
-/// Opens a file of `torch.save`, and uses the `config.json` beside it.
+/// Opens a file of `torch.save`, and uses the `config.json` beside it. A Trainer's file holds the state of its training too.
 ///
 /// # Errors
 /// A damaged file; a pickle that contains anything except tensors and plain containers; a model of no family.
 pub(crate) fn open_torch(file: &Path, families: Families) -> Result<Foreign, CheckpointError> {
-    let raw = Box::new(TorchFile::open(file)?);
-    named((file, &file.folder()), Format::Torch, raw, families)
+    let mut raw = TorchFile::open(file)?;
+    let (training, numbers) = (raw.dict.training.take(), raw.numbers());
+    let model = named((file, &file.folder()), Format::Torch, Box::new(raw), families)?;
+    match training {
+        Some(training) => training.join(model, &numbers),
+        None => Ok(model),
+    }
 }
 
 /// An open file.
 #[derive(Debug)]
 pub(super) struct TorchFile {
     file: RangeFile,
-    infos: RawInfos,
-    tensors: BTreeMap<String, Tensor>,
+    /// The tensors of the model, and others.
+    infos: [RawInfos; 2],
+    dict: StateDict,
     storages: BTreeMap<String, Extent>,
     compared: Compared,
 }
@@ -66,19 +76,32 @@ impl TorchFile {
     /// # Errors
     /// A damaged file; a pickle that contains anything except tensors and plain containers.
     pub fn open(path: &Path) -> Result<Self, CheckpointError> {
+        Self::choose(path, &state_dict)
+    }
+
+    /// Reads the description of the tensors that are chosen from the pickle.
+    fn choose(path: &Path, choose: Choose<'_>) -> Result<Self, CheckpointError> {
         let file = path.open_ranges()?;
         let is_zip = file.size() >= 4 && file.read(0..4)? == b"PK\x03\x04";
-        let (tensors, storages) = match is_zip {
-            true => zip::read(&file)?,
-            false => legacy::read(&file)?,
+        let (dict, storages) = match is_zip {
+            true => zip::read(&file, choose)?,
+            false => legacy::read(&file, choose)?,
         };
-        let mut infos = RawInfos::new();
-        for (name, tensor) in &tensors {
-            check(path, name, tensor, &storages)?;
-            infos
-                .insert(name.clone(), RawInfo { dtype: tensor.dtype, shape: tensor.shape.clone() });
-        }
-        Ok(Self { file, infos, tensors, storages, compared: Compared::default() })
+        dict.tensors().try_for_each(|(name, tensor)| check(path, name, tensor, &storages))?;
+        let info = |(name, tensor): (&String, &Tensor)| {
+            (name.clone(), RawInfo { dtype: tensor.dtype, shape: tensor.shape.clone() })
+        };
+        let infos = [&dict.model, &dict.beside].map(|tensors| tensors.iter().map(info).collect());
+        Ok(Self { file, infos, dict, storages, compared: Compared::default() })
+    }
+
+    /// The numbers of the model's parameters in its optimizer.
+    fn numbers(&self) -> BTreeMap<String, usize> {
+        training::numbers(&self.dict.order, &self.dict.model)
+    }
+
+    fn tensor(&self, name: &str) -> &Tensor {
+        self.dict.model.get(name).unwrap_or_else(|| &self.dict.beside[name])
     }
 
     fn extent(&self, tensor: &Tensor) -> Extent {
@@ -94,11 +117,15 @@ impl TorchFile {
 
 impl RawTensors for TorchFile {
     fn tensors(&self) -> &RawInfos {
-        &self.infos
+        &self.infos[0]
+    }
+
+    fn info(&self, name: &str) -> &RawInfo {
+        self.infos[0].get(name).unwrap_or_else(|| &self.infos[1][name])
     }
 
     fn read_rows(&self, name: &str, rows: Range<usize>) -> Result<Vec<u8>, CheckpointError> {
-        let tensor = &self.tensors[name];
+        let tensor = self.tensor(name);
         let size = tensor.dtype.size() as u64;
         let mut shape = tensor.shape.clone();
         let mut start = tensor.offset as u64;
@@ -123,13 +150,13 @@ impl RawTensors for TorchFile {
 
     /// Returns each storage once, however many tensors lie in the storage.
     fn pieces(&self) -> Vec<Piece<'_>> {
-        let storages = self.tensors.iter().map(|(name, tensor)| (&tensor.storage, name));
+        let storages = self.dict.tensors().map(|(name, tensor)| (&tensor.storage, name));
         let names: BTreeMap<_, _> = storages.collect();
         names.into_iter().map(|(storage, name)| self.piece(name, self.storages[storage])).collect()
     }
 
     fn is_same(&self, name: &str, other: &str) -> bool {
-        self.tensors[name] == self.tensors[other]
+        self.tensor(name) == self.tensor(other)
     }
 }
 

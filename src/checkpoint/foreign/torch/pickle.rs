@@ -24,6 +24,17 @@ const ADMITTED: [&str; 8] = [
     "torch.nn.parameter.Parameter",
 ];
 
+/// Names of which objects are built that nothing reads: NumPy's arrays and numbers, which training scripts keep among metrics.
+const OPAQUE: [&str; 7] = [
+    "numpy.core.multiarray.scalar",
+    "numpy._core.multiarray.scalar",
+    "numpy.core.multiarray._reconstruct",
+    "numpy._core.multiarray._reconstruct",
+    "numpy.ndarray",
+    "numpy.dtype",
+    "_codecs.encode",
+];
+
 /// Numeric types of `torch` that are allowed in a dict.
 const DTYPES: [&str; 12] = [
     "float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8",
@@ -196,7 +207,7 @@ impl<R: Read> Pickle<'_, R> {
                 // The attributes of an OrderedDict, in which PyTorch keeps versions of modules.
                 self.machine.pop()?;
                 match self.machine.top()? {
-                    Value::Dict(_) | Value::Tensor(_) => Ok(()),
+                    Value::Dict(_) | Value::Tensor(_) | Value::Opaque => Ok(()),
                     other => Err(Refused::Unsupported(format!(
                         "its pickle sets attributes of {}",
                         other.kind()
@@ -222,7 +233,8 @@ impl<R: Read> Pickle<'_, R> {
                     .to_string(),
             ));
         }
-        if !is_type && !ADMITTED.contains(&&full[..]) {
+        let is_known = ADMITTED.contains(&&full[..]) || OPAQUE.contains(&&full[..]);
+        if !is_type && !is_known {
             return Err(Refused::Unsupported(format!(
                 "its pickle asks for `{full}`, but only tensors and plain containers are read; save the \
                  model's state_dict() alone"
@@ -263,6 +275,7 @@ impl<R: Read> Pickle<'_, R> {
                 self.machine.push(items.clone());
             }
             ("torch.device", _) => self.machine.push(Value::None),
+            (opaque, _) if OPAQUE.contains(&opaque) => self.machine.push(Value::Opaque),
             _ => {
                 let reason = format!("its pickle calls `{called}` in a way that is not known");
                 return Err(Refused::Unsupported(reason));

@@ -1,10 +1,11 @@
 //! Finds the state dictionary among a pickle's values: the root, or a dictionary that training
-//! scripts save under a usual name.
+//! scripts save under a usual name, beside which a Trainer's state lies.
 
 use std::collections::BTreeMap;
 
 use super::machine::{Machine, Value};
 use super::refused::Refused;
+use super::training::Training;
 use crate::array::DType;
 use crate::error::CheckpointError;
 use gimlet_storage::{Path, StorageError};
@@ -27,12 +28,51 @@ pub(super) struct Tensor {
     pub strides: Vec<usize>,
 }
 
-/// The tensors of the state dictionary in a pickle.
+impl Tensor {
+    /// Describes a tensor of the machine.
+    pub fn of(machine: &Machine, at: usize) -> Self {
+        let tensor = &machine.tensors[at];
+        let storage = &machine.storages[tensor.storage];
+        Self {
+            storage: storage.key.clone(),
+            dtype: storage.dtype,
+            offset: storage.offset.saturating_add(tensor.offset),
+            shape: tensor.shape.clone(),
+            strides: tensor.strides.clone(),
+        }
+    }
+}
+
+/// The tensors of a pickle.
+#[derive(Debug, Default)]
+pub(super) struct StateDict {
+    /// Those of the model.
+    pub model: BTreeMap<String, Tensor>,
+    /// The names of the model's tensors in the order of the pickle.
+    pub order: Vec<String>,
+    /// Those of a Trainer's state, by names that no tensor of a model has.
+    pub beside: BTreeMap<String, Tensor>,
+    /// The meaning of the tensors beside the model, if a Trainer has saved the file.
+    pub training: Option<Training>,
+}
+
+impl StateDict {
+    /// All tensors.
+    pub fn tensors(&self) -> impl Iterator<Item = (&String, &Tensor)> {
+        self.model.iter().chain(&self.beside)
+    }
+}
+
+/// Chooses what is read of a pickle.
+pub(super) type Choose<'a> =
+    &'a dyn Fn(&Path, &Machine, &Value) -> Result<StateDict, CheckpointError>;
+
+/// The tensors of the state dictionary in a pickle, and those of a Trainer's state.
 pub(super) fn state_dict(
     path: &Path,
     machine: &Machine,
     root: &Value,
-) -> Result<BTreeMap<String, Tensor>, CheckpointError> {
+) -> Result<StateDict, CheckpointError> {
     let other =
         |reason: String| Err(CheckpointError::NotACheckpoint { path: path.to_string(), reason });
     let Value::Dict(root) = *root else {
@@ -46,7 +86,11 @@ pub(super) fn state_dict(
     });
     let found = inner.unwrap_or_else(|| tensors(machine, root));
     if !found.is_empty() {
-        return Ok(found);
+        let order = found.iter().map(|(name, _)| name.clone()).collect();
+        let mut dict =
+            StateDict { model: found.into_iter().collect(), order, ..StateDict::default() };
+        dict.training = Training::of(path, machine, root, &mut dict.beside)?;
+        return Ok(dict);
     }
     let keys: Vec<String> =
         pairs.iter().filter_map(|(key, _)| key.text()).take(8).map(|k| format!("`{k}`")).collect();
@@ -54,21 +98,10 @@ pub(super) fn state_dict(
     other(format!("its dict holds {keys}, expected tensors, or a state dictionary as `model`"))
 }
 
-/// Returns the tensors directly in a dict; numbers beside them are not part of a model.
-fn tensors(machine: &Machine, dict: usize) -> BTreeMap<String, Tensor> {
+/// Returns the tensors directly in a dict, in its order; numbers beside them are not part of a model.
+pub(super) fn tensors(machine: &Machine, dict: usize) -> Vec<(String, Tensor)> {
     let tensor = |(key, value): &(Value, Value)| match (key, value) {
-        (Value::Str(name), Value::Tensor(at)) => {
-            let tensor = &machine.tensors[*at];
-            let storage = &machine.storages[tensor.storage];
-            let tensor = Tensor {
-                storage: storage.key.clone(),
-                dtype: storage.dtype,
-                offset: storage.offset.saturating_add(tensor.offset),
-                shape: tensor.shape.clone(),
-                strides: tensor.strides.clone(),
-            };
-            Some((name.to_string(), tensor))
-        }
+        (Value::Str(name), Value::Tensor(at)) => Some((name.to_string(), Tensor::of(machine, *at))),
         _ => None,
     };
     machine.dicts[dict].iter().filter_map(tensor).collect()

@@ -12,7 +12,7 @@ use zip::{CompressionMethod, ZipArchive};
 use super::super::scan::Scan;
 use super::machine::{Machine, Storage};
 use super::pickle::read_pickle;
-use super::state_dict::{Tensor, refused, state_dict};
+use super::state_dict::{Choose, Tensor, refused};
 use super::{Contents, Extent, MAX_PICKLE};
 use crate::error::CheckpointError;
 use gimlet_storage::{Path, RangeFile, StorageError};
@@ -27,8 +27,8 @@ const MAX_DIRECTORY: u64 = 256 << 20;
 /// First bytes of the local header of an entry, and its length without names.
 const LOCAL: (&[u8], u64) = (b"PK\x03\x04", 30);
 
-/// Reads the tensors of an archive and the byte ranges of its storages.
-pub(super) fn read(file: &RangeFile) -> Result<Contents, CheckpointError> {
+/// Reads the chosen tensors of an archive and the byte ranges of its storages.
+pub(super) fn read(file: &RangeFile, choose: Choose<'_>) -> Result<Contents, CheckpointError> {
     let path = file.path();
     let directory = directory(file)?;
     let entries: BTreeMap<_, _> = (0..directory.len())
@@ -60,7 +60,7 @@ pub(super) fn read(file: &RangeFile) -> Result<Contents, CheckpointError> {
     let mut machine = Machine::default();
     let root =
         read_pickle(&mut &pickle[..], &mut machine).map_err(|reason| refused(path, reason))?;
-    let tensors = state_dict(path, &machine, &root)?;
+    let dict = choose(path, &machine, &root)?;
     // A missing entry is reported when the tensors are checked.
     let place = |tensor: &Tensor| {
         let name = format!("{folder}data/{}", tensor.storage);
@@ -69,7 +69,7 @@ pub(super) fn read(file: &RangeFile) -> Result<Contents, CheckpointError> {
             .map(|(name, entry)| (tensor.storage.clone(), (&name[..], entry)))
     };
     let places: BTreeMap<String, (&str, &ZipFileEntry<'_>)> =
-        tensors.values().filter_map(place).collect();
+        dict.tensors().filter_map(|(_, tensor)| place(tensor)).collect();
     for Storage { key, dtype, elements, .. } in &machine.storages {
         let Some((name, entry)) = places.get(key) else { continue };
         let found = entry.size() / dtype.size() as u64;
@@ -79,7 +79,8 @@ pub(super) fn read(file: &RangeFile) -> Result<Contents, CheckpointError> {
         }
     }
     let found = extents(file, &places.values().copied().collect::<Vec<_>>())?;
-    Ok((tensors, places.into_keys().zip(found).collect()))
+    let found = places.into_keys().zip(found).collect();
+    Ok((dict, found))
 }
 
 /// Reads the contents of a small entry.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::read::HeadFacts;
-use super::table::NameTable;
+use super::table::{NameTable, Rows, fitting};
 use crate::array::{ArrayInfo, DType};
 use crate::export::{Carried, HuggingFaceOptions};
 use crate::foreign::{HuggingFaceConfig, check_config_keys};
@@ -41,7 +41,12 @@ pub struct HuggingFaceFamily {
     pub gin: fn(&HuggingFaceConfig) -> Result<String, String>,
     /// Describes a model for transformers, or returns the reason why they do not have it.
     pub describe: fn(&Arrays<'_>, &HuggingFaceOptions, &Carried) -> Result<Description, String>,
+    /// Returns two parts of names that change places in a model, or the reason why its options are not those of its arrays.
+    pub exchanged: fn(&Arrays<'_>, &HuggingFaceOptions, &Carried) -> Exchanged,
 }
+
+/// Parts of the names of a model's tensors that change places.
+pub type Exchanged = Result<Option<[&'static str; 2]>, String>;
 
 /// The facts of a `config.json` that change results, and that no tensor shows.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,8 +77,6 @@ pub struct Description {
     pub config: Map<String, Value>,
     /// The number of rows of the embedding.
     pub vocab_size: usize,
-    /// Parts of names that change places.
-    pub exchanged: Option<[&'static str; 2]>,
 }
 
 impl HuggingFaceFamily {
@@ -111,6 +114,15 @@ impl HuggingFaceFamily {
     pub fn check_keys(&self, config: &HuggingFaceConfig) -> Result<Option<String>, String> {
         check_config_keys(config, self.keys, self.aliases)
     }
+}
+
+/// Returns a parameter, without `target/`, that has no name in transformers, if a model with these parameters has one.
+pub fn nameless<'a>(families: Families, params: &[&'a str]) -> Option<&'a str> {
+    let tables = families.iter().flat_map(|family| family.tables);
+    let is_named = |rows: &Rows, name: &str| rows.to_torch(name).is_some();
+    let (_, rows) =
+        fitting(tables, |rows| params.iter().filter(|name| is_named(rows, name)).count())?;
+    params.iter().copied().find(|name| !is_named(&rows, name))
 }
 
 /// Returns every `model_type` of the families.

@@ -7,7 +7,9 @@ mod family;
 mod read;
 mod table;
 
-pub use family::{Arrays, ConfigFacts, Description, Families, HuggingFaceFamily, model_types};
+pub use family::{
+    Arrays, ConfigFacts, Description, Exchanged, Families, HuggingFaceFamily, model_types, nameless,
+};
 pub use read::HeadFacts;
 pub(crate) use read::{WeightsLayout, entries};
 pub use table::{ModuleNames, NameTable, ParameterKind};

@@ -2,7 +2,7 @@
 
 use gimlet_gin::{Diagnostic, did_you_mean};
 
-use super::optimizer::{OPTIMIZERS, OTHERS, Optimizer, named};
+use super::optimizer::{ADAFACTOR, OF_TORCH, OTHERS, Optimizer, named};
 use crate::t5_experiments::arguments::Arguments;
 use crate::t5_experiments::flags::Effect;
 use crate::t5_experiments::model_config::CLASSES;
@@ -88,15 +88,16 @@ fn named_values(arguments: &Arguments, refuse: &mut impl FnMut(String, &str)) {
     }
     let optimizer = text("optimizer");
     if named(&optimizer).is_none() {
-        let known = OPTIMIZERS.map(|(name, _)| name);
-        let (message, help) = match OTHERS.contains(&&optimizer[..]) {
-            true => (
-                "a later version of Gimlet has torch's other optimizers",
-                "use AdamW or Adafactor".to_string(),
-            ),
-            false => ("expected AdamW or Adafactor", did_you_mean(&optimizer, known)),
+        let class = optimizer.strip_prefix("torch.optim:").unwrap_or(&optimizer);
+        let found = match OTHERS.contains(&class) {
+            true => "which Gimlet does not have, ",
+            false => "",
         };
-        refuse(format!("`--optimizer` is `{optimizer}`: {message}"), &help);
+        let expected = OF_TORCH.join(", ");
+        let message = format!(
+            "`--optimizer` is `{optimizer}`, {found}expected Adafactor, or of torch {expected}"
+        );
+        refuse(message, &did_you_mean(&optimizer, OF_TORCH.into_iter().chain(ADAFACTOR)));
     }
     let mode = text("optimize_mode");
     if !["min", "max"].contains(&&mode[..]) {

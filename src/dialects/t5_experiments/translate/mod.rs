@@ -34,6 +34,8 @@ pub struct Facts {
     pub model_config: (String, String),
     /// Names of the files of `--data_path`, sorted.
     pub shards: Vec<String>,
+    /// The number of updates that `--init_checkpoint` is the result of; 0 without that flag.
+    pub init_step: u64,
 }
 
 /// The command that a command line stands for.
@@ -65,7 +67,8 @@ pub fn translate(arguments: &Arguments, facts: &Facts) -> Result<Translation, Ve
     }
     out.batches(facts);
     out.trainer();
-    optimizer::translate(&mut out);
+    out.beginning();
+    optimizer::translate(&mut out, facts);
     if facts.shards.len() < facts.num_processes {
         let message = format!(
             "`--data_path` has {} files `*.jsonl`, expected at least one for each of {} processes",
@@ -186,6 +189,35 @@ impl Statements<'_> {
         };
         self.bind("valid_interval", "t5x.train.train.eval_period", interval);
         self.rules_of_the_metric();
+    }
+
+    /// Translates the checkpoint with which the run begins. Arrays that model and checkpoint do not share are left, as there.
+    fn beginning(&mut self) {
+        let Some(path) = self.arguments.path("init_checkpoint") else { return };
+        let is = |flag: &str| self.arguments.is(flag);
+        let skips = is("skip_used_data") && !is("reset_iteration");
+        let rules =
+            [("reset_optimizer", "state/param_states/.*"), ("reset_iteration", "state/step")];
+        let rules = rules.into_iter().filter(|(flag, _)| is(flag));
+        let rules: Vec<String> = rules.map(|(_, name)| format!("('{name}', None)")).collect();
+        let rows = [
+            ("init_checkpoint", "path", repr_str(&path)),
+            ("init_checkpoint", "mode", "'specific'".to_string()),
+            ("init_checkpoint", "strict", "False".to_string()),
+            ("init_checkpoint", "fallback_to_scratch", "True".to_string()),
+            ("reset_optimizer", "assignment_map", format!("[{}]", rules.join(", "))),
+            ("skip_used_data", "restore_dataset", "True".to_string()),
+        ];
+        for (flag, parameter, value) in rows {
+            let is_meant = match parameter {
+                "assignment_map" => !rules.is_empty(),
+                "restore_dataset" => skips,
+                _ => true,
+            };
+            if is_meant {
+                self.bind(flag, &format!("t5x.utils.RestoreCheckpointConfig.{parameter}"), value);
+            }
+        }
     }
 
     /// Translates what depends on the metric of validations: the best model, the end of the run, and the learning rate.

@@ -2,59 +2,49 @@
 
 use gimlet_gin::{ValueKind, repr_str};
 
-use super::Statements;
+use super::{Facts, Statements};
 
 /// The optimizers that are translated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Optimizer {
-    /// The one of torch.
-    AdamW,
+    /// The one of this name in torch.
+    Torch(&'static str),
     /// The optimizer of t5-experiments, which is that of transformers.
     Adafactor,
 }
 
-/// The optimizers by their names in `--optimizer`.
-pub const OPTIMIZERS: [(&str, Optimizer); 5] = [
-    ("AdamW", Optimizer::AdamW),
-    ("torch.optim:AdamW", Optimizer::AdamW),
-    ("Adafactor", Optimizer::Adafactor),
-    ("lm_experiments_tools.optimizers:Adafactor", Optimizer::Adafactor),
-    ("transformers.optimization:Adafactor", Optimizer::Adafactor),
-];
+/// The optimizers of torch that are translated, and others that the program finds there.
+pub const OF_TORCH: [&str; 7] = ["AdamW", "Adam", "SGD", "RMSprop", "Adagrad", "RAdam", "NAdam"];
+pub const OTHERS: [&str; 6] = ["Adadelta", "Adamax", "ASGD", "LBFGS", "Rprop", "SparseAdam"];
 
-/// Other optimizers that the program finds by their names.
-pub const OTHERS: [&str; 12] = [
-    "Adam",
-    "SGD",
-    "RMSprop",
-    "Adagrad",
-    "RAdam",
-    "NAdam",
-    "Adadelta",
-    "Adamax",
-    "ASGD",
-    "LBFGS",
-    "Rprop",
-    "SparseAdam",
+/// The names of Adafactor.
+pub const ADAFACTOR: [&str; 3] = [
+    "Adafactor",
+    "lm_experiments_tools.optimizers:Adafactor",
+    "transformers.optimization:Adafactor",
 ];
 
 const CLIPPED: &str = "gimlet.optimizers.Clipped";
 const SCHEDULE: &str = "gimlet.schedules.get_scheduler";
 
-/// Returns the optimizer of a name.
+/// Returns the optimizer of a name in `--optimizer`.
 pub fn named(name: &str) -> Option<Optimizer> {
-    OPTIMIZERS.iter().find(|(known, _)| *known == name).map(|(_, optimizer)| *optimizer)
+    if ADAFACTOR.contains(&name) {
+        return Some(Optimizer::Adafactor);
+    }
+    let class = name.strip_prefix("torch.optim:").unwrap_or(name);
+    OF_TORCH.into_iter().find(|known| *known == class).map(Optimizer::Torch)
 }
 
 /// Translates the flags of the optimizer.
-pub fn translate(out: &mut Statements<'_>) {
+pub fn translate(out: &mut Statements<'_>, facts: &Facts) {
     let name = out.arguments.text("optimizer").unwrap_or_default();
     let decay = out.arguments.gin("weight_decay");
     let class = match named(&name).expect("`check` refuses other optimizers") {
-        Optimizer::AdamW => {
-            out.bind("optimizer", "optax.adamw.learning_rate", "'trainer'");
-            out.bind("weight_decay", "optax.adamw.weight_decay", decay);
-            "@optax.adamw()"
+        Optimizer::Torch(class) => {
+            out.bind("optimizer", &format!("torch.optim.{class}.lr"), "'trainer'");
+            out.bind("weight_decay", &format!("torch.optim.{class}.weight_decay"), decay);
+            &format!("@torch.optim.{class}()")
         }
         Optimizer::Adafactor => {
             let key =
@@ -70,7 +60,7 @@ pub fn translate(out: &mut Statements<'_>) {
         }
     };
     clipped(out, class);
-    learning_rate(out);
+    learning_rate(out, facts);
 }
 
 /// Binds the optimizer, after a limit of gradients if there is one; 0 is none.
@@ -86,7 +76,7 @@ fn clipped(out: &mut Statements<'_>, class: &str) {
 }
 
 /// Translates the learning rate, which Adafactor with relative steps does not read.
-fn learning_rate(out: &mut Statements<'_>) {
+fn learning_rate(out: &mut Statements<'_>, facts: &Facts) {
     let rate = out.arguments.number("lr").unwrap_or_default();
     out.bind("lr", &format!("{SCHEDULE}.lr"), ValueKind::Float(rate));
     let Some(name) = out.arguments.text("lr_scheduler") else { return };
@@ -95,5 +85,12 @@ fn learning_rate(out: &mut Statements<'_>) {
     let warmup = out.arguments.int("num_warmup_steps").unwrap_or_default();
     for (flag, steps) in [("num_warmup_steps", warmup), ("num_training_steps", total)] {
         out.bind(flag, &format!("{SCHEDULE}.{flag}"), steps);
+    }
+    // Of steps and schedule one may begin anew, and the other continue.
+    let begun = i128::from(facts.init_step);
+    match (out.arguments.is("reset_lr"), out.arguments.is("reset_iteration")) {
+        (true, false) => out.bind("reset_lr", &format!("{SCHEDULE}.offset"), begun),
+        (false, true) => out.bind("reset_iteration", &format!("{SCHEDULE}.offset"), -begun),
+        _ => {}
     }
 }

@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use crate::checkpoint::{
     DType, Format, HuggingFaceOptions, MeshNorms, MeshOptions, NativeOptions, Weights,
     bundle_prefix, checkpoint_dir, index_of, model_types, name_newest, step_of, step_of_bundle,
+    step_of_trainer, trainer_file,
 };
 use crate::models::HUGGING_FACE;
 use crate::run::checkpoint::open::{failure, parse_path};
@@ -19,8 +20,8 @@ const TORCH_ENDINGS: [&str; 3] = [".pth", ".pt", ".bin"];
 /// Flags of `gimlet checkpoint convert`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Each checkpoint of a folder becomes TO/checkpoint_N, or TO/model.ckpt-N; existing ones are \
-    not\nchanged. A killed conversion starts over. Formats are recognized when they \
+    after_help = "Each checkpoint of a folder becomes TO/checkpoint_N, TO/model.ckpt-N or TO/model_N.pth; existing\nones \
+    are not changed. A killed conversion starts over. Formats are recognized when they \
     are read.\nExample: gimlet checkpoint convert gs://my-bucket/ro_t5x_base ro_t5x_base_pt --to torch \
     --vocabulary ro.model"
 )]
@@ -29,11 +30,11 @@ pub struct ConvertArgs {
     #[arg(value_name = "FROM")]
     pub(super) from: String,
     /// The target. For t5x and orbax, a folder of checkpoints or its new `checkpoint_N`; for mesh_tensorflow, a
-    /// folder of checkpoints or its new `model.ckpt-N`; for the others, a folder with `config.json` and
+    /// folder of checkpoints or its new `model.ckpt-N`; for trainer, a folder or its new `model_N.pth`; for the others, a folder with `config.json` and
     /// weights, or for torch one file `.pth`, `.pt` or `.bin`.
     #[arg(value_name = "TO")]
     pub(super) to: String,
-    /// The format to write; by default torch where TO is named like its files, else t5x.
+    /// The format to write; by default trainer or torch where TO is named like their files, else t5x.
     #[arg(long = "to", value_enum)]
     format: Option<TargetFormat>,
     /// Type that parameters are rounded to; by default each keeps its own.
@@ -98,17 +99,22 @@ pub enum TargetFormat {
     Torch,
     /// Flax's, with Hugging Face's names: config.json and flax_model.msgpack.
     Flax,
+    /// PyTorch's, as the Trainer of t5-experiments saves it: model_N.pth, of the training whose last update has the number N,
+    /// from 0. Its programs continue with a new optimizer, and Gimlet with the optimizer's state.
+    Trainer,
 }
 
 impl ConvertArgs {
     pub(super) fn format(&self) -> TargetFormat {
+        let name = self.to.rsplit('/').next().unwrap_or_default();
         self.format.unwrap_or(match is_torch_file(&self.to) {
+            true if step_of_trainer(name).is_some() => TargetFormat::Trainer,
             true => TargetFormat::Torch,
             false => TargetFormat::T5x,
         })
     }
 
-    /// Whether TO is one file and no folder.
+    /// Whether TO is one file of weights and no folder.
     pub(super) fn is_file(&self) -> bool {
         self.format() == TargetFormat::Torch && is_torch_file(&self.to)
     }
@@ -132,7 +138,7 @@ impl ConvertArgs {
     pub(super) fn over(&self, known: HuggingFaceOptions) -> Result<HuggingFaceOptions, Failure> {
         let vocabulary = self.model.vocabulary.as_deref().map(parse_path).transpose()?;
         Ok(HuggingFaceOptions {
-            weights: self.format().weights().expect("asked of weights only"),
+            weights: self.format().weights().unwrap_or_default(),
             dtype: self.dtype(),
             vocabulary: vocabulary.or(known.vocabulary),
             extra_ids: self.model.extra_ids.or(known.extra_ids),
@@ -149,7 +155,7 @@ impl TargetFormat {
     /// The file of weights of a folder; `None` for formats that hold more than weights.
     pub(super) fn weights(self) -> Option<Weights> {
         match self {
-            Self::T5x | Self::Orbax | Self::MeshTensorFlow => None,
+            Self::T5x | Self::Orbax | Self::MeshTensorFlow | Self::Trainer => None,
             Self::HuggingFace => Some(Weights::Safetensors),
             Self::Torch => Some(Weights::Torch),
             Self::Flax => Some(Weights::Flax),
@@ -163,7 +169,13 @@ impl TargetFormat {
             Self::Orbax => Format::Orbax,
             Self::MeshTensorFlow => Format::MeshTensorFlow,
             Self::HuggingFace | Self::Torch | Self::Flax => Format::HuggingFace,
+            Self::Trainer => Format::Trainer,
         }
+    }
+
+    /// Whether it has transformers' names, for which more of a model must be known than its arrays.
+    pub(super) fn has_names_of_transformers(self) -> bool {
+        self == Self::Trainer || self.weights().is_some()
     }
 
     /// Whether its names contain the step.
@@ -175,6 +187,7 @@ impl TargetFormat {
     pub(super) fn place(self, folder: &Path, step: u64) -> Path {
         match self {
             Self::MeshTensorFlow => bundle_prefix(folder, step),
+            Self::Trainer => trainer_file(folder, step),
             _ => checkpoint_dir(folder, step),
         }
     }
@@ -183,6 +196,7 @@ impl TargetFormat {
     pub(super) fn step_at(self, place: &Path) -> Option<u64> {
         match self {
             Self::MeshTensorFlow => step_of_bundle(place.file_name()),
+            Self::Trainer => step_of_trainer(place.file_name()),
             _ => step_of(place),
         }
     }

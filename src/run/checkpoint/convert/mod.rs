@@ -15,8 +15,8 @@ use super::metered::Metered;
 use super::open::{failure, open_at, parse_path, storage_failure};
 use crate::checkpoint::{
     CheckpointError, HuggingFaceOptions, Listed, Stored, export_hugging_face,
-    export_mesh_tensorflow, export_orbax, export_t5x, export_torch, file_sizes, is_unfinished,
-    list,
+    export_mesh_tensorflow, export_orbax, export_t5x, export_torch, export_trainer, file_sizes,
+    is_unfinished, list,
 };
 use crate::models::HUGGING_FACE;
 use crate::run::configure::map_paths;
@@ -40,7 +40,7 @@ pub(super) fn run(args: &ConvertArgs) -> Result<(), Failure> {
     map_paths(&args.gin.path_map)?;
     let (from, to) = (parse_path(&args.from)?, parse_path(&args.to)?);
     refuse_inside(&from, &to)?;
-    if is_torch_file(&args.to) && !args.is_file() {
+    if is_torch_file(&args.to) && !args.is_file() && args.format() != TargetFormat::Trainer {
         return Err(Failure::usage(anyhow!(
             "TO `{to}` is named like a file of PyTorch, and --to is another format; expected --to \
              torch, or the name of a folder"
@@ -59,7 +59,7 @@ pub(super) fn run(args: &ConvertArgs) -> Result<(), Failure> {
         )));
     }
     let all = checkpoints_in(&from)?;
-    if all.is_some() && args.is_file() {
+    if all.is_some() && is_torch_file(&args.to) {
         return Err(Failure::usage(anyhow!(
             "`{from}` is a folder of checkpoints, and TO `{to}` one file; expected a folder TO, or one \
              checkpoint of `gimlet checkpoint ls {from}`"
@@ -69,9 +69,9 @@ pub(super) fn run(args: &ConvertArgs) -> Result<(), Failure> {
         // Without a configuration nothing can be compared: hours of work would be in vain.
         evaluated(&args.gin, &from)?;
     }
-    let options = match args.format().weights() {
-        Some(_) => options(args, &from)?,
-        None => HuggingFaceOptions::default(),
+    let options = match args.format().has_names_of_transformers() {
+        true => options(args, &from)?,
+        false => HuggingFaceOptions::default(),
     };
     let conversion = Conversion { args, options };
     match all {
@@ -124,6 +124,12 @@ fn convert_one(conversion: &Conversion<'_>, to: &Path) -> Result<(), Failure> {
 /// Returns the place of a single checkpoint.
 fn target(format: TargetFormat, stored: &dyn Stored, to: &Path) -> Result<Path, Failure> {
     let step = stored.step().map_err(failure)?;
+    if format == TargetFormat::Trainer && step == 0 && format.step_at(to).is_none() {
+        return Err(Failure::usage(anyhow!(
+            "`{}` is of no step, which is a part of the name: expected TO with its name, such as `{to}/model_0.pth`",
+            stored.path()
+        )));
+    }
     match format.step_at(to) {
         // Formats without a step get that of the name.
         Some(named) if named == step || step == 0 => Ok(to.clone()),
@@ -147,6 +153,10 @@ fn convert(conversion: &Conversion<'_>, stored: &dyn Stored, target: &Path) -> R
         TargetFormat::Orbax => drop(export_orbax(&from, step_at(format, target), &args.native())?),
         TargetFormat::MeshTensorFlow => {
             export_mesh_tensorflow(&from, step_at(format, target), args.mesh())?;
+        }
+        TargetFormat::Trainer => {
+            let (_, step) = step_at(format, target);
+            export_trainer(&from, (target, step), options, HUGGING_FACE)?;
         }
         _ if args.is_file() => export_torch(&from, target, options, HUGGING_FACE)?,
         _ => export_hugging_face(&from, target, options, HUGGING_FACE)?,

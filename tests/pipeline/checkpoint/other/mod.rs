@@ -1,4 +1,4 @@
-//! Checkpoints made by other programs (`hugging_face.py`, `mesh.py`, `mesh_square.py`). `logits.py`, which is run by
+//! Checkpoints made by other programs (`hugging_face.py`, `mesh.py`, `mesh_square.py`, `trainer.py`). `logits.py`, which is run by
 //! hand, shows that transformers computes the same with Gimlet's files as with its own.
 
 mod configuration;
@@ -9,6 +9,7 @@ mod mesh;
 mod mesh_export;
 mod pickles;
 mod torch;
+mod trainer;
 
 use gimlet::checkpoint::{Array, DType, Stored};
 use gimlet::models::open;

@@ -19,10 +19,12 @@ fn both_forms_hold_the_same_model() {
 #[test]
 fn the_model_is_found_beside_optimizer_and_counters() {
     let stored = opened("torch/training.pth");
-    let names: Vec<_> = stored.leaves().iter().map(|leaf| leaf.name.to_string()).collect();
-    assert!(names.contains(&"target/encoder/encoder_norm/scale".to_string()), "{names:?}");
-    for leaf in stored.leaves().iter().filter(|leaf| !leaf.name.contains("logits_dense")) {
-        let name = leaf.name.strip_prefix("target/").unwrap();
+    assert_eq!(stored.step().unwrap(), 8, "iterations count from 0");
+    let leaves = stored.leaves();
+    let params = leaves.iter().filter_map(|leaf| Some((leaf.name.strip_prefix("target/")?, leaf)));
+    let params: Vec<_> = params.collect();
+    assert!(params.iter().any(|(name, _)| *name == "encoder/encoder_norm/scale"), "{params:?}");
+    for (name, leaf) in params.into_iter().filter(|(name, _)| !name.contains("logits_dense")) {
         let expected = super::value(name, leaf.shape, DType::Bf16);
         assert_eq!(stored.read(leaf.name).unwrap(), expected, "{name}");
     }

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::names::TABLES;
-use crate::checkpoint::{Arrays, Carried, Description, HuggingFaceOptions};
+use crate::checkpoint::{Arrays, Carried, Description, Exchanged, HuggingFaceOptions};
 use crate::models::hugging_face::{FeedForward, feed_forward};
 use crate::nn::Activation;
 use crate::telemetry::notice;
@@ -46,12 +46,16 @@ pub(super) fn describe(
     carried: &Carried,
 ) -> Result<Description, String> {
     let model = Model::of(arrays, options, carried)?;
-    Ok(Description {
-        config: model.config(arrays, options, carried),
-        vocab_size: model.vocab_size,
-        // Transformers apply the function to `wi_0`'s result.
-        exchanged: model.block.is_swapped.then_some([".wi_0.", ".wi_1."]),
-    })
+    Ok(Description { config: model.config(arrays, options, carried), vocab_size: model.vocab_size })
+}
+
+/// Returns the names that change places: transformers apply the activation to `wi_0`'s result.
+pub(super) fn exchanged(
+    arrays: &Arrays<'_>,
+    options: &HuggingFaceOptions,
+    carried: &Carried,
+) -> Exchanged {
+    Ok(block(arrays, options, carried)?.is_swapped.then_some([".wi_0.", ".wi_1."]))
 }
 
 impl Model {
@@ -83,7 +87,6 @@ impl Model {
             return Err(other(&format!("{num_heads} heads do not share {joined} columns evenly")));
         }
         let [mlp_dim, _] = shape(arrays, "encoder/layers_0/mlp/wo/kernel")?;
-        let is_gated = params.contains_key("encoder/layers_0/mlp/wi_0/kernel");
         Ok(Self {
             model_type,
             vocab_size,
@@ -93,7 +96,7 @@ impl Model {
             head_dim: joined / num_heads,
             mlp_dim,
             num_layers: ["encoder", "decoder"].map(|stack| num_layers(arrays, stack)),
-            block: block(is_gated, options, carried)?,
+            block: block(arrays, options, carried)?,
             is_tied,
         })
     }
@@ -216,10 +219,11 @@ fn usual() -> Map<String, Value> {
 
 /// Returns the feed-forward blocks: as the options say, as is carried over, or else those of T5 1.0 and 1.1.
 fn block(
-    is_gated: bool,
+    arrays: &Arrays<'_>,
     options: &HuggingFaceOptions,
     carried: &Carried,
 ) -> Result<FeedForward, String> {
+    let is_gated = arrays.params.contains_key("encoder/layers_0/mlp/wi_0/kernel");
     let (block, said) = match &options.mlp_activations {
         Some(activations) => {
             let activations: Vec<&str> = activations.iter().map(String::as_str).collect();

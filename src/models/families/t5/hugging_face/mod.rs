@@ -26,4 +26,5 @@ pub const FAMILY: HuggingFaceFamily = HuggingFaceFamily {
     facts: config::facts,
     gin: gin::gin,
     describe: describe::describe,
+    exchanged: describe::exchanged,
 };

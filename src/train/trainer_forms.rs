@@ -1,0 +1,101 @@
+//! The facts of a run that a Trainer's file holds beside the arrays: those of the model for transformers, the optimizer's
+//! settings under torch's names, and the learning rates.
+
+use crate::checkpoint::{HuggingFaceOptions, PickleValue, Rates, TrainerForm};
+use crate::gin::Slot as _;
+use crate::models::HUGGING_FACE;
+use crate::optim::LearningRate;
+use crate::schedule::{LearningRateSchedule, Schedule};
+use crate::session::error::SessionError;
+use crate::telemetry;
+
+use super::spec::Train;
+
+/// The facts of a run, of which the learning rate depends on the step.
+#[derive(Debug)]
+pub struct TrainerForms {
+    model: HuggingFaceOptions,
+    optimizer: Option<Vec<(&'static str, PickleValue)>>,
+    scheduled: Option<Scheduled>,
+}
+
+/// A learning rate that changes.
+#[derive(Debug)]
+struct Scheduled {
+    schedule: LearningRateSchedule,
+    /// The highest rate of the run, of which torch's schedules take fractions.
+    base: f64,
+    /// Whether it depends on the optimizer's own number of updates instead of the step.
+    is_own: bool,
+}
+
+impl TrainerForms {
+    /// Collects the facts.
+    ///
+    /// # Errors
+    /// Transformers do not have the model; a schedule has no value.
+    pub fn of(spec: &Train) -> Result<Self, SessionError> {
+        let model = facts(spec);
+        let def = spec.model.optimizer_def();
+        let Some(torch) = def.of_torch() else {
+            telemetry::notice_once(&format!(
+                "checkpoints have no optimizer_state_dict, since torch has no {}: the programs of t5-experiments continue \
+                 with a new optimizer, and Gimlet with this one",
+                def.schema_of().name
+            ));
+            return Ok(Self { model, optimizer: None, scheduled: None });
+        };
+        let trainers = &spec.trainer_cls.0.trainer().learning_rate_fn;
+        let (constant, scheduled) = match &torch.rate {
+            None => (PickleValue::None, None),
+            Some(LearningRate::Constant(rate)) => (PickleValue::Float(*rate), None),
+            Some(LearningRate::Schedule(schedule)) => Scheduled::of(spec, schedule, true)?,
+            Some(LearningRate::Trainer) => Scheduled::of(spec, trainers, false)?,
+        };
+        let settings = std::iter::once(("lr", constant)).chain(torch.settings).collect();
+        Ok(Self { model, optimizer: Some(settings), scheduled })
+    }
+
+    /// Returns the facts after some steps and updates.
+    pub fn at(&self, step: u64, count: i64) -> TrainerForm {
+        let step = i64::try_from(step).expect("steps fit");
+        let rates = self.scheduled.as_ref().map(|Scheduled { schedule, base, is_own }| {
+            let next = schedule.at(if *is_own { count } else { step });
+            Rates { base: *base, next: as_written(next) }
+        });
+        TrainerForm {
+            model: self.model.clone(),
+            families: HUGGING_FACE,
+            optimizer: self.optimizer.clone(),
+            rates,
+        }
+    }
+}
+
+/// Returns what the names of a model's tensors depend on: its activations.
+fn facts(spec: &Train) -> HuggingFaceOptions {
+    let stack = spec.model.transformer().last;
+    let names = stack.dims.mlp_activations.iter().map(|it| it.as_str().to_string()).collect();
+    HuggingFaceOptions { mlp_activations: Some(names), ..HuggingFaceOptions::default() }
+}
+
+impl Scheduled {
+    /// Returns the rate of a schedule that never changes, or else the schedule.
+    fn of(
+        spec: &Train,
+        schedule: &Schedule,
+        is_own: bool,
+    ) -> Result<(PickleValue, Option<Self>), SessionError> {
+        let schedule = schedule.build().map_err(|error| SessionError::Unfit(error.to_string()))?;
+        let total = i64::try_from(spec.total_steps).expect("steps fit");
+        let rates: Vec<f32> = (0..=total).map(|step| schedule.at(step)).collect();
+        let base = as_written(rates.iter().copied().fold(0.0, f32::max));
+        let changes = rates.iter().any(|rate| *rate != rates[0]);
+        Ok((PickleValue::Float(base), changes.then_some(Self { schedule, base, is_own })))
+    }
+}
+
+/// The number that a person would have written for a float32: 0.01 instead of 0.009999999776.
+fn as_written(rate: f32) -> f64 {
+    rate.to_string().parse().expect("a number is printed as one")
+}
