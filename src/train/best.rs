@@ -19,7 +19,8 @@ pub struct BestModel {
     /// The better direction.
     #[gin(default = EarlyStoppingMode::Min)]
     pub mode: EarlyStoppingMode,
-    /// Whether the best model so far is saved, as the only checkpoint in the folder `best` of MODEL_DIR.
+    /// Whether the best model so far is saved: as the only checkpoint in the folder `best` of MODEL_DIR, or as `model_best.pth` if
+    /// utils.SaveCheckpointConfig.format is 'trainer'.
     #[gin(default = true)]
     pub save: bool,
     /// The number of evaluations without improvement, one after the other, that do not end the run: one more does. None for any

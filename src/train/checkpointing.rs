@@ -200,13 +200,22 @@ impl<'a> Checkpoints<'a> {
     /// # Errors
     /// Its file cannot be read.
     pub fn has_best(&self, step: u64) -> Result<bool, SessionError> {
-        let file = match self.format {
-            SaveFormat::T5x => return Ok(checkpoint_dir(&self.model_dir, step).exists()?),
-            SaveFormat::Trainer => best_trainer_file(&self.model_dir),
-        };
+        let path = self.path(step);
+        let is_there = path.exists()?;
+        if self.format == SaveFormat::T5x {
+            return Ok(is_there);
+        }
         // Gimlet's files have its own names too, so that no family is needed.
-        Ok(file.exists()?
-            && open(&file, &[]).and_then(|best| best.step()).is_ok_and(|it| it == step))
+        Ok(is_there && open(&path, &[]).and_then(|best| best.step()).is_ok_and(|it| it == step))
+    }
+
+    /// The path of the checkpoint of a step, which must not be 0 for a Trainer's file.
+    pub fn path(&self, step: u64) -> Path {
+        match self.format {
+            SaveFormat::T5x => checkpoint_dir(&self.model_dir, step),
+            SaveFormat::Trainer if self.is_best => best_trainer_file(&self.model_dir),
+            SaveFormat::Trainer => trainer_file(&self.model_dir, step),
+        }
     }
 
     /// Gathers the arrays that this process saves and does not hold. All processes call it.
@@ -228,14 +237,11 @@ impl<'a> Checkpoints<'a> {
     ) -> Result<(), SessionError> {
         let is_first = self.share.as_ref().is_none_or(|share| share.rank == 0);
         let (format, forms) = (self.format, &self.forms);
+        let path = forms.as_ref().map(|_| self.path(state.step));
         let Some(saver) = &mut self.saver else { return Ok(()) };
         Ok(saver.save(state.step, beside.best, |snapshot| {
             copy(state, (self.mesh, format), &beside.gathered, snapshot);
-            if let Some(forms) = forms {
-                let file = match self.is_best {
-                    true => best_trainer_file(&self.model_dir),
-                    false => trainer_file(&self.model_dir, state.step),
-                };
+            if let (Some(forms), Some(file)) = (forms, path) {
                 snapshot.as_trainer(file, forms.at(state.step, state.optimizer.counts().0));
             }
             snapshot.extra(RUN_FILE, to_json(record));

@@ -6,14 +6,15 @@ use std::sync::Arc;
 use crate::session::context::Context;
 use crate::session::describe::{describe, describe_model};
 use crate::session::error::SessionError;
-use crate::session::held_out::MetricsByTask;
 use crate::session::state_layout::state_variables;
 use crate::session::training_evaluation::TRAINING_EVAL;
 use crate::storage::{Path, Unsent};
 use crate::telemetry::{EventWriter, MetricLines, MlflowRun, MlflowStatus, config_markdown};
 
+use super::last_evaluation::LastEvaluation;
 use super::run::Outcome;
 use super::spec::Train;
+use super::trainer_log::TrainerLog;
 use super::window::Window;
 
 /// The writers of a run's training metrics.
@@ -23,6 +24,7 @@ struct Writers {
     events: EventWriter,
     lines: MetricLines,
     mlflow: Option<Arc<MlflowRun>>,
+    trainer: Option<TrainerLog>,
 }
 
 impl Logs {
@@ -52,12 +54,23 @@ impl Logs {
         let lines = MetricLines::new(folder.join("metrics.jsonl"), step as i64);
         let mlflow = spec.training_logger.as_ref().and_then(|logger| logger.0.run_of(model_dir));
         mlflow.iter().for_each(|mlflow| mlflow.describe(&context.params));
-        Ok(Self(Some(Writers { events, lines, mlflow })))
+        let batch_size = spec.train_dataset_cfg.batch_size as u64;
+        let trainer = spec.writes_trainer_log;
+        let trainer = trainer.then(|| TrainerLog::new(model_dir, spec.total_steps, batch_size));
+        Ok(Self(Some(Writers { events, lines, mlflow, trainer })))
     }
 
     /// Returns logged values that a store may not have yet.
     pub fn unsent(&self) -> impl Iterator<Item = Unsent> {
-        self.0.iter().flat_map(|logs| [logs.events.unsent(), logs.lines.unsent()]).flatten()
+        self.0.iter().flat_map(|logs| {
+            let own = [logs.events.unsent(), logs.lines.unsent()].into_iter().flatten();
+            own.chain(logs.trainer.iter().flat_map(TrainerLog::unsent))
+        })
+    }
+
+    /// The logs of t5-experiments' Trainer, if the run writes them and this process does.
+    pub fn trainer(&mut self) -> Option<&mut TrainerLog> {
+        self.0.as_mut()?.trainer.as_mut()
     }
 
     /// Writes one number.
@@ -65,21 +78,33 @@ impl Logs {
         self.scalars([(tag.to_string(), value)].into(), step);
     }
 
-    /// Writes the metrics of a window that ended at `step`.
-    pub fn window(&mut self, window: &Window, step: u64) {
-        self.scalars(window.scalars(), step);
+    /// Writes the metrics of a window that ended at `step`, before a step of the learning rate `next_rate`.
+    pub fn window(&mut self, window: &Window, next_rate: f32, step: u64) {
+        let scalars = window.scalars();
+        if let Some(trainer) = self.trainer() {
+            trainer.window(&scalars, next_rate, step);
+        }
+        self.scalars(scalars, step);
     }
 
-    /// Sends the metrics of held-out batches to the loggers that do not write them beside the batches.
-    pub fn held_out(&self, metrics: &MetricsByTask, step: u64) {
+    /// Sends the metrics of an evaluation to the loggers that do not write them beside the batches.
+    pub fn evaluation(&mut self, evaluation: &LastEvaluation) {
+        if let Some(trainer) = self.trainer() {
+            trainer.validation(evaluation);
+        }
         let Some(mlflow) = self.0.as_ref().and_then(|logs| logs.mlflow.as_ref()) else { return };
-        for (task, metrics) in metrics {
-            mlflow.log(step as i64, named(&format!("{TRAINING_EVAL}/{task}"), metrics));
+        for (task, metrics) in &evaluation.training {
+            mlflow.log(evaluation.step as i64, named(&format!("{TRAINING_EVAL}/{task}"), metrics));
         }
     }
 
     /// Tells the loggers how the run ended.
-    pub fn end(&self, outcome: &Result<Outcome, SessionError>) {
+    pub fn end(&mut self, outcome: &Result<Outcome, SessionError>) {
+        if let (Some(trainer), Ok(Outcome::Finished { .. } | Outcome::Stopped { .. })) =
+            (self.trainer(), outcome)
+        {
+            trainer.done();
+        }
         let Some(mlflow) = self.0.as_ref().and_then(|logs| logs.mlflow.as_ref()) else { return };
         mlflow.end_as(match outcome {
             Ok(Outcome::Interrupted { .. }) => MlflowStatus::Killed,
@@ -89,7 +114,7 @@ impl Logs {
     }
 
     fn scalars(&mut self, scalars: BTreeMap<String, f64>, step: u64) {
-        let Some(Writers { events, lines, mlflow }) = &mut self.0 else { return };
+        let Some(Writers { events, lines, mlflow, .. }) = &mut self.0 else { return };
         events.scalars(step as i64, scalars.clone());
         if let Some(mlflow) = mlflow {
             mlflow.log(step as i64, named("train", &scalars));

@@ -240,7 +240,7 @@ impl Run<'_> {
 
     /// Does the work before the next step: the first checkpoint, and an evaluation that is
     /// requested or that an earlier process has not done.
-    fn begin(&mut self, periods: &Periods, logs: &Logs) -> Result<Verdict, SessionError> {
+    fn begin(&mut self, periods: &Periods, logs: &mut Logs) -> Result<Verdict, SessionError> {
         let step = self.state.step;
         let is_first = step == self.record.first_step;
         if is_first && periods.checkpoint > 0 && !periods.from_zero {
@@ -259,7 +259,11 @@ impl Run<'_> {
 
     /// Saves and returns the outcome of the run; `None` if it continues. A run whose steps count from zero saves nothing where an
     /// action ends it.
-    fn end_on(&mut self, verdict: Verdict, logs: &Logs) -> Result<Option<Outcome>, SessionError> {
+    fn end_on(
+        &mut self,
+        verdict: Verdict,
+        logs: &mut Logs,
+    ) -> Result<Option<Outcome>, SessionError> {
         // Actions may look at times, which differ between processes.
         let verdict = of_first(&self.stepper.processes, || Ok::<_, SessionError>(verdict))?;
         let step = self.state.step;
@@ -357,7 +361,8 @@ impl Run<'_> {
         }
         let step = self.state.step;
         self.monitor.see_train(step, &window.scalars());
-        logs.window(window, step);
+        let rate = self.stepper.schedule.at(i64::try_from(step).expect("steps fit"));
+        logs.window(window, rate * self.plateau.scale as f32, step);
         let num_bad_records = self.batches.num_bad_records();
         if num_bad_records > 0 {
             logs.scalar("bad_records", num_bad_records as f64, step);
@@ -432,10 +437,13 @@ impl Run<'_> {
     }
 
     /// Evaluates, unless asked to end; then the process that continues the run does it.
-    fn evaluate(&mut self, logs: &Logs) -> Result<Verdict, SessionError> {
+    fn evaluate(&mut self, logs: &mut Logs) -> Result<Verdict, SessionError> {
+        if let Some(log) = logs.trainer() {
+            log.validates(self.state.step);
+        }
         match self.measure() {
             Ok(evaluation) => {
-                logs.held_out(&evaluation.training, evaluation.step);
+                logs.evaluation(&evaluation);
                 if self.stepper.processes.is_first() {
                     evaluation.write(self.checkpoints.model_dir())?;
                 }
@@ -467,7 +475,11 @@ impl Run<'_> {
     }
 
     /// Passes the results of an evaluation to the actions, and to the rules of the best model and of the learning rate.
-    fn react(&mut self, evaluation: &LastEvaluation, logs: &Logs) -> Result<Verdict, SessionError> {
+    fn react(
+        &mut self,
+        evaluation: &LastEvaluation,
+        logs: &mut Logs,
+    ) -> Result<Verdict, SessionError> {
         self.note();
         self.seen_at = Some(evaluation.step);
         self.monitor.see_evaluation(evaluation);
@@ -479,11 +491,19 @@ impl Run<'_> {
     }
 
     /// Saves the model if it is the best so far; returns whether there was none better for too long.
-    fn see_best(&mut self, evaluation: &LastEvaluation, logs: &Logs) -> Result<bool, SessionError> {
+    fn see_best(
+        &mut self,
+        evaluation: &LastEvaluation,
+        logs: &mut Logs,
+    ) -> Result<bool, SessionError> {
         let Some(rule) = &self.spec.best else { return Ok(false) };
         let (step, metric) = (evaluation.step, &rule.metric);
         let value = evaluation.metric("gimlet.BestModel.metric", metric)?;
-        if rule.see(&mut self.best, value) {
+        let improves = rule.see(&mut self.best, value);
+        if let Some(log) = logs.trainer() {
+            log.best(metric, value, self.best.without_improvement, step);
+        }
+        if improves {
             telemetry::notice(&format!("step {step}: {metric} is the best so far, {value}"));
             self.save_best(logs)?;
             return Ok(false);
@@ -492,6 +512,9 @@ impl Run<'_> {
         telemetry::notice(&format!("step {step}: evaluations without a better {metric}: {count}"));
         let is_over = rule.is_over(&self.best);
         if is_over {
+            if let Some(log) = logs.trainer() {
+                log.stops();
+            }
             telemetry::notice(&format!(
                 "{metric} has not improved for {count} evaluations: stopping"
             ));
@@ -500,7 +523,7 @@ impl Run<'_> {
     }
 
     /// Saves the best model, unless an earlier process of the run has done so.
-    fn save_best(&mut self, logs: &Logs) -> Result<(), SessionError> {
+    fn save_best(&mut self, logs: &mut Logs) -> Result<(), SessionError> {
         let step = self.state.step;
         let processes = Arc::clone(&self.stepper.processes);
         let is_saved = || self.best_checkpoints.has_best(step);
@@ -509,7 +532,15 @@ impl Run<'_> {
         }
         let beside = self.beside(logs)?;
         let data = self.batches.state();
-        self.best_checkpoints.save(&self.state, &self.record, &data, beside)
+        self.best_checkpoints.save(&self.state, &self.record, &data, beside)?;
+        self.tell_saved(&self.best_checkpoints, logs);
+        Ok(())
+    }
+
+    fn tell_saved(&self, checkpoints: &Checkpoints<'_>, logs: &mut Logs) {
+        if let Some(log) = logs.trainer() {
+            log.saved(&checkpoints.path(self.state.step));
+        }
     }
 
     /// Lowers the learning rate if evaluations no longer improve.
@@ -537,7 +568,7 @@ impl Run<'_> {
     }
 
     /// Saves the state, unless it has been saved already.
-    fn save(&mut self, logs: &Logs) -> Result<(), SessionError> {
+    fn save(&mut self, logs: &mut Logs) -> Result<(), SessionError> {
         if !self.checkpoints.saves(self.state.step) || self.saved == Some(self.state.step) {
             return Ok(());
         }
@@ -546,6 +577,7 @@ impl Run<'_> {
         self.record.monitored = self.monitor.at_save(self.state.step);
         let beside = Beside { best: self.monitor.best(), ..self.beside(logs)? };
         self.checkpoints.save(&self.state, &self.record, &self.batches.state(), beside)?;
+        self.tell_saved(&self.checkpoints, logs);
         self.saved = Some(self.state.step);
         Ok(())
     }

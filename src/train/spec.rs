@@ -83,6 +83,10 @@ pub struct Train {
     /// tasks are logged by `seqio.Evaluator.logger_cls`.
     #[gin(default = None)]
     pub training_logger: Option<Ref<MlflowLogger>>,
+    /// Whether MODEL_DIR itself also has the logs of t5-experiments' Trainer: event files with its tags, `loss/iterations/train` and
+    /// `loss/samples/train` among them, which count steps from 0, and a text file `YEAR.MONTH.DAY_TIME_rank_0.log`.
+    #[gin(default = false)]
+    pub writes_trainer_log: bool,
     /// Actions after each TRAIN, TRAIN_EVAL or INFER_EVAL.
     #[gin(default = None)]
     pub actions: Option<BTreeMap<String, Vec<Action>>>,

@@ -12,14 +12,14 @@ pub fn open(model_dir: &Path, step: u64) -> Reader {
 }
 
 /// Asserts that both hold the same tree, each float array within `tolerance` of its norm.
-pub fn assert_close(found: &Reader, expected: &Reader, tolerance: f64) {
+pub fn assert_close(found: &dyn Stored, expected: &dyn Stored, tolerance: f64) {
     for (name, error) in errors(found, expected) {
         assert!(error <= tolerance, "{name} is off by {error:e} of its norm");
     }
 }
 
 /// Asserts that both hold the same tree, and returns the error of each float array over its norm.
-pub fn errors(found: &Reader, expected: &Reader) -> Vec<(String, f64)> {
+pub fn errors(found: &dyn Stored, expected: &dyn Stored) -> Vec<(String, f64)> {
     assert_eq!(found.shapes(), expected.shapes());
     assert_eq!(found.others(), expected.others());
     let mut errors = Vec::new();
@@ -37,7 +37,7 @@ pub fn errors(found: &Reader, expected: &Reader) -> Vec<(String, f64)> {
 }
 
 /// Asserts that both hold the same arrays, bit for bit.
-pub fn assert_same(found: &Reader, expected: &Reader) {
+pub fn assert_same(found: &dyn Stored, expected: &dyn Stored) {
     assert_eq!(found.shapes(), expected.shapes());
     for array in expected.leaves() {
         let [found, expected] = [found, expected]

@@ -7,7 +7,8 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use gimlet::checkpoint::Stored as _;
+use gimlet::checkpoint::{Stored, committed};
+use gimlet::models::open;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
@@ -80,7 +81,7 @@ impl Disturbed<'_> {
         let newest = self.newest();
         assert!(newest >= before, "a finished checkpoint is gone: {before:?}, {newest:?}");
         if let Some(step) = newest {
-            let reader = arrays::open(self.model_dir, step);
+            let reader = opened(self.model_dir, step);
             for array in reader.leaves() {
                 reader.read(array.name).expect("a visible checkpoint is whole");
             }
@@ -130,8 +131,15 @@ fn check(folder: &Folder, train: Train, model_dir: &Path, kills: usize) {
     eprintln!("{kills} kills, {restarts} restarts, {end} steps in {:?}", begun.elapsed());
     let whole = folder.path("whole");
     mesh(folder.pretrain(end).bind_text("MODEL_DIR", &whole), 0).succeeds();
-    let [found, expected] = [model_dir, &whole].map(|dir| arrays::open(dir, end));
-    arrays::assert_same(&found, &expected);
+    let [found, expected] = [model_dir, &whole].map(|dir| opened(dir, end));
+    arrays::assert_same(&*found, &*expected);
+}
+
+/// Opens the checkpoint of a step, of any format.
+fn opened(model_dir: &Path, step: u64) -> Box<dyn Stored> {
+    let model_dir = gimlet::storage::Path::try_from(model_dir).expect("the path is text");
+    let found = committed(&model_dir).expect("the folder is readable");
+    open(&found[&step]).expect("a visible checkpoint is whole")
 }
 
 #[test]
@@ -140,6 +148,16 @@ fn a_run_of_four_processes_survives_kills_of_any_of_them() {
     let model_dir = folder.path("killed");
     let train = folder.pretrain(1_000_000).bind_text("MODEL_DIR", &model_dir);
     check(&folder, train, &model_dir, num_kills(2));
+}
+
+#[test]
+#[ignore = "takes minutes: `make soak`"]
+fn a_run_of_four_processes_with_files_of_t5_experiments_survives_kills_of_any_of_them() {
+    let folder = Folder::new();
+    let model_dir = folder.path("killed");
+    let train = folder.pretrain(1_000_000).bind_text("MODEL_DIR", &model_dir);
+    let train = train.bind_text("utils.SaveCheckpointConfig.format", "trainer");
+    check(&folder, train, &model_dir, num_kills(20));
 }
 
 #[test]

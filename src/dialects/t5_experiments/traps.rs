@@ -21,6 +21,7 @@ pub fn traps(arguments: &Arguments, facts: &Facts, has_git: bool) -> Vec<(u8, &'
     let remembers = ["save_best", "early_stopping_patience", "use_lr_drop"];
     let remembers = arguments.changed().any(|flag| remembers.contains(&flag.name));
     let parts = count("gradient_accumulation_steps");
+    let is_given = |name: &str| arguments.changed().any(|flag| flag.name == name);
     let left = facts.shards.len() % facts.num_processes;
     let rows = [
         (2, true, "steps count from 0 to --iters, which is one update more: the same here"),
@@ -47,6 +48,11 @@ pub fn traps(arguments: &Arguments, facts: &Facts, has_git: bool) -> Vec<(u8, &'
             10,
             is_validated && remembers,
             "a resumed run forgets metrics of validations: they are saved here",
+        ),
+        (
+            11,
+            is_given("init_checkpoint") && schedule.is_empty() && !arguments.is("reset_optimizer"),
+            "--lr has no effect, since --init_checkpoint has a rate: it has here",
         ),
         (22, !has_git, "without the program git the run ends: no difference is recorded here"),
     ];
