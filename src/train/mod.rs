@@ -41,6 +41,7 @@ mod start;
 mod step;
 #[cfg(feature = "torch")]
 mod trainer_forms;
+#[cfg(feature = "torch")]
 mod trainer_log;
 #[cfg(feature = "torch")]
 mod window;
