@@ -3,7 +3,7 @@
 // libtorch sends float32 products to MKL and bfloat16 ones to oneDNN. MKL uses AVX2 at most on CPUs that are
 // not Intel's; oneDNN has AVX-512 kernels for every CPU: 2.5 times as fast on an AMD EPYC of 2025. On an
 // Intel CPU without AMX, oneDNN is slow: its bfloat16 products take 1.5 times as long as widening
-// both factors for MKL. All compute in float32 throughout and round once. The kernels below replace
+// both factors for MKL. Without AVX-512 oneDNN has no bfloat16, and libtorch's own loops take its place. All compute in float32 throughout and round once. The kernels below replace
 // libtorch's for `mm` and similar operations, in forward and backward passes alike, and pass
 // unsuitable products back to libtorch.
 

@@ -51,7 +51,7 @@ impl Abilities {
 
     /// Whether bfloat16 products are faster in float32: see `bridge/matmul.cpp`.
     fn widens_bfloat16(self) -> bool {
-        self.avx512 && self.intel && !self.tiles
+        !self.tiles && (self.intel || !self.avx512)
     }
 }
 
@@ -65,7 +65,7 @@ fn is_intel() -> bool {
 }
 
 /// Selects the libraries: MKL uses AVX-512 on Intel's CPUs only; oneDNN needs AMX to be fast in
-/// bfloat16 on them.
+/// bfloat16 on them, and has no bfloat16 without AVX-512.
 fn fastest_products() -> Products {
     let cpu = Abilities::get();
     Products { float_by_onednn: cpu.avx512 && !cpu.intel, bfloat16_by_mkl: cpu.widens_bfloat16() }
