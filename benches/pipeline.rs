@@ -316,6 +316,7 @@ fn config(pack: bool) -> DatasetConfig {
         trim_output_features: true,
         ensure_eos: false,
         ends_batch_with_pass: false,
+        file_parts: None,
         num_prefetch_threads: Some(0),
     }
 }

@@ -114,6 +114,7 @@ fn plan(options: &ExampleOptions) -> TaskPlan {
         num_epochs: Some(1),
         shard_index: options.shard_index,
         num_shards: options.num_shards,
+        part: None,
         workers: None,
         bad_records: options.bad_records.clone(),
         cuts: None,

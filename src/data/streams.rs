@@ -6,7 +6,8 @@
 //! batch at a step is the same set of rows for any number of threads and hosts. A host runs the
 //! streams that its rows come from and opens no other stream's files; its streams that share the
 //! records of a few files read each of these files once. Without shuffling a stream keeps the order
-//! of its files. Data that end, or whose batches end with a pass, are one stream.
+//! of its files. Data that end, or whose batches end with a pass, are one stream. With `DatasetConfig.file_parts` each part of
+//! the files is a stream.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;

@@ -341,6 +341,7 @@ pub(super) fn task_plan(options: &CacheOptions, split: &str) -> TaskPlan {
         num_epochs: Some(1),
         shard_index: 0,
         num_shards: 1,
+        part: None,
         workers: Some(Workers::start(options.num_threads, 1)),
         bad_records: options.bad_records.clone(),
         cuts: None,

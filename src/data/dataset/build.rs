@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::part_rows::PartRows;
 use super::{
     DatasetConfig, DatasetOptions, check_caches, check_shards, map_threads, unshared_split,
 };
@@ -16,14 +17,14 @@ use crate::identity::DataIdentity;
 use crate::passes::{PassPlan, Passes};
 use crate::pipeline::{
     Cuts, Listing, Mix, MixEnds, MixtureParts, Pull, Stage, TaskPlan, Workers, file_names,
-    mixture_parts, num_bytes, task_stage,
+    mixture_parts, num_bytes, plain_file_names, task_stage,
 };
 use crate::provider::{TaskOrMixture, TaskProvider};
 use crate::random::{StageSeed, fnv1a};
-use crate::source::SharedReads;
+use crate::source::{FilePart, SharedReads};
 use crate::streams::{ENOUGH_BYTES, num_streams, stream_counts};
 use crate::task::Task;
-use gimlet_telemetry::quoted_names;
+use gimlet_telemetry::{counted, quoted_names};
 
 /// Tasks that a notice names.
 const MOST_NAMED: usize = 5;
@@ -73,6 +74,7 @@ impl Builder {
     ) -> Result<Self, DataError> {
         check_shards(config, options)?;
         check_caches(config, tasks)?;
+        check_parts(config, options)?;
         let parts = mixture_parts(&config.mixture_or_task_name, tasks)?;
         let resumed = options.resume.as_ref().map(|state| state.seed);
         let seed = config.seed.or(resumed).or(options.seed).unwrap_or_else(seconds_of_clock);
@@ -109,12 +111,30 @@ impl Builder {
             num_epochs: options.num_epochs,
             shard_index: stream,
             num_shards: num_streams,
+            part: None,
             workers: None,
             bad_records: options.bad_records.clone(),
             cuts: options.num_epochs.is_none().then(|| self.cuts.clone()),
             listing: self.listing.clone(),
             reads: self.reads.clone(),
         }
+    }
+
+    /// The plan for reading tasks for a stream: its share of the files, or its part of them. A part is shuffled and repeated
+    /// alone, with random numbers of its own.
+    pub(super) fn stream_plan(&self, laid: &LaidOut, stream: usize) -> TaskPlan {
+        let lengths = Some(laid.lengths.clone());
+        let Some(count) = self.file_parts() else {
+            return self.plan(lengths, stream, laid.num_streams);
+        };
+        let seed = fnv1a(format!("part {stream} of files, {}", self.seed).as_bytes());
+        let part = Some(FilePart { index: stream, count });
+        TaskPlan { part, seed, ..self.plan(lengths, 0, 1) }
+    }
+
+    /// The parts into which files are divided, each with a stream; none for data that are read once.
+    fn file_parts(&self) -> Option<usize> {
+        self.config.file_parts.filter(|_| self.options.num_epochs.is_none())
     }
 
     /// Threads for a single stream; several streams start their own threads.
@@ -149,8 +169,27 @@ impl Builder {
         index: usize,
         laid: &LaidOut,
     ) -> Result<Box<dyn Pull<Item = Row>>, DataError> {
+        let plan = self.stream_plan(laid, index);
+        let Some(FilePart { count, .. }) = plan.part else { return self.rows_of(plan, laid) };
+        let mut names = Vec::new();
+        for (task, _) in self.drawn() {
+            names.extend(if_split(plain_file_names(task, &plan))?.into_iter().flatten());
+        }
+        let part = format!(
+            "they are part {} of `utils.DatasetConfig.file_parts = {count}`, {}",
+            index + 1,
+            quoted_names(&names, MOST_NAMED)
+        );
+        Ok(Box::new(PartRows { rows: self.rows_of(plan, laid)?, part }))
+    }
+
+    /// The rows of a planned stream.
+    fn rows_of(
+        self: &Arc<Self>,
+        plan: TaskPlan,
+        laid: &LaidOut,
+    ) -> Result<Box<dyn Pull<Item = Row>>, DataError> {
         let (num_streams, converter) = (laid.num_streams, laid.converter.clone());
-        let plan = self.plan(Some(laid.lengths.clone()), index, num_streams);
         let plan = TaskPlan { workers: self.workers(num_streams), ..plan };
         let DatasetConfig { mixture_or_task_name, split, batch_size, .. } = &self.config;
         if !self.config.ends_batch_with_pass || self.options.num_epochs.is_some() {
@@ -165,7 +204,7 @@ impl Builder {
         Ok(Box::new(Passes::new(PassPlan {
             of_pass: Box::new(of_pass),
             padding,
-            rows_of_batch: *batch_size,
+            rows_of_batch: batch_size / num_streams,
             name: (mixture_or_task_name.clone(), split.clone()),
         })?))
     }
@@ -185,6 +224,9 @@ impl Builder {
         converter: &FeatureConverter,
         files: &str,
     ) -> Result<usize, DataError> {
+        if let Some(count) = self.file_parts() {
+            return Ok(count);
+        }
         if self.options.num_epochs.is_some() || self.config.ends_batch_with_pass {
             return Ok(1);
         }
@@ -206,26 +248,28 @@ impl Builder {
         Ok(num_streams(self.config.batch_size, bytes))
     }
 
-    /// Notices of tasks without the split or without a cache step.
+    /// Notices of tasks without the split or without a cache step, and of files that no part has.
     pub(super) fn notices(&self) -> Result<Vec<String>, DataError> {
-        let (mut lacking, mut uncached) = (Vec::new(), Vec::new());
+        let (mut lacking, mut uncached, mut uneven) = (Vec::new(), Vec::new(), Vec::new());
         let plan = self.plan(None, 0, 1);
         for (task, _) in self.drawn() {
             let is_uncached = self.config.use_cached && cache_step(task)?.is_none();
-            match if_split(file_names(task, &plan))? {
-                Some(_) if is_uncached => uncached.push(task.task_name()),
-                Some(_) => {}
-                None => lacking.push(task.task_name()),
+            let Some(files) = if_split(plain_file_names(task, &plan))? else {
+                lacking.push(task.task_name());
+                continue;
+            };
+            if is_uncached {
+                uncached.push(task.task_name());
             }
+            uneven.extend(self.file_parts().and_then(|count| unread(task, &files, count)));
         }
         let split = &self.config.split;
         let lacks = (format!("no split '{split}'"), "left out");
         let step = "no cache step (`CacheDatasetPlaceholder`)".to_string();
         let told = [(lacking, lacks), (uncached, (step, "preprocessed on the fly"))];
-        Ok(told
-            .into_iter()
-            .filter_map(|(names, (what, fate))| notice_of(&names, &what, fate))
-            .collect())
+        let told =
+            told.into_iter().filter_map(|(names, (what, fate))| notice_of(&names, &what, fate));
+        Ok(told.chain(uneven).collect())
     }
 
     /// The position to begin at: the given one, if it belongs to these data. A position counts
@@ -335,6 +379,9 @@ impl Builder {
         if config.ends_batch_with_pass {
             order.push_str(", batches end with a pass");
         }
+        if self.file_parts().is_some() {
+            order.push_str(", each stream a part of the files");
+        }
         Ok(DataIdentity {
             name: config.mixture_or_task_name.clone(),
             split: config.split.clone(),
@@ -346,6 +393,34 @@ impl Builder {
             order,
         })
     }
+}
+
+/// Checks that each part of the files gives as many rows to a batch.
+fn check_parts(config: &DatasetConfig, options: &DatasetOptions) -> Result<(), DataError> {
+    let batch_size = config.batch_size;
+    let is_uneven = |count: &usize| *count == 0 || !batch_size.is_multiple_of(*count);
+    match config.file_parts.filter(|_| options.num_epochs.is_none()).filter(is_uneven) {
+        None => Ok(()),
+        Some(count) => Err(DataError::Config(format!(
+            "`utils.DatasetConfig.file_parts` is {count}, expected a divisor of the batch size ({batch_size}), since each \
+             part gives a batch as many rows"
+        ))),
+    }
+}
+
+/// Reports the files that are left when a task's files are divided into parts.
+fn unread(task: &Task, files: &[String], count: usize) -> Option<String> {
+    let rest = &files[files.len() - files.len() % count..];
+    let length = files.len() / count;
+    (!rest.is_empty() && length > 0).then(|| {
+        format!(
+            "task `{}` has {}, of which `utils.DatasetConfig.file_parts = {count}` gives each part {length}: not read {} {}",
+            task.task_name(),
+            counted(files.len(), "file"),
+            if rest.len() == 1 { "is" } else { "are" },
+            quoted_names(rest, MOST_NAMED)
+        )
+    })
 }
 
 /// Reports tasks without a split or cache step, and how they are treated.

@@ -1,6 +1,7 @@
 //! The data set that a `DatasetConfig` describes: batches for training, examples for evaluation.
 
 mod build;
+mod part_rows;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -66,9 +67,15 @@ pub struct DatasetConfig {
     pub ensure_eos: bool,
     /// Whether a batch ends with a pass over the data, which Mesh TensorFlow and T5X do not do: the last batch of a pass has fewer
     /// rows, beside rows of padding without loss weights, and the next pass begins with the next batch, shuffled anew. Such data
-    /// are read in one stream. Of a mixture, a pass is an epoch as its evaluation has it.
+    /// are read in one stream, or in one for each of `file_parts`. Of a mixture, a pass is an epoch as its evaluation has it.
     #[gin(default = false)]
     pub ends_batch_with_pass: bool,
+    /// Parts into which the files of the split are divided, as t5-experiments divides them among its processes: consecutive files,
+    /// as many in each part, and those that are left are not read. Each part is shuffled and repeated alone, and gives each batch
+    /// as many rows as any other, one part after the other, on any number of processes. None divides files by itself. No effect
+    /// on data that are read once, such as those of evaluations.
+    #[gin(default = None)]
+    pub file_parts: Option<usize>,
     /// Threads that parse and tokenize; None leaves one core to the model.
     #[gin(default = None)]
     pub num_prefetch_threads: Option<usize>,
@@ -192,7 +199,7 @@ pub fn check_dataset(
         return builder.files().map(drop);
     }
     let laid = builder.laid_out()?;
-    builder.examples(&builder.plan(Some(laid.lengths), 0, laid.num_streams)).map(drop)
+    builder.examples(&builder.stream_plan(&laid, 0)).map(drop)
 }
 
 /// Reports the mistakes that [`training_eval_batches`] finds before it reads an example.

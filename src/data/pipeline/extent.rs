@@ -18,6 +18,12 @@ pub(crate) fn file_names(task: &Task, plan: &TaskPlan) -> Result<Vec<String>, Da
     Ok(files.iter().map(|file| format!("{}{:?}", file.path.file_name(), file.records)).collect())
 }
 
+/// The names of the files that a task is read from, in order.
+pub(crate) fn plain_file_names(task: &Task, plan: &TaskPlan) -> Result<Vec<String>, DataError> {
+    let files = planned_files(task, plan)?.files;
+    Ok(files.iter().map(|file| file.path.file_name().to_string()).collect())
+}
+
 /// Stored bytes of a task, counted until the sum reaches `enough`; 0 if only its first records are
 /// read, whose size is not known.
 pub(crate) fn num_bytes(task: &Task, plan: &TaskPlan, enough: u64) -> Result<u64, DataError> {

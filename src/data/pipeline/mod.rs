@@ -30,7 +30,7 @@ mod validate;
 pub use pull::StageState;
 
 pub(crate) use cuts::Cuts;
-pub(crate) use extent::{file_names, num_bytes};
+pub(crate) use extent::{file_names, num_bytes, plain_file_names};
 pub(crate) use listing::Listing;
 pub(crate) use mix::{Mix, MixEnds, MixtureParts, mixture_parts, mixture_tasks};
 pub(crate) use pool::Workers;

@@ -23,8 +23,8 @@ use crate::error::DataError;
 use crate::preprocess::{BuiltFeature, Context, Features, Preprocessor, Step};
 use crate::random::StageSeed;
 use crate::source::{
-    BadRecordGuard, BadRecords, Deal, FewshotDataSource, ReadPlan, Reader, Record, SharedReads,
-    SplitFiles,
+    BadRecordGuard, BadRecords, Deal, FewshotDataSource, FilePart, ReadPlan, Reader, Record,
+    SharedReads, SplitFiles,
 };
 use crate::task::Task;
 
@@ -44,6 +44,8 @@ pub(crate) struct TaskPlan {
     pub num_epochs: Option<u64>,
     pub shard_index: usize,
     pub num_shards: usize,
+    /// The part of the files that the shards share; `None` is all.
+    pub part: Option<FilePart>,
     /// Threads that parse and tokenize; `None` uses the thread that pulls.
     pub workers: Option<Workers>,
     /// Counts the records that the source skips.
@@ -54,6 +56,16 @@ pub(crate) struct TaskPlan {
     pub listing: Listing,
     /// The shared readers of streams that share their records; shared by the plans of all streams.
     pub reads: SharedReads,
+}
+
+impl TaskPlan {
+    /// The planned part of a split's files.
+    fn part_of(&self, task: &str, whole: SplitFiles) -> Result<SplitFiles, DataError> {
+        match self.part {
+            Some(part) => part.of(task, &self.split, whole),
+            None => Ok(whole),
+        }
+    }
 }
 
 /// The output features of a task, with loaded vocabularies.
@@ -114,10 +126,11 @@ pub(super) fn split_files(
     plan: &TaskPlan,
 ) -> Result<SplitFiles, DataError> {
     let name = task.task_name();
-    plan.listing.files_of(name, || match cache {
+    let whole = plan.listing.files_of(name, || match cache {
         Some(cache) => cached_split(cache, name, &plan.split),
         None => task.source.split(name, &plan.split),
-    })
+    })?;
+    plan.part_of(name, whole)
 }
 
 /// The examples for a task's cache, made from its source.
@@ -257,7 +270,7 @@ impl Builder<'_> {
         let original = &source.original_source.0;
         let eval = Reading {
             label: "eval/",
-            ..Reading::of_plan(original.split(task, &plan.split)?, plan)
+            ..Reading::of_plan(plan.part_of(task, original.split(task, &plan.split)?)?, plan)
         };
         let is_shuffled = eval.shuffle;
         let buffer_size = source.shuffle_buffer_size.div_ceil(plan.num_shards);

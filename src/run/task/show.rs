@@ -254,6 +254,7 @@ impl<'a> Shown<'a> {
             trim_output_features: true,
             ensure_eos: false,
             ends_batch_with_pass: false,
+            file_parts: None,
             num_prefetch_threads: Some(0),
         };
         let options =

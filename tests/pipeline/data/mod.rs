@@ -3,6 +3,7 @@
 mod bad_input;
 mod cache;
 mod derived;
+mod file_parts;
 mod library;
 mod mesh_rows;
 mod metrics;
@@ -125,6 +126,7 @@ fn config(name: &str, lengths: (usize, usize)) -> DatasetConfig {
         trim_output_features: true,
         ensure_eos: false,
         ends_batch_with_pass: false,
+        file_parts: None,
         num_prefetch_threads: Some(2),
     }
 }

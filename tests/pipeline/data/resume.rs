@@ -149,6 +149,16 @@ fn batches_that_end_with_a_pass() {
 }
 
 #[test]
+fn parts_of_the_files() {
+    let folder = folder_of_ids(&[6, 4, 9, 5, 3]);
+    for ends_batch_with_pass in [false, true] {
+        let config = DatasetConfig { shuffle: true, ends_batch_with_pass, ..config("ids", (4, 4)) };
+        let config = DatasetConfig { file_parts: Some(2), ..config };
+        check(&config, &tasks([task_of_ids(&folder)]));
+    }
+}
+
+#[test]
 fn corrupted_spans_packed_and_shuffled() {
     let folder = folder_of_text();
     let config = DatasetConfig { shuffle: true, pack: true, ..config("spans", (64, 32)) };
