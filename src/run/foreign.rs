@@ -32,6 +32,11 @@ pub trait ForeignCommand {
     /// Every mistake in flags and files, and every part of the run that has no counterpart here.
     fn translated(&self, num_processes: usize, color: bool) -> Result<Translated, Failure>;
 
+    /// Whether a run that no launcher has started uses every visible GPU.
+    fn uses_every_gpu(&self) -> bool {
+        true
+    }
+
     /// Whether the run is only printed as gin.
     fn prints_gin(&self) -> bool;
 }

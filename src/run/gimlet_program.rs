@@ -88,7 +88,8 @@ pub(super) fn without_torch(args: &[String], color: bool) -> Result<Option<Comma
 
 /// Does the part of another project's command that needs no libtorch. Returns whether nothing is left.
 fn run_foreign(run: &dyn ForeignCommand, args: &[String], color: bool) -> Result<bool, Failure> {
-    let translated = run.translated(launch::num_sharing()?, color)?;
+    let num_processes = launch::num_sharing(run)?;
+    let translated = run.translated(num_processes, color)?;
     let is_first = launch::is_first()?;
     if is_first {
         translated.announce()?;
@@ -97,11 +98,13 @@ fn run_foreign(run: &dyn ForeignCommand, args: &[String], color: bool) -> Result
     if run.prints_gin() {
         return if is_first { write(&command.print_gin(color)?).map(|()| true) } else { Ok(true) };
     }
-    command.check(color, launch::num_processes(&command)?)?;
+    let num_checked =
+        if run.uses_every_gpu() { launch::num_processes(&command)? } else { num_processes };
+    command.check(color, num_checked)?;
     if is_first {
         record.write()?;
     }
-    launch::on_every_device(&command, args)
+    Ok(run.uses_every_gpu() && launch::on_every_device(&command, args)?)
 }
 
 /// Replaces this process by a program that loads libtorch, with the settings that libraries read when

@@ -13,6 +13,7 @@ use super::cache::{cache_command, check_cache};
 use super::cli::{Command, parse};
 use super::commands::ModelCommand;
 use super::failure::Failure;
+use super::foreign::ForeignCommand;
 use super::interrupt;
 use super::launch_flags::LaunchArgs;
 use super::machines::{Machines, elastic_launcher, hand_over};
@@ -136,13 +137,14 @@ pub(super) fn num_processes(command: &ModelCommand) -> Result<usize, Failure> {
     Ok(world.map_or_else(|| visible_gpus().max(1), |world| world.size))
 }
 
-/// Returns the number of all processes of a command whose work is shared, which has no flags about them.
+/// Returns the number of all processes of another project's command, which has no flags about them.
 ///
 /// # Errors
 /// A launcher's variables contradict themselves.
-pub(super) fn num_sharing() -> Result<usize, Failure> {
+pub(super) fn num_sharing(run: &dyn ForeignCommand) -> Result<usize, Failure> {
     let world = world(&DistributedArgs::default())?;
-    Ok(world.map_or_else(|| visible_gpus().max(1), |world| world.size))
+    let alone = || if run.uses_every_gpu() { visible_gpus().max(1) } else { 1 };
+    Ok(world.map_or_else(alone, |world| world.size))
 }
 
 /// Whether this process speaks for all processes of a command whose work is shared.

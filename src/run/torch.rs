@@ -51,7 +51,7 @@ fn run(args: Vec<String>, color: bool) -> Result<(), Failure> {
         return command.run(verbosity, color);
     }
     if let Some(run) = command.foreign() {
-        return run.translated(num_sharing()?, color)?.command.run(verbosity, color);
+        return run.translated(num_sharing(run)?, color)?.command.run(verbosity, color);
     }
     // Other commands end by the system's default action.
     interrupt::release().map_err(Failure::world)?;

@@ -62,3 +62,45 @@ pub fn traps(arguments: &Arguments, facts: &Facts, has_git: bool) -> Vec<(u8, &'
 
 const PARTIAL_BATCHES: &str = "the last batch of a pass is divided by --gradient_accumulation_steps, even if fewer micro-batches are \
     left: by those here, unless --gin.losses.mean_of_microbatches.partial_batches=\"'upstream'\"";
+
+#[cfg(test)]
+mod tests {
+    use super::super::flags::{T5, TRAINER};
+    use super::*;
+
+    fn facts(num_processes: usize, num_files: usize) -> Facts {
+        let shards = (0..num_files).map(|number| format!("shard_{number}.jsonl")).collect();
+        Facts { num_processes, model_config: Default::default(), shards }
+    }
+
+    /// Compares the traps from 4 to 8 that a command line meets, of which every one meets 6.
+    fn check(line: &str, facts: &Facts, expected: &[u8]) {
+        let words: Vec<String> = line.split_whitespace().map(str::to_string).collect();
+        let arguments = Arguments::parse(&[TRAINER, T5], &words).expect(line);
+        let met = traps(&arguments, facts, true).into_iter().map(|(trap, _)| trap);
+        let met: Vec<u8> = met.filter(|trap| (4..=8).contains(trap)).collect();
+        assert_eq!(met, expected, "{line}: {facts:?}");
+    }
+
+    #[test]
+    fn traps_of_schedules_seeds_files_and_processes_are_named_where_they_are_met() {
+        let alone = facts(1, 3);
+        check("", &alone, &[6]);
+        check("--lr_scheduler constant --num_warmup_steps 5", &alone, &[6]);
+        check("--lr_scheduler constant_with_warmup --num_warmup_steps 5", &alone, &[4, 6]);
+        check("--lr_scheduler linear --num_warmup_steps 0", &alone, &[4, 6]);
+        check("--lr_scheduler cosine --num_warmup_steps 5", &alone, &[4, 4, 6]);
+        check("--lr_scheduler linear --iters 9 --num_training_steps 10", &alone, &[6]);
+        check("--valid_data_path a --valid_interval 2", &alone, &[5, 6]);
+        check("--valid_data_path a", &alone, &[6]);
+        check("", &facts(3, 3), &[6, 8]);
+        check("", &facts(2, 3), &[6, 7, 8]);
+    }
+
+    #[test]
+    fn each_process_has_as_many_consecutive_files() {
+        let facts = facts(2, 5);
+        assert_eq!(shards_of(0, &facts), ["shard_0.jsonl", "shard_1.jsonl"]);
+        assert_eq!(shards_of(1, &facts), ["shard_2.jsonl", "shard_3.jsonl"]);
+    }
+}

@@ -24,6 +24,7 @@ use super::failure::Failure;
 use super::foreign::{ForeignCommand, Translated};
 use super::gin_flags::{GinArgs, GinFileArgs};
 use super::output::write;
+use super::world::visible_gpus;
 use description::description;
 use record::record;
 
@@ -63,10 +64,15 @@ impl ForeignCommand for T5ExperimentsArgs {
             command: ModelCommand::Train(Box::new(train)),
             record: record(&arguments, num_processes),
             statements: translation.statements,
-            notices: translation.notices,
+            notices: translation.notices.into_iter().chain(idle_gpus(num_processes)).collect(),
             warnings: String::new(),
             description,
         })
+    }
+
+    /// Each process has a batch and files of its own, so their number belongs to the run.
+    fn uses_every_gpu(&self) -> bool {
+        false
     }
 
     fn prints_gin(&self) -> bool {
@@ -104,10 +110,27 @@ impl T5ExperimentsArgs {
             return Err(usage(message));
         };
         let flags = program.flags.ok_or_else(|| {
-            usage(format!("`{name}` is {}, which a later version of Gimlet has", program.script))
+            let run = PROGRAMS.iter().filter(|program| program.flags.is_some());
+            let run: Vec<_> = run.map(|program| format!("`{}`", program.name)).collect();
+            usage(format!(
+                "{}: BERT and Megatron's data do not run in Gimlet yet; `gimlet t5_experiments` runs {}",
+                program.script,
+                run.join(", ")
+            ))
         })?;
         Ok((program, flags))
     }
+}
+
+/// Mentions that one process leaves GPUs idle.
+fn idle_gpus(num_processes: usize) -> Option<String> {
+    let count = visible_gpus();
+    (num_processes == 1 && count > 1).then(|| {
+        format!(
+            "one of {count} visible GPUs is used: `gimlet launch` before `t5_experiments`, or `horovodrun -np {count}`, \
+             starts a process with a batch of its own for each"
+        )
+    })
 }
 
 /// Reads the facts of a run that its flags do not say.

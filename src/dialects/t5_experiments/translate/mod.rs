@@ -22,9 +22,6 @@ const PLATEAU: &str = "gimlet.ReduceLROnPlateau";
 const PLATEAU_PARAMETERS: [&str; 7] =
     ["factor", "patience", "threshold", "threshold_mode", "cooldown", "min_lr", "eps"];
 
-/// Parts of statements that this version of Gimlet cannot read yet: the flags that need one are refused by name.
-const NOT_YET: [&str; 1] = ["t5x.utils.DatasetConfig.file_parts "];
-
 /// The facts of a run that its flags do not say.
 #[derive(Clone, Debug)]
 pub struct Facts {
@@ -52,7 +49,7 @@ pub struct Translation {
 /// Translates flags that [`check`] has found no mistakes in.
 ///
 /// # Errors
-/// Mistakes in the file of the network, too few shards, and settings that this version does not have.
+/// Mistakes in the file of the network, and too few shards.
 pub fn translate(arguments: &Arguments, facts: &Facts) -> Result<Translation, Vec<Diagnostic>> {
     let mut out = Statements { arguments, list: Vec::new() };
     let mut mistakes = Vec::new();
@@ -78,22 +75,11 @@ pub fn translate(arguments: &Arguments, facts: &Facts) -> Result<Translation, Ve
         mistakes
             .push(Diagnostic::nowhere(message).help("start fewer processes, or split the files"));
     }
-    mistakes.extend(out.list.iter().filter_map(not_yet));
     let statements = out.list;
     match mistakes.is_empty() {
         true => Ok(Translation { files: vec![FILE.to_string()], statements, notices }),
         false => Err(mistakes),
     }
-}
-
-/// Finds a statement that this version cannot read.
-fn not_yet(statement: &Statement) -> Option<Diagnostic> {
-    NOT_YET.iter().find(|part| statement.text.contains(**part))?;
-    let message = format!(
-        "{} needs a setting that a later version of Gimlet has: `{}`",
-        statement.place, statement.text
-    );
-    Some(Diagnostic::nowhere(message))
 }
 
 /// Mentions the given flags that have no effect.
