@@ -58,8 +58,18 @@ impl fmt::Debug for Difference {
 
 /// Returns the largest differences of metrics, and of the arrays of the checkpoints after so many steps.
 pub fn differences(found: &Path, expected: &Path, steps: u64) -> [Difference; 2] {
+    differences_with(found, expected, steps, "training_eval/lines")
+}
+
+/// Returns these differences of runs whose task is not `lines`, but that of this log.
+pub fn differences_with(
+    found: &Path,
+    expected: &Path,
+    steps: u64,
+    evaluation: &str,
+) -> [Difference; 2] {
     let mut metrics = Difference::default();
-    for log in ["train", "training_eval/lines"] {
+    for log in ["train", evaluation] {
         let [found, expected] = [found, expected].map(|dir| read_scalars(&dir.join(log)));
         // A weight near zero decides quotients by weights. The confidence of routers is the mean of those of the parts of
         // a batch, of which each has its own number of places.

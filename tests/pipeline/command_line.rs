@@ -158,6 +158,72 @@ fn a_run_of_t5_experiments_is_described_and_printed() {
     assert!(help.starts_with("run_t5_pretraining.py by its own flags:\n  --model_path"), "{help}");
 }
 
+/// A folder with the shims of t5-experiments, and what a training of T5 needs; of three files.
+fn t5_experiments() -> (Folder, String) {
+    let folder = Folder::new();
+    folder.write("nano.json", r#"{"d_model": 16, "num_layers": 1, "vocab_size": 1100}"#);
+    folder.succeeds("mkdir data");
+    for number in 0..3 {
+        folder.write(&format!("data/shard_{number}.jsonl"), "{\"text\": \"a line of text\"}\n");
+    }
+    let told = folder.sh("gimlet shims shims").2;
+    let shims = folder.path().join("shims").display().to_string();
+    assert!(told.contains(&format!("export PATH={shims}:$PATH PYTHONPATH={shims}\n")), "{told}");
+    assert!(told.contains(&format!(": ln -s {shims}/run_t5_pretraining.py .\n")), "{told}");
+    let model =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pipeline/data/reference/sentencepiece.model");
+    let flags =
+        format!("--data_path data --model_path run --model_cfg nano.json --lr 1 --vocab {model}");
+    (folder, flags)
+}
+
+const SHIMS: &str = "export PATH=$PWD/shims:$PATH PYTHONPATH=$PWD/shims;";
+
+#[test]
+fn t5_experiments_runs_as_typed_with_the_folder_of_shims() {
+    let (folder, flags) = t5_experiments();
+    let described = |line: &str| folder.succeeds(&format!("{SHIMS} {line} {flags} --dry_run"));
+    let two = described("horovodrun --gloo -np 2 python run_t5_pretraining.py");
+    assert!(two.contains("rank 0       shard_0.jsonl\nrank 1       shard_1.jsonl\n"), "{two}");
+    assert!(two.contains("\ntrap 7 ") && two.contains("\ntrap 8 "), "{two}");
+    assert!(two.contains("2 processes: 2 divide batches"), "{two}");
+    assert_eq!(described("accelerate launch --num_processes 2 run_t5_pretraining.py"), two);
+    assert_eq!(described("gimlet launch --nproc_per_node=2 t5_experiments t5"), two);
+    folder.succeeds("ln -s shims/run_t5_pretraining.py .");
+    let alone = described("python3 run_t5_pretraining.py");
+    assert!(alone.contains("rank 0       shard_0.jsonl, shard_1.jsonl, shard_2.jsonl\n"));
+    assert!(!alone.contains("\ntrap 7 ") && !alone.contains("\ntrap 8 "), "{alone}");
+    let hangs = format!("{SHIMS} horovodrun -np 4 python run_t5_pretraining.py {flags}");
+    let refused = folder.fails(&hangs, 2);
+    assert!(refused.contains("`--data_path` has 3 files"), "{refused}");
+    assert!(refused.contains("for each of 4 processes"), "{refused}");
+    assert!(!folder.path().join("run").exists(), "nothing is written");
+}
+
+#[test]
+fn other_programs_of_t5_experiments_are_found_by_their_names() {
+    let (folder, _) = t5_experiments();
+    // A checkout has the same file, in a folder that is no package.
+    folder.succeeds("mkdir -p downstream_tasks/scrolls");
+    folder.write("downstream_tasks/scrolls/run_finetuning_scrolls.py", "print('its own')\n");
+    let module = "-m downstream_tasks.scrolls.run_finetuning_scrolls --help";
+    for line in [format!("python3 {module}"), format!("horovodrun -np 2 python3 {module}")] {
+        let (_, out, error) = folder.sh(&format!("{SHIMS} {line}"));
+        assert!(format!("{out}{error}").contains("run_finetuning_scrolls.py"), "{line}: {error}");
+        assert!(!out.contains("its own"), "{line}");
+    }
+    for line in [
+        "accelerate launch --num_processes 2 --mixed_precision fp16 run_bert_pretraining_accel.py -x",
+        "horovodrun --gloo -np 2 python run_bert_pretraining.py --lr 1",
+        "python3 -m megatron.preprocess_data --input a",
+    ] {
+        let refused = folder.fails(&format!("{SHIMS} {line}"), 2);
+        let later = ": BERT and Megatron's data do not run in Gimlet yet; `gimlet t5_experiments` runs `t5`";
+        assert!(refused.contains(later), "{line}: {refused}");
+        assert_eq!(refused.lines().count(), 1, "{refused}");
+    }
+}
+
 #[test]
 fn flags_are_read_from_a_file() {
     let folder = Folder::new();

@@ -2,10 +2,11 @@
 //!
 //! [`expand_flag_files`] comes first, in `gimlet` alone: a flag file may be a pipe. [`parse`] then reads
 //! the words in two steps: `words` translates those of scripts for T5X and SeqIO into Gimlet's (absl's
-//! flags in `absl`); clap reads the result, as the structs of the commands declare.
+//! flags in `absl`, other launchers' in `launchers`); clap reads the result, as the structs of the commands declare.
 
 mod absl;
 mod flag_file;
+mod launchers;
 mod misplaced;
 mod parse;
 mod words;
@@ -118,7 +119,7 @@ pub enum Command {
     Report(ReportArgs),
     /// Train vocabularies, and show how they encode text.
     Vocab(VocabToolArgs),
-    /// Write a folder of Python programs that replace T5X's and SeqIO's in scripts and run gimlet.
+    /// Write a folder of Python programs that replace T5X's, SeqIO's and t5-experiments' in scripts and run gimlet.
     Shims(ShimsArgs),
     /// Print the completions of this command line for a shell: bash, zsh, fish and others.
     Completions(CompletionsArgs),

@@ -6,6 +6,7 @@ use anyhow::bail;
 use clap::Command;
 
 use super::absl;
+use super::launchers::with_launcher_translated;
 
 /// The names under which SeqIO and t5 install their programs, each with its command. Links of these names to `gimlet`
 /// are these commands.
@@ -19,9 +20,9 @@ const RUN_MODES: [&str; 5] = ["train", "eval", "infer", "precompile", "export"];
 /// `bindings` and flag files: translates absl's flags.
 ///
 /// # Errors
-/// Flags without their values, modes that T5X does not have, flags of Fiddle.
+/// Flags without their values, modes that T5X does not have, flags of Fiddle, lines of launchers without a counterpart.
 pub fn words(args: Vec<String>, command: &Command) -> Result<Vec<String>, anyhow::Error> {
-    let args = with_command_of_program(args);
+    let args = with_launcher_translated(with_command_of_program(args))?;
     let args = with_command_of_run_mode(args)?;
     if let Some(flag) = args.iter().find(|word| word.starts_with("--fdl_")) {
         let flag = flag.split('=').next().expect("split yields one part");

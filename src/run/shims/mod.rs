@@ -1,10 +1,10 @@
-//! `gimlet shims`: writes a folder that scripts can use in place of T5X and SeqIO. Its small Python
-//! programs pass their command lines to `gimlet`.
+//! `gimlet shims`: writes a folder that scripts can use in place of T5X, SeqIO and t5-experiments. Its small
+//! Python programs pass their command lines to `gimlet`.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use clap::Args;
@@ -21,9 +21,10 @@ pub struct ShimsArgs {
     pub dir: PathBuf,
 }
 
-/// The programs, each with the words that it puts before its arguments: those of T5X, SeqIO and t5, and
-/// those that T5X's documentation calls. `main.py` has none: its command is in `--run_mode`.
-const PROGRAMS: [(&str, &[&str]); 12] = [
+/// The programs, each with the words that it puts before its arguments: those of T5X, SeqIO and t5,
+/// those that T5X's documentation calls, and those of t5-experiments with its launchers. `main.py` has
+/// none: its command is in `--run_mode`.
+pub(super) const PROGRAMS: [(&str, &[&str]); 20] = [
     ("t5x/train.py", &["train"]),
     ("t5x/train_unfragmented.py", &["train"]),
     ("t5x/eval.py", &["eval"]),
@@ -36,10 +37,29 @@ const PROGRAMS: [(&str, &[&str]); 12] = [
     ("seqio/scripts/cache_tasks_main.py", &["cache"]),
     ("seqio_cache_tasks", &["cache"]),
     ("t5_mesh_transformer", &["t5_mesh_transformer"]),
+    ("run_t5_pretraining.py", &["t5_experiments", "t5"]),
+    ("run_bert_pretraining.py", &["t5_experiments", "bert"]),
+    ("run_bert_pretraining_accel.py", &["t5_experiments", "bert_accel"]),
+    ("megatron/preprocess_data.py", &["t5_experiments", "preprocess_data"]),
+    ("downstream_tasks/scrolls/run_finetuning_scrolls.py", &["t5_experiments", "scrolls"]),
+    (
+        "downstream_tasks/hyperpartisan_news_detection/run_finetuning_hyp.py",
+        &["t5_experiments", "hyp"],
+    ),
+    ("horovodrun", &["horovodrun"]),
+    ("accelerate", &["accelerate"]),
 ];
 
 /// The packages in which `python3 -m t5x.train` looks for modules.
-const PACKAGES: [&str; 3] = ["t5x", "seqio", "seqio/scripts"];
+const PACKAGES: [&str; 7] = [
+    "t5x",
+    "seqio",
+    "seqio/scripts",
+    "megatron",
+    "downstream_tasks",
+    "downstream_tasks/scrolls",
+    "downstream_tasks/hyperpartisan_news_detection",
+];
 
 const PROGRAM: &str = include_str!("program.py");
 const PACKAGE: &str = include_str!("package.py");
@@ -65,8 +85,15 @@ pub(super) fn shims_command(args: &ShimsArgs) -> Result<(), Failure> {
         let written = write(file, text).with_context(|| format!("writing {}", file.display()));
         written.map_err(Failure::World)?;
     }
+    let dir = path::absolute(dir).map_err(Failure::world)?;
     let dir = dir.display();
     notice(&format!("{dir} stands for T5X and SeqIO: set T5X_DIR={dir} or PYTHONPATH={dir}"));
+    notice(&format!(
+        "it stands for t5-experiments and its launchers: export PATH={dir}:$PATH PYTHONPATH={dir}"
+    ));
+    notice(&format!(
+        "`python run_t5_pretraining.py` without a launcher opens that file: ln -s {dir}/run_t5_pretraining.py ."
+    ));
     Ok(())
 }
 

@@ -5,6 +5,8 @@ use std::fs;
 use crate::command::Train;
 use crate::events::read_scalars;
 use crate::folder::Folder;
+use crate::play::programs;
+use crate::processes::{TOLERANCE, differences_with};
 
 const VOCABULARY: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pipeline/data/reference/sentencepiece.model");
@@ -37,6 +39,76 @@ fn folder() -> Folder {
         folder.write(&format!("{split}/{name}"), lines.collect::<String>());
     }
     folder
+}
+
+/// The first command of t5-experiments' README, with fewer rows, tokens and steps, and with validations.
+const SEED: &str = "export CUDA_VISIBLE_DEVICES=4,5; horovodrun --gloo -np 2 python run_t5_pretraining.py \
+        --batch_size 3 \
+        --gradient_accumulation_steps 2 \
+        --save_interval 9 \
+        --log_interval 1 \
+        --iters 9 \
+        --data_path ~/data/ThePile/Wikipedia/preprocessed_shards \
+        --valid_data_path ~/data/valid --valid_interval 4 --save_best \
+        --model_path ./runs/small_wiki_bs_128 \
+        --input_seq_len 32 \
+        --target_seq_len 16 \
+        --lr 5e-03 \
+        --weight_decay 1e-05 \
+        --model_cfg ./models_configs/t5_configs/t5-small.json \
+        --model_cls modeling_t5:T5ForConditionalGeneration";
+
+/// A folder with the files of that command, in which passes over the two parts end in different steps, and the folder of shims.
+fn checkout() -> Folder {
+    let folder = folder();
+    for name in ["data/ThePile/Wikipedia", "models_configs/t5_configs", "vocabs"] {
+        fs::create_dir_all(folder.path(name)).expect("a folder");
+    }
+    folder.write("models_configs/t5_configs/t5-small.json", NANO);
+    fs::copy(VOCABULARY, folder.path("vocabs/sentencepiece.model")).expect("it is committed");
+    fs::rename(folder.path("valid"), folder.path("data/valid")).expect("it is there");
+    let shards = "data/ThePile/Wikipedia/preprocessed_shards";
+    fs::rename(folder.path("train"), folder.path(shards)).expect("it is there");
+    for (number, lines) in [(0, 17), (1, 26)] {
+        let name = format!("{shards}/shard_0{number}.jsonl");
+        let text = fs::read_to_string(folder.path(&name)).expect("it is there");
+        folder.write(
+            &name,
+            text.lines().take(lines).map(|line| format!("{line}\n")).collect::<String>(),
+        );
+    }
+    Train::new(&folder.path("")).tool(&["shims"]).arg("shims").succeeds();
+    folder
+}
+
+/// A shell line in a folder whose shims come first on the PATH, and which is the home.
+fn shell(folder: &Folder, line: &str) -> Train {
+    let home = folder.path("").display().to_string();
+    let others = std::env::var("PATH").expect("it is set");
+    let path = format!("{home}/shims:{}:{others}", programs().display());
+    let train = Train::new(&folder.path("")).program("sh").tool(&["-c"]).arg(line);
+    train.env("PATH", &path).env("HOME", home.trim_end_matches('/'))
+}
+
+#[test]
+fn two_processes_that_horovodrun_starts_make_the_run_of_one_with_the_whole_batch() {
+    let folder = checkout();
+    shell(&folder, SEED).succeeds();
+    let printed = shell(&folder, &format!("{SEED} --print_gin")).succeeds().stdout;
+    assert!(printed.contains("BATCH_SIZE = 12") && printed.contains("file_parts = 2"), "{printed}");
+    folder.write("whole.gin", &printed);
+    let whole = Train::new(&folder.path("")).gin_file("whole.gin");
+    whole.bind_text("MODEL_DIR", folder.path("whole")).succeeds();
+    let found = differences_with(
+        &folder.path("runs/small_wiki_bs_128"),
+        &folder.path("whole"),
+        10,
+        "training_eval/pretraining",
+    );
+    assert!(found.iter().all(|found| found.is_at_most(TOLERANCE)), "{found:?}");
+    let config = folder.path("runs/small_wiki_bs_128/config.json");
+    let config = fs::read_to_string(config).expect("it is recorded");
+    assert!(config.contains("\"HVD_SIZE\": 2"), "{config}");
 }
 
 #[test]

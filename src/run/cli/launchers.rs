@@ -1,0 +1,373 @@
+//! The launchers with which users of t5-experiments start its programs, `horovodrun` and `accelerate launch`: their words become
+//! those of `gimlet launch`. Sources: Horovod 0.28 `runner/launch.py`, accelerate 0.24 `commands/launch.py`.
+//!
+//! `horovodrun --gloo -np 2 python run_t5_pretraining.py FLAGS` is
+//! `gimlet launch --nproc_per_node 2 -- t5_experiments t5 FLAGS`. The script's file is not opened: its name says what runs.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use anyhow::{Context, Error, anyhow, bail};
+
+use crate::dialects::t5_experiments::PROGRAMS;
+use crate::gin::did_you_mean;
+use crate::run::shims;
+use crate::run::world::visible_gpus;
+
+use Effect::{Config, Nothing, Only, Processes, Refused};
+
+/// The part that a launcher's flag has.
+#[derive(Clone, Copy)]
+enum Effect {
+    /// The number of processes.
+    Processes,
+    /// Only these values are accepted, before a colon, and others are refused for this reason.
+    Only(&'static [&'static str], &'static str),
+    /// A file with values for flags that are not given.
+    Config,
+    /// No effect.
+    Nothing,
+    /// Refused for this reason.
+    Refused(&'static str),
+}
+
+/// Flags with the same part: their names without dashes, and how many values each has.
+type Flags = (&'static str, usize, Effect);
+
+/// A launcher.
+struct Launcher {
+    /// The words that call it.
+    words: &'static [&'static str],
+    flags: &'static [Flags],
+}
+
+const MACHINES: &str = "one machine needs no such flag, and several are started by `gimlet launch --nnodes=N --rdzv_endpoint=HOST:PORT COMMAND` on each";
+const ELASTIC: &str = "a number of machines that may change is `gimlet launch --nnodes=MIN:MAX`";
+const DEEPSPEED: &str = "DeepSpeed, FSDP and Megatron-LM are not in Gimlet: `gimlet plan` says which mesh divides a model";
+const PRECISION: &str =
+    "only float32 is, and bfloat16 by --gin.network.T5Config.dtype=\"'bfloat16'\"";
+const HELP: &str = "`gimlet launch --help` lists the flags that take its place";
+const OTHERS: &str = "for other programs take the folder of `gimlet shims` out of PATH";
+const LOCAL: &[&str] = &["localhost", "127.0.0.1"];
+
+const HOROVODRUN: Launcher = Launcher {
+    words: &["horovodrun"],
+    flags: &[
+        ("np num-proc", 1, Processes),
+        ("H hosts", 1, Only(LOCAL, MACHINES)),
+        ("hostfile", 1, Refused(MACHINES)),
+        ("host-discovery-script", 1, Refused(ELASTIC)),
+        ("min-np min-num-proc", 1, Refused(ELASTIC)),
+        ("max-np max-num-proc", 1, Refused(ELASTIC)),
+        ("cb check-build", 0, Refused("`gimlet doctor` says what this build supports")),
+        ("h help", 0, Refused(HELP)),
+        ("v version", 0, Refused("`gimlet --version` is what runs")),
+        // Ways to communicate, and measures of them.
+        ("gloo mpi jsrun tcp verbose disable-cache", 0, Nothing),
+        ("hierarchical-allreduce no-hierarchical-allreduce", 0, Nothing),
+        ("hierarchical-allgather no-hierarchical-allgather", 0, Nothing),
+        ("autotune no-autotune timeline-mark-cycles no-timeline-mark-cycles", 0, Nothing),
+        ("stall-check no-stall-check mpi-threads-disable no-mpi-threads-disable", 0, Nothing),
+        ("log-with-timestamp log-without-timestamp log-hide-timestamp", 0, Nothing),
+        ("no-log-hide-timestamp prefix-timestamp prefix-output-with-timestamp", 0, Nothing),
+        ("p ssh-port i ssh-identity-file start-timeout config-file output-filename", 1, Nothing),
+        ("network-interface network-interfaces fusion-threshold-mb cycle-time-ms", 1, Nothing),
+        ("cache-capacity autotune-log-file autotune-warmup-samples", 1, Nothing),
+        ("autotune-steps-per-sample autotune-bayes-opt-max-samples", 1, Nothing),
+        ("autotune-gaussian-process-noise slots-per-host elastic-timeout reset-limit", 1, Nothing),
+        ("timeline-filename stall-check-warning-time-seconds", 1, Nothing),
+        ("stall-check-shutdown-time-seconds mpi-args binding-args num-nccl-streams", 1, Nothing),
+        ("thread-affinity gloo-timeout-seconds log-level", 1, Nothing),
+        ("blacklist-cooldown-range", 2, Nothing),
+    ],
+};
+
+const ACCELERATE: Launcher = Launcher {
+    words: &["accelerate", "launch"],
+    flags: &[
+        ("num-processes", 1, Processes),
+        ("config-file", 1, Config),
+        ("num-machines", 1, Only(&["1"], MACHINES)),
+        ("mixed-precision", 1, Only(&["no"], PRECISION)),
+        ("distributed-type", 1, Only(&["NO", "MULTI_GPU", "MULTI_CPU"], DEEPSPEED)),
+        ("use-deepspeed use-fsdp use-megatron-lm", 0, Refused(DEEPSPEED)),
+        ("tpu tpu-cluster", 0, Refused("TPUs are not supported")),
+        ("cpu", 0, Refused("an empty CUDA_VISIBLE_DEVICES leaves GPUs alone")),
+        (
+            "use-cpu",
+            1,
+            Only(&["false", "False"], "an empty CUDA_VISIBLE_DEVICES leaves GPUs alone"),
+        ),
+        ("gpu-ids", 1, Only(&["all"], "CUDA_VISIBLE_DEVICES names GPUs")),
+        ("h help", 0, Refused(HELP)),
+        ("q quiet m module no-python multi-gpu ipex use-xpu same-network debug", 0, Nothing),
+        ("dynamo-use-fullgraph dynamo-use-dynamic downcast-bf16", 0, Nothing),
+        ("num-cpu-threads-per-process dynamo-backend dynamo-mode machine-rank", 1, Nothing),
+        ("main-process-ip main-process-port tee role rdzv-backend rdzv-conf", 1, Nothing),
+        ("max-restarts monitor-interval main-training-function zero-stage", 1, Nothing),
+        ("deepspeed-config-file offload-optimizer-device offload-param-device", 1, Nothing),
+        ("gradient-accumulation-steps gradient-clipping zero3-init-flag", 1, Nothing),
+    ],
+};
+
+/// The flags that a line has, by the names in their rows.
+type Given = BTreeMap<&'static str, Value>;
+
+/// A flag's value.
+struct Value {
+    /// The flag as it was typed, or as a file has it.
+    flag: String,
+    effect: Effect,
+    text: String,
+}
+
+/// Translates the words of a launcher, program first. Other words stay as they are.
+///
+/// # Errors
+/// Flags that the launcher does not have, those whose meaning Gimlet does not have, a missing number of processes, and
+/// programs that are neither t5-experiments' nor `gimlet`.
+pub(super) fn with_launcher_translated(args: Vec<String>) -> Result<Vec<String>, Error> {
+    let name = args.get(1).map_or("", String::as_str);
+    let Some(launcher) = [HOROVODRUN, ACCELERATE].into_iter().find(|it| it.words[0] == name) else {
+        return Ok(args);
+    };
+    let called = launcher.words.join(" ");
+    let words: Vec<&str> = args[1..].iter().map(String::as_str).collect();
+    let Some(words) = words.strip_prefix(launcher.words) else {
+        bail!("of `{name}` only `{called}` is translated: {OTHERS}");
+    };
+    let placed = |error: Error| anyhow!("`{called}`: {error:#}");
+    let (given, program) = launcher.read(words).map_err(placed)?;
+    let command = command(program);
+    // A program that does not run yet says so first.
+    if !command.as_ref().is_some_and(|command| is_later(command)) {
+        given.values().try_for_each(Value::check).map_err(placed)?;
+    }
+    let Some(command) = command else {
+        let found = program.first().unwrap_or(&"nothing");
+        bail!(
+            "`{called}` starts programs of t5-experiments and `gimlet`, and not `{found}`: {OTHERS}"
+        );
+    };
+    let count = launcher.num_processes(&given).map_err(placed)?.to_string();
+    let launch = [&args[0], "launch", "--nproc_per_node", &count, "--"].map(str::to_string);
+    Ok([&launch[..], &command].concat())
+}
+
+impl Launcher {
+    /// Reads the flags. Returns them with the words after them.
+    fn read<'a>(&self, words: &'a [&'a str]) -> Result<(Given, &'a [&'a str]), Error> {
+        let (mut given, mut at) = (Given::new(), 0);
+        while let Some(flag) = words.get(at).filter(|word| word.starts_with('-')) {
+            at += 1;
+            let (flag, joined) = match flag.split_once('=') {
+                Some((flag, value)) => (flag, Some(value)),
+                None => (*flag, None),
+            };
+            let (names, num_values, effect) = *self.find(flag)?;
+            let num_words = num_values.saturating_sub(usize::from(joined.is_some()));
+            let values = words.get(at..at + num_words);
+            let values = values.ok_or_else(|| anyhow!("{flag} has no value"))?;
+            at += num_words;
+            let text = joined.or(values.first().copied()).unwrap_or_default().to_string();
+            given.insert(names, Value { flag: flag.to_string(), effect, text });
+        }
+        let file = given.values().find(|value| matches!(value.effect, Config));
+        if let Some(Value { flag, text: file, .. }) = file {
+            let read = fs::read_to_string(file).with_context(|| format!("{flag} {file}"))?;
+            for (names, value) in read.lines().filter_map(|line| self.of_line(line)) {
+                given.entry(names).or_insert(value);
+            }
+        }
+        Ok((given, &words[at..]))
+    }
+
+    fn find(&self, flag: &str) -> Result<&Flags, Error> {
+        let name = flag.trim_start_matches('-').replace('_', "-");
+        let mut rows = self.flags.iter();
+        let names = || self.flags.iter().flat_map(|(names, ..)| names.split(' '));
+        let found = rows.find(|(names, ..)| names.split(' ').any(|known| known == name));
+        found.ok_or_else(|| anyhow!("there is no flag {flag}: {}", did_you_mean(&name, names())))
+    }
+
+    /// Reads a line of a file in YAML or JSON; none if it is not the value of a flag.
+    fn of_line(&self, line: &str) -> Option<(&'static str, Value)> {
+        let (flag, text) = line.split_once(':')?;
+        let marks = [' ', '\t', '\'', '"', ','];
+        let [flag, text] = [flag, text].map(|part| part.trim_matches(marks).to_string());
+        let (names, num_values, effect) = *self.find(&flag).ok()?;
+        (num_values == 1).then_some((names, Value { flag, effect, text }))
+    }
+
+    fn num_processes(&self, given: &Given) -> Result<usize, Error> {
+        let Some(value) = given.values().find(|value| matches!(value.effect, Processes)) else {
+            return match self.words {
+                ["horovodrun"] => Err(anyhow!("the number of processes is missing, as in `-np 2`")),
+                _ => Ok(visible_gpus().max(1)),
+            };
+        };
+        let Value { flag, text, .. } = value;
+        let count = text.parse().ok().filter(|count| *count > 0);
+        count.ok_or_else(|| anyhow!("{flag} is `{text}`, expected a number of processes"))
+    }
+}
+
+impl Value {
+    fn check(&self) -> Result<(), Error> {
+        let Self { flag, effect, text } = self;
+        let is_one_of = |values: &[&str]| {
+            let one =
+                |part: &str| part.split(':').next().is_some_and(|name| values.contains(&name));
+            text.split(',').all(one)
+        };
+        match effect {
+            Refused(reason) => bail!("{flag} is not supported: {reason}"),
+            Only(values, reason) if !is_one_of(values) => {
+                bail!("{flag} is `{text}`, expected {}: {reason}", values.join(" or "))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Returns the words of `gimlet` for a program with its arguments, which Python may run as a file or as a module.
+fn command(program: &[&str]) -> Option<Vec<String>> {
+    let mut words = program.iter();
+    let mut name = stem(words.next()?);
+    if name.starts_with("python") {
+        name = stem(words.find(|word| !word.starts_with('-'))?);
+    }
+    let known = |(file, command): &(&str, &'static [&'static str])| {
+        (command.first() == Some(&"t5_experiments") && stem(file) == name).then_some(*command)
+    };
+    let command = match name {
+        "gimlet" => &[],
+        _ => shims::PROGRAMS.iter().find_map(known)?,
+    };
+    Some(command.iter().chain(words).map(|word| word.to_string()).collect())
+}
+
+/// Whether a command is a program that only a later version has.
+fn is_later(command: &[String]) -> bool {
+    let later = PROGRAMS.iter().filter(|program| program.flags.is_none());
+    later
+        .map(|program| ["t5_experiments", program.name])
+        .any(|words| command.starts_with(&words.map(str::to_string)))
+}
+
+/// Returns the last part of the name of a file or module.
+fn stem(name: &str) -> &str {
+    let name = name.rsplit('/').next().unwrap_or(name);
+    match name.starts_with("python") {
+        true => name,
+        false => name.trim_end_matches(".py").rsplit('.').next().unwrap_or(name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn translated(line: &str) -> Result<String, String> {
+        let args = line.split_whitespace().map(str::to_string).collect();
+        with_launcher_translated(args).map(|args| args.join(" ")).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn launchers_become_gimlet_launch() {
+        let check = |line: &str, expected: &str| {
+            let expected = format!("gimlet launch --nproc_per_node {expected}");
+            assert_eq!(translated(&format!("gimlet {line}")), Ok(expected), "{line}");
+        };
+        let t5 = "2 -- t5_experiments t5 --lr 1";
+        check("horovodrun --gloo -np 2 python run_t5_pretraining.py --lr 1", t5);
+        check("horovodrun --num-proc=2 --verbose python3 -u ./run_t5_pretraining.py --lr 1", t5);
+        check("horovodrun -np 4 -np 2 -H localhost:2 /opt/t5/run_t5_pretraining.py --lr 1", t5);
+        check(
+            "horovodrun -np 2 --blacklist-cooldown-range 6 7 /usr/bin/python3.9 -m run_t5_pretraining --lr 1",
+            t5,
+        );
+        check("accelerate launch --num_processes 2 run_t5_pretraining.py --lr 1", t5);
+        check(
+            "accelerate launch --num-processes 2 --mixed_precision no -m run_t5_pretraining --lr 1",
+            t5,
+        );
+        let scrolls = "3 -- t5_experiments scrolls --task_name qasper";
+        check(
+            "horovodrun -np 3 python -m downstream_tasks.scrolls.run_finetuning_scrolls --task_name qasper",
+            scrolls,
+        );
+        check("horovodrun -np 3 gimlet train --gin_file=a", "3 -- train --gin_file=a");
+        // The program says that it does not run yet, and not that its flags are refused.
+        let bert = "accelerate launch --num_processes 2 --mixed_precision fp16 --use_deepspeed --zero_stage 2 run_bert_pretraining_accel.py -x";
+        check(bert, "2 -- t5_experiments bert_accel -x");
+        assert_eq!(translated("gimlet train -np 2"), Ok("gimlet train -np 2".to_string()));
+    }
+
+    #[test]
+    fn a_file_of_accelerate_has_values_that_flags_do_not_give() {
+        let file = std::env::temp_dir().join(format!("accelerate-{}.yaml", std::process::id()));
+        let check = |text: &str, flags: &str, expected: Result<&str, &str>| {
+            fs::write(&file, text).expect("the folder can be written");
+            let line = format!(
+                "gimlet accelerate launch {flags} --config_file {} run_t5_pretraining.py",
+                file.display()
+            );
+            match (translated(&line), expected) {
+                (Ok(found), Ok(count)) => assert_eq!(
+                    found,
+                    format!("gimlet launch --nproc_per_node {count} -- t5_experiments t5")
+                ),
+                (Err(found), Err(part)) => assert!(found.contains(part), "{found}"),
+                (found, expected) => panic!("{found:?} instead of {expected:?}"),
+            }
+        };
+        let yaml = "debug: false\ndistributed_type: MULTI_GPU\nmixed_precision: 'no'\nnum_machines: 1\nnum_processes: 3\nuse_cpu: false\n";
+        check(yaml, "", Ok("3"));
+        check(yaml, "--num_processes 5", Ok("5"));
+        check("{\n  \"num_processes\": 4,\n  \"gpu_ids\": \"all\"\n}", "", Ok("4"));
+        check(
+            &yaml.replace("'no'", "fp16"),
+            "",
+            Err("`accelerate launch`: mixed_precision is `fp16`, expected no: only float32"),
+        );
+        check(&yaml.replace("MULTI_GPU", "DEEPSPEED"), "", Err("distributed_type is `DEEPSPEED`"));
+        fs::remove_file(&file).expect("it is there");
+        let missing = translated(&format!(
+            "gimlet accelerate launch --config_file {} run_t5_pretraining.py",
+            file.display()
+        ));
+        assert!(missing.is_err_and(|error| error.contains("`accelerate launch`: --config_file /")
+            && error.contains("No such file")));
+    }
+
+    #[test]
+    fn lines_without_a_counterpart_are_refused() {
+        let refused = |line: &str, part: &str| {
+            let error =
+                translated(&format!("gimlet {line} python run_t5_pretraining.py")).expect_err(line);
+            assert!(error.contains(part), "{line}: {error}");
+        };
+        refused(
+            "horovodrun --gloo",
+            "`horovodrun`: the number of processes is missing, as in `-np 2`",
+        );
+        refused("horovodrun -np", "`horovodrun`: -np is `python`, expected a number of processes");
+        refused("horovodrun -np 0", "-np is `0`, expected a number");
+        refused(
+            "horovodrun -np 4 -H a:2,b:2",
+            "-H is `a:2,b:2`, expected localhost or 127.0.0.1: one machine needs no such flag",
+        );
+        refused("horovodrun -np 4 -H localhost:2,b:2", "`gimlet launch --nnodes=N");
+        refused("horovodrun -np 4 --hostfile hosts", "--hostfile is not supported: one machine");
+        refused("horovodrun -np 4 --max-np 8", "`gimlet launch --nnodes=MIN:MAX`");
+        refused("horovodrun --check-build", "`gimlet doctor`");
+        refused("horovodrun -np 2 --gloe", "there is no flag --gloe: did you mean `gloo`?");
+        refused("horovodrun -np 2 python train.py", "and not `python`");
+        refused("accelerate config", "of `accelerate` only `accelerate launch` is translated");
+        refused("accelerate launch --num_machines 2", "--num_machines is `2`, expected 1");
+        refused("accelerate launch --use_deepspeed", "DeepSpeed, FSDP");
+        let nothing = translated("gimlet horovodrun -np 2").expect_err("it starts nothing");
+        assert!(nothing.contains("and not `nothing`"), "{nothing}");
+    }
+}
