@@ -15,6 +15,7 @@ mod python;
 mod python_text;
 mod question_answering;
 mod ranking;
+mod scrolls;
 mod sklearn;
 mod summaries;
 mod sums;
@@ -34,8 +35,11 @@ pub use multilingual::{Mlqa, MlqaLanguage, SpanF1};
 pub use numbers::{PearsonCorrcoef, SpearmanCorrcoef};
 pub use python::PythonMetric;
 pub use python_text::{is_space, with_ascii_digits, without_underscores};
-pub use question_answering::{CoqaF1, NaturalQuestions, SpanSquad, Squad, TriviaQa};
+pub use question_answering::{
+    CoqaF1, NaturalQuestions, SpanSquad, Squad, TriviaQa, normalize_squad,
+};
 pub use ranking::{Auc, RankClassification, ScoreAuc};
+pub use scrolls::{Scrolls, ScrollsScore};
 pub use sklearn::{Average, ClassLabel, Percentage, SklearnMetric, SklearnMetricsWrapper};
 pub use summaries::{Rouge, RougeKey, RougeMean};
 pub use sums::{FeatureSums, LossSums, sum};

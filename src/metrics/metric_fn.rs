@@ -18,6 +18,7 @@ use super::numbers::{PearsonCorrcoef, SpearmanCorrcoef};
 use super::python::PythonMetric;
 use super::question_answering::{CoqaF1, NaturalQuestions, SpanSquad, Squad, TriviaQa};
 use super::ranking::{Auc, RankClassification, ScoreAuc};
+use super::scrolls::Scrolls;
 use super::sklearn::SklearnMetricsWrapper;
 use super::summaries::{Rouge, RougeMean};
 use super::text_accuracy::TextAccuracy;
@@ -46,6 +47,7 @@ gimlet_gin::slot! {
         Rouge,
         RougeMean,
         ScoreAuc,
+        Scrolls,
         SequenceAccuracy,
         SklearnMetricsWrapper,
         SpanF1,

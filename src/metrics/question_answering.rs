@@ -162,8 +162,20 @@ fn word_runs_only(text: &str) -> Vec<&str> {
     word_runs(text).filter(|run| run.starts_with(is_word)).collect()
 }
 
-fn normalize_squad(text: &str) -> String {
+/// Normalizes an answer as SQuAD does: lower case, without punctuation of ASCII, articles and superfluous white space.
+pub fn normalize_squad(text: &str) -> String {
     normalize(text, "", None)
+}
+
+/// Exact match and F1, times 100.
+pub(super) struct EmAndF1 {
+    pub em: f64,
+    pub f1: f64,
+}
+
+/// Computes both after SQuAD's normalization.
+pub(super) fn best_of_squad(pairs: &Pairs<'_>) -> Result<EmAndF1, MetricError> {
+    scores(pairs, normalize_squad)
 }
 
 /// Exact match and F1 of tokens between spaces, after a normalization.
@@ -171,11 +183,28 @@ pub(super) fn em_and_f1(
     pairs: &Pairs<'_>,
     normalize: impl Fn(&str) -> String,
 ) -> Result<Values, MetricError> {
+    let EmAndF1 { em, f1 } = scores(pairs, normalize)?;
+    Ok(vec![("em".to_string(), em), ("f1".to_string(), f1)])
+}
+
+fn scores(pairs: &Pairs<'_>, normalize: impl Fn(&str) -> String) -> Result<EmAndF1, MetricError> {
     let is_equal = |answer: &str, prediction: &str| f64::from(u8::from(answer == prediction));
-    Ok(vec![
-        ("em".to_string(), best_over_answers(pairs, &normalize, is_equal)?),
-        ("f1".to_string(), best_over_answers(pairs, &normalize, token_f1)?),
-    ])
+    Ok(EmAndF1 {
+        em: best_over_answers(pairs, &normalize, is_equal)?,
+        f1: best_over_answers(pairs, &normalize, token_f1)?,
+    })
+}
+
+/// Returns the accepted answers of a target: a text, or a list of at least one.
+pub(super) fn answers_of<'a>(
+    pairs: &Pairs<'_>,
+    target: &'a Value,
+) -> Result<&'a [Value], MetricError> {
+    match target {
+        Value::Array(answers) if !answers.is_empty() => Ok(answers),
+        Value::String(_) => Ok(std::slice::from_ref(target)),
+        _ => Err(pairs.mismatch("a list of answers", target)),
+    }
 }
 
 /// Returns the mean over examples of the best of the answers' scores, times 100.
@@ -187,13 +216,8 @@ fn best_over_answers(
     let mut sum = 0.0;
     for (target, prediction) in pairs.iter() {
         let prediction = normalize(pairs.text(prediction)?);
-        let answers = match target {
-            Value::Array(answers) if !answers.is_empty() => answers.as_slice(),
-            Value::String(_) => std::slice::from_ref(target),
-            _ => return Err(pairs.mismatch("a list of answers", target)),
-        };
         let mut best = 0.0_f64;
-        for answer in answers {
+        for answer in answers_of(pairs, target)? {
             best = best.max(score(&normalize(pairs.text(answer)?), &prediction));
         }
         sum += best;

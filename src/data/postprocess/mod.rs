@@ -9,7 +9,9 @@ mod python;
 use serde_json::{Map, Value, json};
 
 use gimlet_gin::{Configurable, Nested, Value as PythonValue, ValueKind};
-use gimlet_metrics::{is_space, number_value, with_ascii_digits, without_underscores};
+use gimlet_metrics::{
+    is_space, normalize_squad, number_value, with_ascii_digits, without_underscores,
+};
 
 use printed::{in_python, tuple_in_python};
 
@@ -25,6 +27,7 @@ gimlet_gin::slot! {
         LowerText,
         Multirc,
         NaturalQuestions,
+        NormalizedLabelToClassId,
         PythonPostprocessor,
         Qa,
         RankClassificationTargets,
@@ -131,6 +134,25 @@ impl Postprocess for StringLabelToClassId {
     fn prediction(&self, text: &str, _: &ExampleFeatures) -> Result<Value, String> {
         let index = self.label_classes.iter().position(|label| label == text);
         Ok(json!(index.map_or(self.default, |index| index as i64)))
+    }
+}
+
+/// The index of a label in `label_classes` after SQuAD's normalization: lower case, without punctuation, articles and superfluous
+/// white space. Source: t5-experiments `run_finetuning_hyp.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "gimlet.postprocessors.normalized_label_to_class_id")]
+pub struct NormalizedLabelToClassId {
+    /// The labels in the order of their ids, as the normalization leaves them.
+    pub label_classes: Vec<String>,
+    /// The id of any other text.
+    #[gin(default = 0)]
+    pub default: i64,
+}
+
+impl Postprocess for NormalizedLabelToClassId {
+    fn prediction(&self, text: &str, example: &ExampleFeatures) -> Result<Value, String> {
+        let (label_classes, default) = (self.label_classes.clone(), self.default);
+        StringLabelToClassId { label_classes, default }.prediction(&normalize_squad(text), example)
     }
 }
 

@@ -59,6 +59,16 @@ fn metrics_and_numbers_equal_their_libraries_where_these_decide() {
     }
 }
 
+/// Made by `reference/t5_experiments_metrics.py`.
+#[test]
+fn metrics_of_fine_tuning_equal_those_of_t5_experiments() {
+    let cases = reference_json("t5_experiments_metrics.json");
+    cases["metrics"].as_array().unwrap().iter().for_each(check_metric);
+    for case in cases["postprocessors"].as_array().unwrap() {
+        check_postprocessor(case, &ExampleFeatures::new());
+    }
+}
+
 #[test]
 fn tokenizers_of_sacrebleu_that_are_missing_are_refused_with_the_reason() {
     let registry = Registry::default().with::<Metric>();
