@@ -117,6 +117,19 @@ impl FeatureConverter {
         Ok(self)
     }
 
+    /// The same converter, whose rows of a feature are as long as the longest of these examples, if they were longer.
+    pub fn fitted(&self, feature: &str, examples: &[Example]) -> Self {
+        let mut fitted = self.clone();
+        let length = |example: &Example| example.ints(feature).map_or(0, <[i32]>::len);
+        let longest = examples.iter().map(length).max().unwrap_or(0).max(1);
+        for field in fitted.fields.iter_mut().filter(|field| *field.name == *feature) {
+            field.length = field.length.min(longest);
+        }
+        let is_packed = self.packing != Packing::None;
+        fitted.model_features = self.class.spec().model_features(&fitted.fields, is_packed);
+        fitted
+    }
+
     /// A description of the converter and its lengths, which a saved position must match.
     pub(crate) fn description(&self) -> String {
         let lengths: Vec<String> =

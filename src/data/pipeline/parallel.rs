@@ -153,7 +153,7 @@ where
     /// Sends the next chunk to a thread.
     fn send_chunk(&mut self) -> Result<(), DataError> {
         let (counter, input) = (self.counter, self.input.save());
-        let mut items = Vec::with_capacity(self.chunk);
+        let mut items = Vec::with_capacity(self.chunk.min(CHUNK));
         while items.len() < self.chunk && !self.ended {
             match self.input.pull()? {
                 Some(item) => items.push(item),

@@ -64,11 +64,11 @@ pub use span_corruption::{
 pub use spec::{CacheDatasetPlaceholder, Preprocessor};
 pub use take::Take;
 pub use text::{
-    ApplyTemplate, Constant, DefinitePronounResolutionSimple, Equal, ExampleFn, FeatureFn, Fill,
-    FillInTheBlank, FillInTheBlankSized, FilterByStringLength, FilterByValue,
-    FilterTydiqaByLanguage, FormatFeatures, Formats, Glue, Lm, MapLabels, MultiTranslate,
-    NeighboringPairs, NextSentencePrediction, OneHot, PadNonspacedLanguages, ParseTsv,
-    PreprocessTensorflowExamples, PreprocessTsv, PrintDataset, ProcessMnli, ProcessXnli,
+    ApplyTemplate, CollectAnswers, Constant, CutText, DefinitePronounResolutionSimple, Equal,
+    ExampleFn, FeatureFn, Fill, FillInTheBlank, FillInTheBlankSized, FilterByStringLength,
+    FilterByValue, FilterTydiqaByLanguage, FormatFeatures, Formats, Glue, Lm, MapLabels,
+    MultiTranslate, NeighboringPairs, NextSentencePrediction, OneHot, PadNonspacedLanguages,
+    ParseTsv, PreprocessTensorflowExamples, PreprocessTsv, PrintDataset, ProcessMnli, ProcessXnli,
     RandomSplitText, RankClassification, RankClassificationFormatter, RankingMode, Record, Rekey,
     ReplaceText, SetFeature, SplitTextToWords, Squad, SquadSpanSpaceTokenized, Stsb, Summarize,
     Translate, TriviaQa, Unidecode, Wikiann, WnliSimple, Wsc, WscSimple, Xquad,

@@ -19,13 +19,13 @@ use super::sentinels::{AddSentinels, AppendEosAfterTrimAndPreserve};
 use super::span_corruption::SpanCorruption;
 use super::take::Take;
 use super::text::{
-    ApplyTemplate, DefinitePronounResolutionSimple, FillInTheBlank, FillInTheBlankSized,
-    FilterByStringLength, FilterByValue, FilterTydiqaByLanguage, FormatFeatures, Glue, Lm,
-    MapLabels, MultiTranslate, NeighboringPairs, NextSentencePrediction, PadNonspacedLanguages,
-    ParseTsv, PreprocessTensorflowExamples, PreprocessTsv, PrintDataset, ProcessMnli, ProcessXnli,
-    RandomSplitText, RankClassification, RankClassificationFormatter, Record, Rekey, ReplaceText,
-    SetFeature, SplitTextToWords, Squad, SquadSpanSpaceTokenized, Stsb, Summarize, Translate,
-    TriviaQa, Unidecode, Wikiann, WnliSimple, Wsc, WscSimple, Xquad,
+    ApplyTemplate, CollectAnswers, CutText, DefinitePronounResolutionSimple, FillInTheBlank,
+    FillInTheBlankSized, FilterByStringLength, FilterByValue, FilterTydiqaByLanguage,
+    FormatFeatures, Glue, Lm, MapLabels, MultiTranslate, NeighboringPairs, NextSentencePrediction,
+    PadNonspacedLanguages, ParseTsv, PreprocessTensorflowExamples, PreprocessTsv, PrintDataset,
+    ProcessMnli, ProcessXnli, RandomSplitText, RankClassification, RankClassificationFormatter,
+    Record, Rekey, ReplaceText, SetFeature, SplitTextToWords, Squad, SquadSpanSpaceTokenized, Stsb,
+    Summarize, Translate, TriviaQa, Unidecode, Wikiann, WnliSimple, Wsc, WscSimple, Xquad,
 };
 use super::tokens::{
     AppendEos, AppendEosAfterTrim, Tokenize, TokenizeAndAppendEos, TruncateInputsLeft,
@@ -46,7 +46,9 @@ gimlet_gin::slot! {
         ApplyTemplate,
         BertMasking,
         CacheDatasetPlaceholder,
+        CollectAnswers,
         ConcatenateAndSplitToFixedLength,
+        CutText,
         DefinitePronounResolutionSimple,
         Denoise,
         FewshotPreprocessor,

@@ -87,7 +87,15 @@ fn run_step(
             let groups = examples.chunks(num_examples).enumerate();
             groups.map(|(i, group)| step.apply(group.to_vec(), place(i * num_examples))).collect()
         }
-        Step::Rebatch { .. } | Step::Convert(_) | Step::Batch { .. } | Step::Take { .. } => {
+        Step::Batch { num_examples, step } => {
+            let groups = examples.chunks(num_examples).enumerate();
+            let made = groups.map(|(i, group)| {
+                let first = (i * num_examples) as u64;
+                step.apply(group.to_vec(), seed, first).map_err(|(_, reason)| reason)
+            });
+            Ok(made.collect::<Result<Vec<_>, _>>()?.concat())
+        }
+        Step::Rebatch { .. } | Step::Convert(_) | Step::Take { .. } => {
             unreachable!("steps across examples are tested in tasks")
         }
         Step::Shuffle { buffer_size: 1 } => Ok(examples),

@@ -3,6 +3,7 @@
 //! Nested features are named by their path: `answers/text`. Texts are processed as by TensorFlow's
 //! kernels, which support only ASCII ([`strings`], [`re2`]).
 
+mod answers;
 mod blocks;
 mod coreference;
 mod example_fn;
@@ -30,6 +31,7 @@ use super::{Context, ExamplePosition, FlatMapStep, MapStep, Preprocess, Step, mi
 use crate::example::Example;
 use crate::value::{Key, Value};
 
+pub use answers::{CollectAnswers, CutText};
 pub use blocks::{FilterByValue, FormatFeatures, MapLabels, ReplaceText, SetFeature};
 pub use coreference::{DefinitePronounResolutionSimple, Wsc, WscSimple};
 pub use example_fn::{Constant, Equal, ExampleFn, Feature as FeatureFn, Fill, OneHot};
