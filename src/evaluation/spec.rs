@@ -40,7 +40,16 @@ pub struct Evaluator {
     /// The feature that holds the targets.
     #[gin(default = "targets".to_string())]
     pub target_field_name: String,
+    /// Number of predictions of each task that are printed after an evaluation.
+    #[gin(default = NUM_SHOWN)]
+    pub num_shown_examples: usize,
+    /// Whether rows are as long as the longest targets of their batch, at which decoding then ends, rather than as
+    /// `task_feature_lengths` says. Trainers of transformers pad their batches so. Only with an encoder.
+    #[gin(default = false)]
+    pub pads_to_longest_targets: bool,
 }
+
+const NUM_SHOWN: usize = 3;
 
 impl Default for Evaluator {
     /// SeqIO's defaults.
@@ -51,6 +60,8 @@ impl Default for Evaluator {
             logger_cls: Vec::new(),
             use_memory_cache: true,
             target_field_name: "targets".to_string(),
+            num_shown_examples: NUM_SHOWN,
+            pads_to_longest_targets: false,
         }
     }
 }

@@ -24,6 +24,7 @@ pub struct HeldOutTask {
     /// The greatest number of examples to read.
     limit: usize,
     converter: FeatureConverter,
+    pads_to_longest_targets: bool,
     target: String,
     target_vocabulary: Arc<dyn Vocabulary>,
     input_vocabulary: Option<Arc<dyn Vocabulary>>,
@@ -97,6 +98,7 @@ impl HeldOutTask {
             options,
             limit,
             converter,
+            pads_to_longest_targets: evaluator.pads_to_longest_targets,
             target,
             target_vocabulary,
             input_vocabulary,
@@ -119,7 +121,10 @@ impl HeldOutTask {
     /// # Errors
     /// An example does not fit the lengths.
     pub fn features(&self, examples: &[data::Example]) -> Result<Batch, DataError> {
-        self.converter.batch(examples, examples.len())
+        match self.pads_to_longest_targets {
+            true => self.converter.fitted("targets", examples).batch(examples, examples.len()),
+            false => self.converter.batch(examples, examples.len()),
+        }
     }
 
     /// Converts an example for logs and metrics.

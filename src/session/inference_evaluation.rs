@@ -26,9 +26,6 @@ use super::unfinished::Unfinished;
 /// The folder of the results, in that of the run.
 pub const INFERENCE_EVAL: &str = "inference_eval";
 
-/// Predictions shown after each evaluation.
-const SHOWN: usize = 3;
-
 /// The held-out examples of every task that has metrics.
 pub struct InferenceEvaluation {
     tasks: Vec<HeldOutTask>,
@@ -37,6 +34,7 @@ pub struct InferenceEvaluation {
     model: Model,
     vocabulary: Arc<dyn Vocabulary>,
     rows: usize,
+    num_shown: usize,
     seed: u64,
 }
 
@@ -69,6 +67,7 @@ impl InferenceEvaluation {
             vocabulary: predictions.vocabulary.build()?,
             model: model.clone(),
             rows: config.batch_size,
+            num_shown: evaluator.num_shown_examples,
             seed: config.seed.unwrap_or(0),
         })
     }
@@ -103,7 +102,7 @@ impl InferenceEvaluation {
     /// asked to end between two batches.
     pub fn evaluate(&mut self, cx: &EvalContext<'_>) -> Result<MetricsByTask, Unfinished> {
         let mut out = MetricsByTask::new();
-        let Self { tasks, evaluator, model, vocabulary, rows, seed, .. } = self;
+        let Self { tasks, evaluator, model, vocabulary, rows, num_shown, seed, .. } = self;
         let Process { rank, count } = cx.processes.place();
         for task in &*tasks {
             let name = task.task.task_name();
@@ -137,7 +136,8 @@ impl InferenceEvaluation {
                 let own = own.map(|examples| computed.outputs(cx, examples, number + rank));
                 let outputs = outputs_of_all(cx.processes, own.transpose()?)?;
                 for (examples, outputs) in round.iter().zip(outputs) {
-                    show_first(task, examples, &outputs, &mut shown);
+                    let left = *num_shown - shown.len();
+                    shown.extend(lines(task, examples, &outputs).take(left));
                     let logged: Vec<Example> = examples.iter().map(|it| task.logged(it)).collect();
                     evaluation.add(&logged, outputs)?;
                 }
@@ -174,15 +174,14 @@ impl Computed<'_> {
     }
 }
 
-/// Adds the lines that show the first predictions.
-fn show_first(
-    task: &HeldOutTask,
-    examples: &[data::Example],
-    outputs: &Outputs,
-    shown: &mut Vec<String>,
-) {
+/// Returns the lines that show the predictions of a batch.
+fn lines<'a>(
+    task: &'a HeldOutTask,
+    examples: &'a [data::Example],
+    outputs: &'a Outputs,
+) -> impl Iterator<Item = String> + 'a {
     let predicted = examples.iter().zip(outputs.texts.iter().flatten());
-    let lines = predicted.filter_map(|(example, text)| {
+    predicted.filter_map(|(example, text)| {
         let (input, target) = (task.input(example)?, task.logged(example).target);
         Some(match filled(&input, text, &target) {
             Some(filled) => format!("  {filled:?}"),
@@ -191,6 +190,5 @@ fn show_first(
                 format!("  {input:?} -> {text:?} {mark} {target:?}")
             }
         })
-    });
-    shown.extend(lines.take(SHOWN - shown.len()));
+    })
 }
