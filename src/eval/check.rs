@@ -51,12 +51,10 @@ fn check_evaluators(spec: &Evaluate) -> Result<(), UnfitSpec> {
     }
     let TrainEvalDatasets::Training(datasets) = &spec.train_eval_get_dataset_fn.0;
     match datasets.eval_steps {
-        None | Some(0) => unfit(
-            "evaluate.training_evaluator_cls needs a number of batches: bind \
-             evaluate.train_eval_get_dataset_fn = @utils.get_training_eval_datasets and \
-             utils.get_training_eval_datasets.eval_steps = 20"
+        Some(0) => unfit(
+            "utils.get_training_eval_datasets.eval_steps is 0, expected at least 1, or None for all of one pass"
                 .to_string(),
         ),
-        Some(_) => Ok(()),
+        _ => Ok(()),
     }
 }

@@ -160,13 +160,12 @@ fn training_evaluation(
     output_dir: &Path,
 ) -> Result<TrainingEvaluation, SessionError> {
     let TrainEvalDatasets::Training(datasets) = &spec.train_eval_get_dataset_fn.0;
-    let Some(eval_steps) = datasets.eval_steps.filter(|_| spec.training_evaluator_cls.is_some())
-    else {
+    if spec.training_evaluator_cls.is_none() {
         return Ok(TrainingEvaluation::default());
-    };
+    }
     let held_out = HeldOut::new(&spec.model, &spec.dataset_cfg, context.tasks)?;
     let log_dir = context.processes.is_first().then(|| output_dir.join(TRAINING_EVAL));
-    TrainingEvaluation::new(held_out, Some(eval_steps), log_dir.as_ref(), None)
+    TrainingEvaluation::new(held_out, datasets.eval_steps, log_dir.as_ref(), None)
 }
 
 /// Creates the evaluation by decoding; `None` if no evaluator is bound.

@@ -67,7 +67,7 @@ pub enum TrainEvalDatasets {
     )
 )]
 pub struct GetTrainingEvalDatasets {
-    /// Batches of each task. `train` supplies it, `evaluate` does not.
+    /// Batches of each task; None for all of one pass. `train` supplies it, `evaluate` does not.
     #[gin(default = None)]
     pub eval_steps: Option<u64>,
 }

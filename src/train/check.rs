@@ -40,10 +40,11 @@ pub fn check(train: &Train) -> Result<(), UnfitSpec> {
 }
 
 fn check_batches(train: &Train) -> Result<(), UnfitSpec> {
-    let configs: [(&str, Option<&DatasetConfig>); 3] = [
+    let configs: [(&str, Option<&DatasetConfig>); 4] = [
         ("train", Some(&train.train_dataset_cfg)),
         ("train_eval", train.train_eval_dataset_cfg.as_ref()),
         ("infer_eval", train.infer_eval_dataset_cfg.as_ref()),
+        ("after_training", train.after_training_dataset_cfg.as_ref()),
     ];
     let empty =
         |config: Option<&DatasetConfig>| config.is_some_and(|config| config.batch_size == 0);

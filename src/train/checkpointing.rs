@@ -185,6 +185,29 @@ impl<'a> Checkpoints<'a> {
         })
     }
 
+    /// Restores the best model of the run. All processes call it, after the last save.
+    ///
+    /// # Errors
+    /// It is missing or damaged. Another process is lost.
+    pub fn restore_best(
+        &self,
+        spec: &Train,
+        state: &mut TrainState,
+        processes: &Processes,
+    ) -> Result<(), SessionError> {
+        // A process that does not write must see it as it was written.
+        processes.wait_for_all()?;
+        if self.format == SaveFormat::T5x {
+            return self.resume(spec, state, processes).map(drop);
+        }
+        let path = self.path(state.step);
+        let restored = open(&path, &[]).map_err(SessionError::from);
+        let restored = restored.and_then(|stored| Beginning::own(spec, stored));
+        let restored =
+            restored.and_then(|begun| fill(state, begun.stored.as_ref(), &begun.plan, None));
+        whole_everywhere(processes, &path, restored.map_err(SessionError::from))
+    }
+
     /// Returns the folder of the checkpoints.
     pub fn model_dir(&self) -> &Path {
         &self.model_dir

@@ -20,6 +20,8 @@ mod watched;
 #[cfg(feature = "torch")]
 mod actions;
 #[cfg(feature = "torch")]
+mod after_training;
+#[cfg(feature = "torch")]
 pub mod bench;
 #[cfg(feature = "torch")]
 mod checkpointing;

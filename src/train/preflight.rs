@@ -43,6 +43,12 @@ pub fn preflight(
     if let Some(config) = &spec.infer_eval_dataset_cfg {
         tell(data(config).predictions(&spec.inference_evaluator_cls.0)?, moment);
     }
+    if let Some(config) = &spec.after_training_dataset_cfg {
+        tell(data(config).held_out_batches()?, moment);
+        if spec.infer_eval_dataset_cfg.is_some() {
+            tell(data(config).predictions(&spec.inference_evaluator_cls.0)?, moment);
+        }
+    }
     Ok(step)
 }
 

@@ -27,6 +27,7 @@ use crate::storage::{Path, Takeover};
 use crate::telemetry::{self, Progress};
 
 use super::actions::Actions;
+use super::after_training::Trained;
 use super::best::BestSoFar;
 use super::check::check;
 use super::checkpointing::{Beside, Checkpoints};
@@ -42,8 +43,8 @@ use super::slowest::Slowest;
 use super::spec::Train;
 use super::start::{
     Start, check_memory, check_same_data, check_same_start, check_shared, inference_evaluation,
-    occupy, occupy_new, refuse_shortage, restore_or_init, share, tell_surprises,
-    training_evaluation,
+    occupy, occupy_new, refuse_shortage, restore_or_init, share, tell_relative_steps,
+    tell_surprises, training_evaluation,
 };
 use super::step::{StepReport, Stepper};
 use super::window::Window;
@@ -114,6 +115,7 @@ pub fn train(
         saved,
         monitor: monitor(spec, &record, saved),
         last_evaluation,
+        last_loss: None,
         skips_nan_updates: spec.model.optimizer_def().skips_nan_updates(),
         seen_at: None,
         actions,
@@ -145,7 +147,7 @@ pub fn train(
     check_shared(processes, &model_dir)?;
     rank_log::open(processes, &model_dir, context.verbosity)?;
     logs.scalar("timing/init_or_restore_seconds", started.elapsed().as_secs_f64(), run.state.step);
-    let outcome = run.work(&periods, &mut logs);
+    let outcome = run.work(context, &periods, &mut logs);
     logs.end(&outcome);
     // Before MODEL_DIR is released.
     run.best_checkpoints.finish(run.checkpoints.finish(outcome))
@@ -155,15 +157,6 @@ pub fn train(
 fn monitor(spec: &Train, record: &RunRecord, saved: Option<u64>) -> Monitor {
     let keep_best = spec.checkpoint_cfg.save.as_ref().and_then(SaveCheckpointConfig::keep_best);
     Monitor::new(keep_best, record.monitored.clone(), saved)
-}
-
-fn tell_relative_steps(spec: &Train, step: u64, periods: &Periods) {
-    if let Some(steps) = spec.relative() {
-        let end = periods.total_steps;
-        telemetry::notice(&format!(
-            "TRAIN_STEPS_RELATIVE = {steps}: training from step {step} to step {end}"
-        ));
-    }
 }
 
 fn training_batches(
@@ -200,6 +193,8 @@ struct Run<'a> {
     inference_evaluation: Option<InferenceEvaluation>,
     /// The last evaluation of an earlier process.
     last_evaluation: Option<LastEvaluation>,
+    /// The loss that was logged last.
+    last_loss: Option<f64>,
     actions: Actions,
     /// Whether a loss that is not finite does no harm.
     skips_nan_updates: bool,
@@ -230,12 +225,20 @@ impl Run<'_> {
         self.best_checkpoints.clear_stale()
     }
 
-    fn work(&mut self, periods: &Periods, logs: &mut Logs) -> Result<Outcome, SessionError> {
+    fn work(
+        &mut self,
+        context: &Context<'_>,
+        periods: &Periods,
+        logs: &mut Logs,
+    ) -> Result<Outcome, SessionError> {
         let verdict = self.begin(periods, logs)?;
-        match self.end_on(verdict, logs)? {
-            Some(outcome) => Ok(outcome),
-            None => self.main_loop(periods, logs),
-        }
+        let outcome = match self.end_on(verdict, logs)? {
+            Some(outcome) => outcome,
+            None => self.main_loop(periods, logs)?,
+        };
+        let best = self.best.value.map(|_| &mut self.best_checkpoints);
+        let (spec, forward, state) = (self.spec, &self.stepper.forward, &mut self.state);
+        Trained { spec, context, forward, state, best, loss: self.last_loss }.outcome(outcome)
     }
 
     /// Does the work before the next step: the first checkpoint, and an evaluation that is
@@ -360,7 +363,9 @@ impl Run<'_> {
             return;
         }
         let step = self.state.step;
-        self.monitor.see_train(step, &window.scalars());
+        let scalars = window.scalars();
+        self.last_loss = scalars.get("loss").copied();
+        self.monitor.see_train(step, &scalars);
         let rate = self.stepper.schedule.at(i64::try_from(step).expect("steps fit"));
         logs.window(window, rate * self.plateau.scale as f32, step);
         let num_bad_records = self.batches.num_bad_records();

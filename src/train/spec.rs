@@ -49,6 +49,11 @@ pub struct Train {
     pub model_dir: String,
     /// Step to stop at, counted from zero and including steps of a restored checkpoint.
     pub total_steps: u64,
+    /// Examples to evaluate once more when the run ends, with the best model if `best` saves it: `metrics.json` in MODEL_DIR has the
+    /// loss of each task, and the metrics of its predictions if there is an `infer_eval_dataset_cfg`, beside the last loss of
+    /// training.
+    #[gin(default = None)]
+    pub after_training_dataset_cfg: Option<DatasetConfig>,
     /// Batches of each held-out dataset per evaluation; None for all of one pass, which stay in memory, the last one with
     /// fewer rows.
     pub eval_steps: Option<u64>,

@@ -31,6 +31,7 @@ use crate::telemetry;
 use super::best::BestSoFar;
 use super::checkpointing::{Checkpoints, Restored};
 use super::memory::{batch_shortage, cannot_fit, saving_bytes, shortage, step_estimate};
+use super::periods::Periods;
 use super::plateau::Plateau;
 use super::record::{Histories, Monitored, RunRecord};
 use super::spec::Train;
@@ -108,6 +109,16 @@ pub fn restore_or_init(
     telemetry::notice(&format!("restored step {} from {path}", state.step));
     let resumed = record.is_some();
     Ok(Start { state, record: record.unwrap_or(fresh), data, resumed })
+}
+
+/// Reports the end of a run whose number of steps is relative to its start.
+pub fn tell_relative_steps(spec: &Train, step: u64, periods: &Periods) {
+    if let Some(steps) = spec.relative() {
+        let end = periods.total_steps;
+        telemetry::notice(&format!(
+            "TRAIN_STEPS_RELATIVE = {steps}: training from step {step} to step {end}"
+        ));
+    }
 }
 
 /// Reports where a run's numbers may surprise.

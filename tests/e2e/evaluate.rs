@@ -370,7 +370,12 @@ fn mistakes_are_told_before_anything_is_written() {
     bound("utils.DatasetConfig.batch_size", "0", &["batch_size is 0"]);
     bound("utils.DatasetConfig.pack", "True", &["pack = False"]);
     bound("evaluate.inference_evaluator_cls", "None", &["measures nothing", "@seqio.Evaluator"]);
-    bound("evaluate.training_evaluator_cls", "@trainer.Trainer", &["eval_steps = 20"]);
+    let none = eval(&folder, "all", &["model"]);
+    let none = none.bind("evaluate.training_evaluator_cls", "@trainer.Trainer");
+    let datasets = "@utils.get_training_eval_datasets";
+    let none = none.bind("evaluate.train_eval_get_dataset_fn", datasets);
+    let none = none.bind("utils.get_training_eval_datasets.eval_steps", 0);
+    refused(&folder, &none, &["eval_steps is 0, expected at least 1, or None"]);
     bound("EVAL_OUTPUT_DIR", "''", &["EVAL_OUTPUT_DIR"]);
 }
 

@@ -1,0 +1,113 @@
+//! The evaluation that ends a run: of its best model, if it saves one, else of the last. Its results are in `metrics.json`, as
+//! t5-experiments writes them.
+
+use std::collections::BTreeMap;
+
+use crate::gin::Json;
+use crate::session::context::Context;
+use crate::session::error::SessionError;
+use crate::session::eval_context::EvalContext;
+use crate::session::forward::Forward;
+use crate::session::held_out::{HeldOut, MetricsByTask};
+use crate::session::inference_evaluation::InferenceEvaluation;
+use crate::session::state::TrainState;
+use crate::session::training_evaluation::TrainingEvaluation;
+use crate::session::unfinished::Unfinished;
+use crate::storage::Path;
+use crate::telemetry;
+
+use super::checkpointing::Checkpoints;
+use super::run::Outcome;
+use super::spec::Train;
+
+const FILE: &str = "metrics.json";
+const INDENT: usize = 4;
+
+/// The metric of held-out batches that is written beside those of predictions.
+const LOSS: &str = "loss";
+
+/// The model that a run has trained.
+pub struct Trained<'a, 'c> {
+    /// The run.
+    pub spec: &'a Train,
+    /// Its environment.
+    pub context: &'a Context<'a>,
+    /// The network.
+    pub forward: &'a Forward,
+    /// Parameters and step.
+    pub state: &'a mut TrainState,
+    /// The checkpoints of the best model, if there is one.
+    pub best: Option<&'a mut Checkpoints<'c>>,
+    /// The loss that the run has logged last; `None` if it has made no step.
+    pub loss: Option<f64>,
+}
+
+impl Trained<'_, '_> {
+    /// Evaluates the model if the run asks for it, and returns the outcome of the training, or that the process is asked to end.
+    ///
+    /// # Errors
+    /// The best model cannot be read. Those of an evaluation.
+    pub fn outcome(mut self, outcome: Outcome) -> Result<Outcome, SessionError> {
+        let is_interrupted = matches!(outcome, Outcome::Interrupted { .. });
+        if self.spec.after_training_dataset_cfg.is_none() || is_interrupted {
+            return Ok(outcome);
+        }
+        if let Some(best) = self.best.take().filter(|best| best.saves(self.state.step)) {
+            best.finish(Ok(()))?;
+            best.restore_best(self.spec, self.state, &self.context.processes)?;
+        }
+        match self.evaluate() {
+            Ok(()) => Ok(outcome),
+            Err(Unfinished::Asked) => Ok(Outcome::Interrupted { step: self.state.step }),
+            Err(Unfinished::Failed(error)) => Err(error),
+        }
+    }
+
+    /// Evaluates the model on `train.after_training_dataset_cfg`, and writes the results to `metrics.json`.
+    ///
+    /// # Errors
+    /// Data cannot be read, a metric cannot be computed, the file cannot be written, or the process is asked to end.
+    fn evaluate(&self) -> Result<(), Unfinished> {
+        let Some(config) = &self.spec.after_training_dataset_cfg else { return Ok(()) };
+        let Self { spec, context, forward, state, .. } = self;
+        let params = forward.guarded(state.step, || state.params.whole())?;
+        let model = EvalContext {
+            forward,
+            params: &params,
+            step: state.step,
+            processes: &context.processes,
+            stop: context.stop,
+        };
+        telemetry::notice(&format!("evaluating the model of step {}", state.step));
+        let held_out = HeldOut::new(&spec.model, config, context.tasks)?;
+        let losses = TrainingEvaluation::new(held_out, None, None, None)?.evaluate(&model)?;
+        let evaluator = &spec.inference_evaluator_cls.0;
+        let predictions = match &spec.infer_eval_dataset_cfg {
+            Some(_) => {
+                InferenceEvaluation::new(held_out, evaluator, None, None)?.evaluate(&model)?
+            }
+            None => MetricsByTask::new(),
+        };
+        if context.processes.is_first() {
+            let file = Path::parse(&spec.model_dir).map_err(SessionError::from)?.join(FILE);
+            let text = self.described(&losses, predictions).dumps_indented(INDENT);
+            file.write_atomic(text.as_bytes()).map_err(SessionError::from)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the results by task.
+    fn described(&self, losses: &MetricsByTask, mut metrics: MetricsByTask) -> Json {
+        for (task, measured) in losses {
+            let loss = measured.get(LOSS).map(|loss| (LOSS.to_string(), *loss));
+            metrics.entry(task.clone()).or_default().extend(loss);
+        }
+        let trained = self.loss.map(|loss| BTreeMap::from([(LOSS.to_string(), loss)]));
+        let trained = trained.map(|metrics| ("train".to_string(), metrics));
+        let numbers = |metrics: BTreeMap<String, f64>| {
+            metrics.into_iter().map(|(name, value)| (name, Json::Float(value))).collect()
+        };
+        let tasks = trained.into_iter().chain(metrics);
+        Json::Object(tasks.map(|(task, metrics)| (task, Json::Object(numbers(metrics)))).collect())
+    }
+}
