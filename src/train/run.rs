@@ -193,7 +193,6 @@ struct Run<'a> {
     inference_evaluation: Option<InferenceEvaluation>,
     /// The last evaluation of an earlier process.
     last_evaluation: Option<LastEvaluation>,
-    /// The loss that was logged last.
     last_loss: Option<f64>,
     actions: Actions,
     /// Whether a loss that is not finite does no harm.

@@ -77,11 +77,31 @@ impl Arguments {
         }
     }
 
-    /// Returns the value of a flag.
+    /// Returns the value of a flag; null if the program has no such flag.
     fn value(&self, name: &str) -> Json {
-        let flag =
-            self.flags.iter().find(|flag| flag.name == name).expect("the table has the flag");
-        self.given.get(name).cloned().unwrap_or_else(|| default(flag))
+        let flag = self.flags.iter().find(|flag| flag.name == name);
+        let given = self.given.get(name).cloned();
+        given.or_else(|| flag.map(|flag| default(flag))).unwrap_or(Json::Null)
+    }
+
+    /// Whether the program has a flag.
+    pub fn has(&self, name: &str) -> bool {
+        self.flags.iter().any(|flag| flag.name == name)
+    }
+
+    /// Whether the program fine-tunes.
+    pub fn is_tuning(&self) -> bool {
+        self.has("validate_only")
+    }
+
+    /// Whether a flag of Adafactor is on, which fine-tuning on SCROLLS leaves at the optimizer's own default.
+    pub fn adafactor(&self, flag: &str) -> bool {
+        if self.has(flag) { self.is(flag) } else { flag != "warmup_init" }
+    }
+
+    /// Whether the run has data for validations, which the data sets of SCROLLS always have.
+    pub fn has_valid_data(&self) -> bool {
+        !self.has("valid_data_path") || self.text("valid_data_path").is_some()
     }
 
     /// Returns a text; `None` if it is not given and has no default. An empty text counts as none, as in Python.
@@ -121,15 +141,23 @@ impl Arguments {
 
     /// Returns a path where the program looks for it, which changes to `--working_dir` first.
     pub fn path(&self, name: &str) -> Option<String> {
-        let path = at_home(self.text(name)?).trim_end_matches('/').to_string();
+        let path = self.text(name)?;
+        Some(if name == "working_dir" { at_home(path) } else { self.in_working_dir(path) })
+    }
+
+    /// Returns a path where the program looks for it.
+    pub fn in_working_dir(&self, path: String) -> String {
+        let path = at_home(path).trim_end_matches('/').to_string();
         let folder = at_home(self.text("working_dir").unwrap_or_default());
-        let is_whole = path.starts_with('/') || path.contains("://") || name == "working_dir";
-        Some(if is_whole || folder == "." { path } else { format!("{folder}/{path}") })
+        let is_whole = path.starts_with('/') || path.contains("://");
+        if is_whole || folder == "." { path } else { format!("{folder}/{path}") }
     }
 
     /// Returns the steps between validations; `None` if there are no data for them, or no interval.
     pub fn valid_interval(&self) -> Option<i128> {
-        self.text("valid_data_path")?;
+        if !self.has_valid_data() {
+            return None;
+        }
         let interval = self.int("valid_interval").or_else(|| self.int("log_interval"));
         interval.filter(|steps| *steps > 0)
     }
@@ -223,6 +251,7 @@ fn truth(text: &str) -> Option<bool> {
 /// Describes the flags of a program: form, default and part in the run.
 pub fn help(tables: &[&'static [Flag]]) -> String {
     let mut out = String::new();
+    let is_tuning = tables.iter().copied().flatten().any(|flag| flag.name == "validate_only");
     for flag in tables.iter().copied().chain([OWN]).flatten() {
         let form = match flag.kind {
             Kind::Text => " TEXT",
@@ -233,7 +262,8 @@ pub fn help(tables: &[&'static [Flag]]) -> String {
         };
         let effect = match flag.effect {
             Effect::Translated => String::new(),
-            Effect::Nothing(reason) => format!("; no effect: {reason}"),
+            Effect::InTuning(_) if is_tuning => String::new(),
+            Effect::InTuning(reason) | Effect::Nothing(reason) => format!("; no effect: {reason}"),
             Effect::With(other) => format!("; with --{other}"),
             Effect::Refused(reason) => format!("; refused: {reason}"),
         };
@@ -245,7 +275,7 @@ pub fn help(tables: &[&'static [Flag]]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::flags::{T5, TRAINER};
+    use super::super::flags::{HYP, SCROLLS, T5, TRAINER};
     use super::*;
 
     fn parse(line: &str) -> Result<Arguments, String> {
@@ -306,5 +336,15 @@ mod tests {
         assert_eq!(help.lines().count(), TRAINER.len() + T5.len() + OWN.len() + 1);
         let line = help.lines().find(|line| line.contains("--fp16_allreduce")).expect("listed");
         assert!(line.contains("[True|False]") && line.contains("no effect: gradients"), "{line}");
+        let generates = |help: &str| {
+            let mut lines = help.lines();
+            let line = lines.find(|line| line.contains("--use_generate_on_valid")).expect("listed");
+            !line.contains("no effect")
+        };
+        assert!(!generates(&help));
+        assert!(
+            generates(&super::help(&[TRAINER, HYP]))
+                && generates(&super::help(&[TRAINER, SCROLLS]))
+        );
     }
 }

@@ -1,7 +1,8 @@
 //! The flags of t5-experiments' programs, in the order in which `config.json` lists them, with what becomes of each.
-//! Source: t5-experiments `lm_experiments_tools/trainer.py` and `run_t5_pretraining.py`.
+//! Source: t5-experiments `lm_experiments_tools/trainer.py`, `run_t5_pretraining.py`, `run_finetuning_hyp.py` and
+//! `run_finetuning_scrolls.py`.
 
-use Effect::{Nothing, Refused, Translated, With};
+use Effect::{InTuning, Nothing, Refused, Translated, With};
 use Kind::{Bool, Float, Int, Switch, Text};
 
 /// The form of a flag's value.
@@ -26,6 +27,8 @@ pub enum Effect {
     Translated,
     /// The flag becomes statements if this other one is given too, and has no effect otherwise.
     With(&'static str),
+    /// The flag becomes statements in fine-tuning, and has no effect in pretraining for this reason.
+    InTuning(&'static str),
     /// The flag is accepted, and has no effect for this reason.
     Nothing(&'static str),
     /// Every value but the default is refused for this reason.
@@ -60,7 +63,7 @@ pub const TRAINER: &[Flag] = &[
         "use_generate_on_valid",
         Bool,
         "False",
-        Nothing("pretraining has no metric of generated texts"),
+        InTuning("pretraining has no metric of generated texts"),
     ),
     flag("init_checkpoint", Text, "None", Translated),
     flag("skip_used_data", Bool, "False", With("init_checkpoint")),
@@ -119,6 +122,53 @@ pub const T5: &[Flag] = &[
     flag("scale_parameter", Switch, "False", Translated),
     flag("relative_step", Switch, "False", Translated),
     flag("warmup_init", Switch, "False", Translated),
+];
+
+const WORKERS: Effect = Nothing("threads that prepare data follow the number of cores");
+
+/// The flags of `run_finetuning_hyp.py` beside the Trainer's.
+pub const HYP: &[Flag] = &[
+    flag("data_path", Text, "None", Translated),
+    flag("valid_data_path", Text, "None", Translated),
+    flag("test_data_path", Text, "None", Translated),
+    flag("validate_only", Switch, "False", Translated),
+    flag("working_dir", Text, ".", Translated),
+    flag("seed", Int, "42", Translated),
+    flag("show_valid_examples", Int, "0", With("use_generate_on_valid")),
+    flag("input_seq_len", Int, "128", Translated),
+    flag("target_seq_len", Int, "16", Translated),
+    flag("data_n_workers", Int, "2", WORKERS),
+    flag("source_prefix", Text, "", Translated),
+    flag("from_pretrained", Text, "None", Translated),
+    flag("model_cfg", Text, "None", Translated),
+    flag("model_cls", Text, "transformers:BertForPreTraining", Translated),
+    flag("model_type", Text, "encoder", Translated),
+    flag("tokenizer", Text, "None", Translated),
+    flag("optimizer", Text, "AdamW", Translated),
+    flag("weight_decay", Float, "0.0", Translated),
+    flag("scale_parameter", Switch, "False", Translated),
+    flag("relative_step", Switch, "False", Translated),
+    flag("warmup_init", Switch, "False", Translated),
+];
+
+/// The flags of `run_finetuning_scrolls.py` beside the Trainer's.
+pub const SCROLLS: &[Flag] = &[
+    flag("task_name", Text, "None", Translated),
+    flag("validate_only", Switch, "False", Translated),
+    flag("working_dir", Text, ".", Translated),
+    flag("seed", Int, "42", Translated),
+    flag("show_valid_examples", Int, "0", With("use_generate_on_valid")),
+    flag("input_seq_len", Int, "128", Translated),
+    flag("target_seq_len", Int, "16", Translated),
+    flag("data_n_workers", Int, "2", WORKERS),
+    flag("input_prefix", Text, "", Translated),
+    flag("from_pretrained", Text, "None", Translated),
+    flag("model_cfg", Text, "None", Translated),
+    flag("model_cls", Text, "transformers:BertForPreTraining", Translated),
+    flag("model_type", Text, "encoder-decoder", Translated),
+    flag("tokenizer", Text, "None", Translated),
+    flag("optimizer", Text, "AdamW", Translated),
+    flag("weight_decay", Float, "0.0", Translated),
 ];
 
 /// Gimlet's own flags, which every program takes too.

@@ -12,7 +12,7 @@ mod traps;
 
 pub use arguments::{Arguments, help};
 pub use flags::Flag;
-pub use translate::{Facts, Translation, check, translate};
+pub use translate::{Facts, SCROLLS_FOLDER, Translation, Tuning, check, translate};
 pub use traps::{shards_of, traps};
 
 /// A program of t5-experiments.
@@ -29,8 +29,8 @@ pub struct Program {
 /// Every program.
 pub const PROGRAMS: &[Program] = &[
     program("t5", "run_t5_pretraining.py", Some(&[flags::TRAINER, flags::T5])),
-    program("hyp", "run_finetuning_hyp.py", None),
-    program("scrolls", "run_finetuning_scrolls.py", None),
+    program("hyp", "run_finetuning_hyp.py", Some(&[flags::TRAINER, flags::HYP])),
+    program("scrolls", "run_finetuning_scrolls.py", Some(&[flags::TRAINER, flags::SCROLLS])),
     program("bert", "run_bert_pretraining.py", None),
     program("bert_accel", "run_bert_pretraining_accel.py", None),
     program("preprocess_data", "megatron/preprocess_data.py", None),

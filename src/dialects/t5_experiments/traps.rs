@@ -22,6 +22,7 @@ pub fn traps(arguments: &Arguments, facts: &Facts, has_git: bool) -> Vec<(u8, &'
     let remembers = arguments.changed().any(|flag| remembers.contains(&flag.name));
     let parts = count("gradient_accumulation_steps");
     let is_given = |name: &str| arguments.changed().any(|flag| flag.name == name);
+    let is_tuning = arguments.is_tuning();
     let left = facts.shards.len() % facts.num_processes;
     let rows = [
         (2, true, "steps count from 0 to --iters, which is one update more: the same here"),
@@ -32,11 +33,16 @@ pub fn traps(arguments: &Arguments, facts: &Facts, has_git: bool) -> Vec<(u8, &'
             falls && total <= count("iters"),
             "the last step has a learning rate of 0: the same here",
         ),
-        (5, is_validated, "each validation is masked anew: always alike here"),
-        (6, true, "the run has no seed: --gin.RANDOM_SEED=N sets it here"),
+        (5, is_validated && !is_tuning, "each validation is masked anew: always alike here"),
+        (6, !is_tuning, "the run has no seed: --gin.RANDOM_SEED=N sets it here"),
+        (
+            6,
+            is_tuning,
+            "--seed is only that of the order of examples: also of first values and dropout here",
+        ),
         (
             7,
-            left > 0,
+            !is_tuning && left > 0,
             "files that the number of processes does not divide are not read: the same here",
         ),
         (
@@ -53,6 +59,11 @@ pub fn traps(arguments: &Arguments, facts: &Facts, has_git: bool) -> Vec<(u8, &'
             11,
             is_given("init_checkpoint") && schedule.is_empty() && !arguments.is("reset_optimizer"),
             "--lr has no effect, since --init_checkpoint has a rate: it has here",
+        ),
+        (
+            23,
+            arguments.has("source_prefix") && arguments.is("use_generate_on_valid"),
+            "labels of different lengths end the run at its first validation: padding is left out here",
         ),
         (22, !has_git, "without the program git the run ends: no difference is recorded here"),
     ];

@@ -37,7 +37,9 @@ pub(super) fn description(
         ("seeds".to_string(), format!("{seed}{held_out}")),
     ];
     let files = |rank: usize| (format!("rank {rank}"), shards_of(rank, facts).join(", "));
-    lines.extend((0..processes).map(files));
+    if facts.tuning.is_none() {
+        lines.extend((0..processes).map(files));
+    }
     let met = traps(arguments, facts, has_git());
     lines.extend(met.into_iter().map(|(trap, text)| (format!("trap {trap}"), text.to_string())));
     let mut out = String::new();
@@ -49,7 +51,9 @@ pub(super) fn description(
 
 /// Returns the learning rates of the first step, of the first one after the warm-up, and of the last one.
 fn learning_rates(arguments: &Arguments, spec: &Train) -> Result<String, Failure> {
-    if arguments.is("relative_step") {
+    if arguments.text("optimizer").is_some_and(|name| name.ends_with("Adafactor"))
+        && arguments.adafactor("relative_step")
+    {
         return Ok("relative to the step, by Adafactor's own rule".to_string());
     }
     let schedule = spec.trainer_cls.0.trainer().learning_rate_fn.build().map_err(Failure::usage)?;

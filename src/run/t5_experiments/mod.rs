@@ -3,6 +3,7 @@
 
 mod description;
 mod record;
+mod tuning;
 
 use std::process;
 
@@ -18,7 +19,7 @@ use crate::launch::DistributedArgs;
 use crate::models::open;
 use crate::storage::Path;
 
-use super::commands::{ModelCommand, TrainArgs};
+use super::commands::{EvalArgs, ModelCommand, TrainArgs};
 use super::configure::map_paths;
 use super::failure::Failure;
 use super::foreign::{ForeignCommand, Translated};
@@ -55,13 +56,15 @@ impl ForeignCommand for T5ExperimentsArgs {
         }
         let facts = facts(&arguments, num_processes)?;
         let translation = translate(&arguments, &facts).map_err(failure)?;
-        let train = train(&arguments, &translation);
-        let description = match train.dry_run {
-            true => description(&arguments, &facts, &train, color)?,
-            false => String::new(),
+        let command = command(&arguments, &translation);
+        let description = match &command {
+            ModelCommand::Train(train) if train.dry_run => {
+                description(&arguments, &facts, train, color)?
+            }
+            _ => String::new(),
         };
         Ok(Translated {
-            command: ModelCommand::Train(Box::new(train)),
+            command,
             record: record(&arguments, num_processes),
             statements: translation.statements,
             notices: translation.notices.into_iter().chain(idle_gpus(num_processes)).collect(),
@@ -135,13 +138,16 @@ fn idle_gpus(num_processes: usize) -> Option<String> {
 
 /// Reads the facts of a run that its flags do not say.
 fn facts(arguments: &Arguments, num_processes: usize) -> Result<Facts, Failure> {
-    let model_config = model_config(arguments)?;
+    if arguments.is_tuning() {
+        return tuning::facts(arguments, num_processes);
+    }
+    let model_config = Some(model_config(arguments)?);
     let shards = shards("data_path", arguments)?;
     if arguments.text("valid_data_path").is_some() {
         self::shards("valid_data_path", arguments)?;
     }
     let init_step = init_step(arguments)?;
-    Ok(Facts { num_processes, model_config, shards, init_step })
+    Ok(Facts { num_processes, model_config, shards, init_step, tuning: None })
 }
 
 /// Returns the step of `--init_checkpoint`, if a flag asks what it is; a resumed run need not have that file any more.
@@ -190,7 +196,7 @@ fn shards(flag: &str, arguments: &Arguments) -> Result<Vec<String>, Failure> {
 }
 
 /// Makes the command that stands for the translation.
-fn train(arguments: &Arguments, translation: &Translation) -> TrainArgs {
+fn command(arguments: &Arguments, translation: &Translation) -> ModelCommand {
     let mut files = GinFileArgs {
         gin_file: translation.files.clone(),
         gin_search_paths: vec![".".to_string()],
@@ -210,12 +216,12 @@ fn train(arguments: &Arguments, translation: &Translation) -> TrainArgs {
         path_map: arguments.text("path_map").into_iter().collect(),
         task_flags: None,
     };
-    TrainArgs {
-        gin,
-        distributed: DistributedArgs::default(),
-        take_over: arguments.is("take_over"),
-        dry_run: arguments.is("dry_run"),
+    let [take_over, dry_run] = ["take_over", "dry_run"].map(|flag| arguments.is(flag));
+    if arguments.is("validate_only") {
+        return ModelCommand::Eval(Box::new(EvalArgs { gin, take_over, dry_run }));
     }
+    let distributed = DistributedArgs::default();
+    ModelCommand::Train(Box::new(TrainArgs { gin, distributed, take_over, dry_run }))
 }
 
 fn failure(list: Vec<Diagnostic>) -> Failure {

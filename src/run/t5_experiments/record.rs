@@ -18,10 +18,10 @@ pub(super) fn record(arguments: &Arguments, num_processes: usize) -> Record {
     let file = |name: &str, text| RecordFile { name: name.to_string(), text, keeps_earlier: false };
     let diff = git(&folder, &["diff", "HEAD", "--binary"]);
     let config = config(arguments, &folder, num_processes).dumps_indented(INDENT);
-    Record {
-        folder: arguments.path("model_path").unwrap_or_default(),
-        files: vec![file("config.json", config), file("git.diff", diff)],
-    }
+    let run = arguments.path("model_path").unwrap_or_default();
+    // The record of the training stays.
+    let run = if arguments.is("validate_only") { format!("{run}/validation") } else { run };
+    Record { folder: run, files: vec![file("config.json", config), file("git.diff", diff)] }
 }
 
 /// Whether the program git is there.

@@ -66,7 +66,7 @@ fn flags_that_exclude_each_other_are_refused_as_there() {
     check_more(adafactor, &["`--lr` is missing"]);
     check_more(
         "--lr 1 --valid_data_path valid",
-        &["no interval of validations", "--valid_interval"],
+        &["there are data for validations, and no interval", "--valid_interval"],
     );
 }
 

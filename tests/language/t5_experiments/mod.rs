@@ -1,6 +1,7 @@
 //! t5-experiments' command lines: the statements that they become, the files that record them, and what is refused.
 
 mod mistakes;
+mod tuning;
 
 use std::fs;
 use std::path::PathBuf;

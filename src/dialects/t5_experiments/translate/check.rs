@@ -2,6 +2,7 @@
 
 use gimlet_gin::{Diagnostic, did_you_mean};
 
+use super::check_tuning;
 use super::optimizer::{ADAFACTOR, OF_TORCH, OTHERS, Optimizer, named};
 use crate::t5_experiments::arguments::Arguments;
 use crate::t5_experiments::flags::Effect;
@@ -12,7 +13,7 @@ const SCHEDULES: [&str; 6] =
     ["linear", "cosine", "cosine_with_restarts", "polynomial", "constant", "constant_with_warmup"];
 
 /// Numbers that have a least value.
-const LEAST: [(&str, i128); 9] = [
+const LEAST: [(&str, i128); 10] = [
     ("batch_size", 1),
     ("gradient_accumulation_steps", 1),
     ("input_seq_len", 1),
@@ -22,6 +23,7 @@ const LEAST: [(&str, i128); 9] = [
     ("log_interval", 0),
     ("save_interval", 0),
     ("num_warmup_steps", 0),
+    ("show_valid_examples", 0),
 ];
 
 /// Finds the mistakes.
@@ -36,11 +38,13 @@ pub fn check(arguments: &Arguments) -> Vec<Diagnostic> {
             refuse(format!("`--{}` cannot be used: {reason}", flag.name), "");
         }
     }
-    for (flag, what) in [
-        ("model_path", "the folder of checkpoints and logs"),
-        ("data_path", "a folder of files `*.jsonl`"),
-    ] {
-        if arguments.text(flag).is_none() {
+    let data = match arguments.is_tuning() {
+        true => "a file of JSON lines",
+        false => "a folder of files `*.jsonl`",
+    };
+    for (flag, what) in [("model_path", "the folder of checkpoints and logs"), ("data_path", data)]
+    {
+        if arguments.has(flag) && arguments.text(flag).is_none() {
             refuse(format!("`--{flag}` is missing, expected {what}"), "");
         }
     }
@@ -49,15 +53,30 @@ pub fn check(arguments: &Arguments) -> Vec<Diagnostic> {
             refuse(format!("`--{flag}` is {found}, expected at least {least}"), "");
         }
     }
-    named_values(arguments, &mut refuse);
-    learning_rate(arguments, &mut refuse);
+    if arguments.is_tuning() {
+        check_tuning::check(arguments, &mut refuse);
+    }
+    // The classes of encoders are not those of T5.
+    if arguments.text("model_type").is_none_or(|model_type| model_type == "encoder-decoder") {
+        model_class(arguments, &mut refuse);
+    }
+    if !arguments.is("validate_only") {
+        training(arguments, &mut refuse);
+    }
+    list
+}
+
+/// Checks the flags that only a training reads.
+fn training(arguments: &Arguments, refuse: &mut impl FnMut(String, &str)) {
+    named_values(arguments, refuse);
+    learning_rate(arguments, refuse);
     if ["clip_grad_norm", "clip_grad_value"].iter().all(|flag| arguments.number(flag).is_some()) {
         let message =
             "`--clip_grad_norm` and `--clip_grad_value` are both given, expected one of them";
         refuse(message.to_string(), "");
     }
-    if arguments.text("valid_data_path").is_some() && arguments.valid_interval().is_none() {
-        let message = "`--valid_data_path` is given, and no interval of validations";
+    if arguments.has_valid_data() && arguments.valid_interval().is_none() {
+        let message = "there are data for validations, and no interval";
         refuse(message.to_string(), "give --valid_interval, or --log_interval for both");
     }
     if arguments.is("use_lr_drop") {
@@ -66,18 +85,16 @@ pub fn check(arguments: &Arguments) -> Vec<Diagnostic> {
                 "`--use_lr_drop` and `--lr_scheduler` are both given, expected one of them";
             refuse(message.to_string(), "");
         }
-        if arguments.text("valid_data_path").is_none() {
+        if !arguments.has_valid_data() {
             let message = "`--use_lr_drop` needs validations, and `--valid_data_path` is missing";
             refuse(message.to_string(), "");
         }
     }
-    list
 }
 
-/// Checks flags that name a class or a choice.
-fn named_values(arguments: &Arguments, refuse: &mut impl FnMut(String, &str)) {
-    let text = |flag: &str| arguments.text(flag).unwrap_or_default();
-    let class = text("model_cls");
+/// Checks the class of the model.
+fn model_class(arguments: &Arguments, refuse: &mut impl FnMut(String, &str)) {
+    let class = arguments.text("model_cls").unwrap_or_default();
     let classes = CLASSES.map(|(name, _)| name);
     if !classes.contains(&&class[..]) {
         let expected = classes.map(|name| format!("`{name}`")).join(" or ");
@@ -86,6 +103,11 @@ fn named_values(arguments: &Arguments, refuse: &mut impl FnMut(String, &str)) {
             "other classes are Python, which is never run",
         );
     }
+}
+
+/// Checks flags that name a choice.
+fn named_values(arguments: &Arguments, refuse: &mut impl FnMut(String, &str)) {
+    let text = |flag: &str| arguments.text(flag).unwrap_or_default();
     let optimizer = text("optimizer");
     if named(&optimizer).is_none() {
         let class = optimizer.strip_prefix("torch.optim:").unwrap_or(&optimizer);
@@ -108,9 +130,16 @@ fn named_values(arguments: &Arguments, refuse: &mut impl FnMut(String, &str)) {
 /// Checks the learning rate against its optimizer and schedule.
 fn learning_rate(arguments: &Arguments, refuse: &mut impl FnMut(String, &str)) {
     let has_rate = arguments.number("lr").is_some();
-    let (relative, warmup) = (arguments.is("relative_step"), arguments.is("warmup_init"));
+    let [relative, warmup] = ["relative_step", "warmup_init"].map(|flag| arguments.adafactor(flag));
     let optimizer = arguments.text("optimizer").and_then(|name| named(&name));
     match (optimizer, has_rate) {
+        (Some(Optimizer::Adafactor), true) if relative && !arguments.has("relative_step") => {
+            refuse(
+                "`--lr` is given with Adafactor, whose steps are relative in this program"
+                    .to_string(),
+                "omit --lr, or use AdamW",
+            )
+        }
         (Some(Optimizer::Adafactor), true) if relative => {
             refuse("`--lr` is given with `--relative_step`, expected one of them".to_string(), "");
         }

@@ -1,9 +1,13 @@
-//! The flags of `run_t5_pretraining.py` as statements after `gin/gimlet/t5_experiments/pretrain.gin`.
+//! The flags of `run_t5_pretraining.py` as statements after `gin/gimlet/t5_experiments/pretrain.gin`, and those of the programs
+//! that fine-tune after other files there.
 
 mod check;
+mod check_tuning;
 mod optimizer;
+mod tuning;
 
 pub use check::check;
+pub use tuning::{SCROLLS_FOLDER, Tuning};
 
 use gimlet_gin::{Diagnostic, repr_str};
 
@@ -27,12 +31,14 @@ const PLATEAU_PARAMETERS: [&str; 7] =
 pub struct Facts {
     /// The processes that share the work.
     pub num_processes: usize,
-    /// The file of the network, and its text.
-    pub model_config: (String, String),
-    /// Names of the files of `--data_path`, sorted.
+    /// The file of the network, and its text; `None` if a folder of transformers has it.
+    pub model_config: Option<(String, String)>,
+    /// Names of the files of `--data_path`, sorted; none in fine-tuning.
     pub shards: Vec<String>,
     /// The number of updates that `--init_checkpoint` is the result of; 0 without that flag.
     pub init_step: u64,
+    /// The facts of a fine-tuning.
+    pub tuning: Option<Tuning>,
 }
 
 /// The command that a command line stands for.
@@ -54,19 +60,29 @@ pub fn translate(arguments: &Arguments, facts: &Facts) -> Result<Translation, Ve
     let mut out = Statements { arguments, list: Vec::new() };
     let mut mistakes = Vec::new();
     let mut notices = notices(arguments);
-    out.folders();
-    match network(&facts.model_config.0, &facts.model_config.1, model_class(arguments)) {
-        Ok(network) => {
-            out.list.extend(network.statements);
-            notices.extend(ignored_keys(&facts.model_config.0, &network.without_effect));
+    let files = match &facts.tuning {
+        Some(tuning) => tuning::translate(&mut out, tuning),
+        None => {
+            out.folders();
+            vec![FILE.to_string()]
         }
-        Err(list) => mistakes.extend(list),
+    };
+    let config = facts.model_config.as_ref();
+    match config.map(|(file, text)| (file, network(file, text, model_class(arguments)))) {
+        Some((file, Ok(network))) => {
+            out.list.extend(network.statements);
+            notices.extend(ignored_keys(file, &network.without_effect));
+        }
+        Some((_, Err(list))) => mistakes.extend(list),
+        None => {}
     }
     out.batches(facts);
-    out.trainer();
-    out.beginning();
-    optimizer::translate(&mut out, facts);
-    if facts.shards.len() < facts.num_processes {
+    if !arguments.is("validate_only") {
+        out.trainer();
+        out.beginning();
+        optimizer::translate(&mut out, facts);
+    }
+    if facts.tuning.is_none() && facts.shards.len() < facts.num_processes {
         let message = format!(
             "`--data_path` has {} files `*.jsonl`, expected at least one for each of {} processes",
             facts.shards.len(),
@@ -77,7 +93,7 @@ pub fn translate(arguments: &Arguments, facts: &Facts) -> Result<Translation, Ve
     }
     let statements = out.list;
     match mistakes.is_empty() {
-        true => Ok(Translation { files: vec![FILE.to_string()], statements, notices }),
+        true => Ok(Translation { files, statements, notices }),
         false => Err(mistakes),
     }
 }
@@ -87,12 +103,19 @@ fn notices(arguments: &Arguments) -> Vec<String> {
     let is_given = |name: &str| arguments.changed().any(|flag| flag.name == name);
     let without = arguments.changed().filter_map(|flag| match flag.effect {
         Effect::Nothing(reason) => Some(format!("--{} has no effect: {reason}", flag.name)),
-        Effect::With(other) if !is_given(other) => {
+        Effect::InTuning(reason) if !arguments.is_tuning() => {
+            Some(format!("--{} has no effect: {reason}", flag.name))
+        }
+        Effect::With(other) if arguments.has(other) && !is_given(other) => {
             Some(format!("--{} has no effect without --{other}", flag.name))
         }
         _ => None,
     });
-    without.collect()
+    let replaced = ["model_cfg", "tokenizer"].into_iter();
+    let replaced = replaced.filter(|flag| is_given("from_pretrained") && is_given(flag));
+    let replaced =
+        replaced.map(|flag| format!("--{flag} has no effect: --from_pretrained names the model"));
+    without.chain(replaced).collect()
 }
 
 fn ignored_keys(file: &str, keys: &[String]) -> Option<String> {
@@ -153,9 +176,11 @@ impl Statements<'_> {
         let batch = rows * parts * facts.num_processes as i128;
         self.bind("batch_size", "BATCH_SIZE", batch);
         self.bind("batch_size", "gimlet.losses.mean_of_microbatches.rows", rows);
-        let microbatches = "t5x.trainer.Trainer.num_microbatches";
-        self.bind("gradient_accumulation_steps", microbatches, parts);
-        if facts.num_processes > 1 {
+        if !self.arguments.is("validate_only") {
+            let microbatches = "t5x.trainer.Trainer.num_microbatches";
+            self.bind("gradient_accumulation_steps", microbatches, parts);
+        }
+        if facts.num_processes > 1 && facts.tuning.is_none() {
             let key = "train/t5x.utils.DatasetConfig.file_parts";
             self.bind("data_path", key, facts.num_processes);
         }

@@ -49,11 +49,11 @@ pub fn translate(out: &mut Statements<'_>, facts: &Facts) {
         Optimizer::Adafactor => {
             let key =
                 |parameter: &str| format!("gimlet.optimizers.TransformersAdafactor.{parameter}");
-            let rate = if out.arguments.is("relative_step") { "None" } else { "'trainer'" };
+            let rate = if out.arguments.adafactor("relative_step") { "None" } else { "'trainer'" };
             out.bind("optimizer", &key("lr"), rate);
             out.bind("weight_decay", &key("weight_decay"), decay);
             for flag in ["scale_parameter", "relative_step", "warmup_init"] {
-                let value = out.arguments.gin(flag);
+                let value = ValueKind::Bool(out.arguments.adafactor(flag));
                 out.bind(flag, &key(flag), value);
             }
             "@gimlet.optimizers.TransformersAdafactor()"
