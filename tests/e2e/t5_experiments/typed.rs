@@ -8,11 +8,11 @@ use crate::folder::Folder;
 use crate::play::programs;
 use crate::processes::{TOLERANCE, differences_with};
 
-const VOCABULARY: &str =
+pub(super) const VOCABULARY: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pipeline/data/reference/sentencepiece.model");
 
 /// A T5 of two layers, as a file of `models_configs/`.
-const NANO: &str = r#"{"model_type": "t5", "d_model": 16, "d_kv": 8, "d_ff": 24, "num_heads": 2,
+pub(super) const NANO: &str = r#"{"model_type": "t5", "d_model": 16, "d_kv": 8, "d_ff": 24, "num_heads": 2,
     "num_layers": 1, "vocab_size": 1100, "dropout_rate": 0.1}"#;
 
 /// The command in a folder with two shards and one held out.
