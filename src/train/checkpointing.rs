@@ -205,7 +205,7 @@ impl<'a> Checkpoints<'a> {
         let restored = restored.and_then(|stored| Beginning::own(spec, stored));
         let restored =
             restored.and_then(|begun| fill(state, begun.stored.as_ref(), &begun.plan, None));
-        whole_everywhere(processes, &path, restored.map_err(SessionError::from))
+        whole_everywhere(processes, &path, restored)
     }
 
     /// Returns the folder of the checkpoints.

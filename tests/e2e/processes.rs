@@ -7,6 +7,8 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 use std::{fmt, fs};
 
+use gimlet::checkpoint::Stored;
+
 use crate::arrays;
 use crate::command::{Ended, Train};
 use crate::events::read_scalars;
@@ -58,16 +60,13 @@ impl fmt::Debug for Difference {
 
 /// Returns the largest differences of metrics, and of the arrays of the checkpoints after so many steps.
 pub fn differences(found: &Path, expected: &Path, steps: u64) -> [Difference; 2] {
-    differences_with(found, expected, steps, "training_eval/lines")
+    let arrays = [found, expected].map(|dir| arrays::open(dir, steps));
+    let metrics = difference_of_metrics(found, expected, "training_eval/lines");
+    [metrics, difference_of_arrays(&arrays[0], &arrays[1])]
 }
 
-/// Returns these differences of runs whose task is not `lines`, but that of this log.
-pub fn differences_with(
-    found: &Path,
-    expected: &Path,
-    steps: u64,
-    evaluation: &str,
-) -> [Difference; 2] {
+/// Returns the largest difference of metrics, of which one folder has those of evaluations.
+pub fn difference_of_metrics(found: &Path, expected: &Path, evaluation: &str) -> Difference {
     let mut metrics = Difference::default();
     for log in ["train", evaluation] {
         let [found, expected] = [found, expected].map(|dir| read_scalars(&dir.join(log)));
@@ -91,9 +90,13 @@ pub fn differences_with(
             }
         }
     }
-    let errors = arrays::errors(&arrays::open(found, steps), &arrays::open(expected, steps));
+    metrics
+}
+
+/// Returns the largest difference of arrays.
+pub fn difference_of_arrays(found: &dyn Stored, expected: &dyn Stored) -> Difference {
     let largest = |largest: Difference, (name, error)| largest.or(error, || name);
-    [metrics, errors.into_iter().fold(Difference::default(), largest)]
+    arrays::errors(found, expected).into_iter().fold(Difference::default(), largest)
 }
 
 pub fn assert_same_run(found: &Path, expected: &Path) {

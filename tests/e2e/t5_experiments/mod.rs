@@ -80,8 +80,9 @@ fn check_logs(model_dir: &Path) {
             );
         }
     }
-    let texts = fs::read_dir(model_dir).expect("it is there").flatten().map(|entry| entry.path());
-    let text = texts.filter(|path| path.to_string_lossy().ends_with("_rank_0.log")).next();
+    let mut texts =
+        fs::read_dir(model_dir).expect("it is there").flatten().map(|entry| entry.path());
+    let text = texts.find(|path| path.to_string_lossy().ends_with("_rank_0.log"));
     let text = fs::read_to_string(text.expect("one log")).expect("it is text");
     let sentences: Vec<&str> =
         text.lines().filter_map(|line| line.split(" - INFO - ").nth(1)).collect();

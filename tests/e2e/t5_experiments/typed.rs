@@ -2,11 +2,14 @@
 
 use std::fs;
 
+use gimlet::models::open;
+use gimlet::storage::Path;
+
 use crate::command::Train;
 use crate::events::read_scalars;
 use crate::folder::Folder;
 use crate::play::programs;
-use crate::processes::{TOLERANCE, differences_with};
+use crate::processes::{TOLERANCE, difference_of_arrays, difference_of_metrics};
 
 pub(super) const VOCABULARY: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pipeline/data/reference/sentencepiece.model");
@@ -99,13 +102,17 @@ fn two_processes_that_horovodrun_starts_make_the_run_of_one_with_the_whole_batch
     folder.write("whole.gin", &printed);
     let whole = Train::new(&folder.path("")).gin_file("whole.gin");
     whole.bind_text("MODEL_DIR", folder.path("whole")).succeeds();
-    let found = differences_with(
-        &folder.path("runs/small_wiki_bs_128"),
-        &folder.path("whole"),
-        10,
-        "training_eval/pretraining",
+    let [found, whole] = ["runs/small_wiki_bs_128", "whole"].map(|name| folder.path(name));
+    let metrics = difference_of_metrics(&found, &whole, "training_eval/pretraining");
+    let [found, whole] = [found, whole].map(|folder| {
+        let file = Path::try_from(&*folder.join("model_9.pth")).expect("the path is text");
+        open(&file).expect("the checkpoint is whole")
+    });
+    let arrays = difference_of_arrays(found.as_ref(), whole.as_ref());
+    assert!(
+        metrics.is_at_most(TOLERANCE) && arrays.is_at_most(TOLERANCE),
+        "{metrics:?} {arrays:?}"
     );
-    assert!(found.iter().all(|found| found.is_at_most(TOLERANCE)), "{found:?}");
     let config = folder.path("runs/small_wiki_bs_128/config.json");
     let config = fs::read_to_string(config).expect("it is recorded");
     assert!(config.contains("\"HVD_SIZE\": 2"), "{config}");

@@ -1,6 +1,8 @@
 //! The loop: T5X's `train`, from an evaluated spec to the last checkpoint.
 
-use std::sync::Arc;
+mod evaluation;
+mod saving;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -13,41 +15,38 @@ use crate::models::Batch;
 use crate::session::agreement::{add_up, check_same, of_all, of_first};
 use crate::session::context::{Context, say_partitions};
 use crate::session::error::SessionError;
-use crate::session::eval_context::EvalContext;
-use crate::session::held_out::MetricsByTask;
 use crate::session::inference_evaluation::InferenceEvaluation;
 use crate::session::model_dir_lock::ModelDirLock;
 use crate::session::preflight::Moment;
 use crate::session::rank_log;
 use crate::session::state::TrainState;
 use crate::session::training_evaluation::TrainingEvaluation;
-use crate::session::unfinished::Unfinished;
 use crate::session::vocabularies::check_vocabularies;
 use crate::storage::{Path, Takeover};
 use crate::telemetry::{self, Progress};
 
-use super::actions::Actions;
-use super::after_training::Trained;
-use super::best::BestSoFar;
-use super::check::check;
-use super::checkpointing::{Beside, Checkpoints};
-use super::inputs::training_options;
-use super::last_evaluation::LastEvaluation;
-use super::logs::Logs;
-use super::monitor::Monitor;
-use super::periods::{Periods, Stop};
-use super::plateau::Plateau;
-use super::preflight::preflight;
-use super::record::RunRecord;
-use super::slowest::Slowest;
-use super::spec::Train;
-use super::start::{
+use crate::train::actions::Actions;
+use crate::train::after_training::Trained;
+use crate::train::best::BestSoFar;
+use crate::train::check::check;
+use crate::train::checkpointing::Checkpoints;
+use crate::train::inputs::training_options;
+use crate::train::last_evaluation::LastEvaluation;
+use crate::train::logs::Logs;
+use crate::train::monitor::Monitor;
+use crate::train::periods::{Periods, Stop};
+use crate::train::plateau::Plateau;
+use crate::train::preflight::preflight;
+use crate::train::record::RunRecord;
+use crate::train::slowest::Slowest;
+use crate::train::spec::Train;
+use crate::train::start::{
     Start, check_memory, check_same_data, check_same_start, check_shared, inference_evaluation,
     occupy, occupy_new, refuse_shortage, restore_or_init, share, tell_relative_steps,
     tell_surprises, training_evaluation,
 };
-use super::step::{StepReport, Stepper};
-use super::window::Window;
+use crate::train::step::{StepReport, Stepper};
+use crate::train::window::Window;
 
 /// The way in which a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -438,163 +437,5 @@ impl Run<'_> {
             logs.scalar(tag, started.elapsed().as_secs_f64(), self.state.step);
         }
         Ok(verdict)
-    }
-
-    /// Evaluates, unless asked to end; then the process that continues the run does it.
-    fn evaluate(&mut self, logs: &mut Logs) -> Result<Verdict, SessionError> {
-        if let Some(log) = logs.trainer() {
-            log.validates(self.state.step);
-        }
-        match self.measure() {
-            Ok(evaluation) => {
-                logs.evaluation(&evaluation);
-                if self.stepper.processes.is_first() {
-                    evaluation.write(self.checkpoints.model_dir())?;
-                }
-                self.react(&evaluation, logs)
-            }
-            Err(Unfinished::Asked) => Ok(Verdict::Interrupt),
-            Err(Unfinished::Failed(error)) => Err(error),
-        }
-    }
-
-    fn measure(&mut self) -> Result<LastEvaluation, Unfinished> {
-        let TrainState { step, params, .. } = &self.state;
-        let params = self.stepper.forward.guarded(*step, || params.whole())?;
-        self.stepper.check_axes().map_err(SessionError::from)?;
-        let model = EvalContext {
-            forward: &self.stepper.forward,
-            params: &params,
-            step: *step,
-            processes: &self.stepper.processes,
-            stop: self.stop,
-        };
-        let step = *step;
-        let training = self.training_evaluation.evaluate(&model)?;
-        let inference = match &mut self.inference_evaluation {
-            Some(inference_evaluation) => inference_evaluation.evaluate(&model)?,
-            None => MetricsByTask::new(),
-        };
-        Ok(LastEvaluation { step, training, inference })
-    }
-
-    /// Passes the results of an evaluation to the actions, and to the rules of the best model and of the learning rate.
-    fn react(
-        &mut self,
-        evaluation: &LastEvaluation,
-        logs: &mut Logs,
-    ) -> Result<Verdict, SessionError> {
-        self.note();
-        self.seen_at = Some(evaluation.step);
-        self.monitor.see_evaluation(evaluation);
-        let stopping = self.actions.after_train_eval(&evaluation.training);
-        let stopping = self.actions.after_infer_eval(&evaluation.inference) || stopping;
-        let stopping = self.see_best(evaluation, logs)? || stopping;
-        self.see_plateau(evaluation)?;
-        Ok(if stopping { Verdict::Stop } else { Verdict::GoOn })
-    }
-
-    /// Saves the model if it is the best so far; returns whether there was none better for too long.
-    fn see_best(
-        &mut self,
-        evaluation: &LastEvaluation,
-        logs: &mut Logs,
-    ) -> Result<bool, SessionError> {
-        let Some(rule) = &self.spec.best else { return Ok(false) };
-        let (step, metric) = (evaluation.step, &rule.metric);
-        let value = evaluation.metric("gimlet.BestModel.metric", metric)?;
-        let improves = rule.see(&mut self.best, value);
-        if let Some(log) = logs.trainer() {
-            log.best(metric, value, self.best.without_improvement, step);
-        }
-        if improves {
-            telemetry::notice(&format!("step {step}: {metric} is the best so far, {value}"));
-            self.save_best(logs)?;
-            return Ok(false);
-        }
-        let count = self.best.without_improvement;
-        telemetry::notice(&format!("step {step}: evaluations without a better {metric}: {count}"));
-        let is_over = rule.is_over(&self.best);
-        if is_over {
-            if let Some(log) = logs.trainer() {
-                log.stops();
-            }
-            telemetry::notice(&format!(
-                "{metric} has not improved for {count} evaluations: stopping"
-            ));
-        }
-        Ok(is_over)
-    }
-
-    /// Saves the best model, unless an earlier process of the run has done so.
-    fn save_best(&mut self, logs: &mut Logs) -> Result<(), SessionError> {
-        let step = self.state.step;
-        let processes = Arc::clone(&self.stepper.processes);
-        let is_saved = || self.best_checkpoints.has_best(step);
-        if !self.best_checkpoints.saves(step) || of_first(&processes, is_saved)? {
-            return Ok(());
-        }
-        let beside = self.beside(logs)?;
-        let data = self.batches.state();
-        self.best_checkpoints.save(&self.state, &self.record, &data, beside)?;
-        self.tell_saved(&self.best_checkpoints, logs);
-        Ok(())
-    }
-
-    fn tell_saved(&self, checkpoints: &Checkpoints<'_>, logs: &mut Logs) {
-        if let Some(log) = logs.trainer() {
-            log.saved(&checkpoints.path(self.state.step));
-        }
-    }
-
-    /// Lowers the learning rate if evaluations no longer improve.
-    fn see_plateau(&mut self, evaluation: &LastEvaluation) -> Result<(), SessionError> {
-        let Some(rule) = &self.spec.reduce_on_plateau else { return Ok(()) };
-        let value = evaluation.metric("gimlet.ReduceLROnPlateau.metric", &rule.metric)?;
-        let (step, old) = (i64::try_from(self.state.step).expect("steps fit"), self.plateau.scale);
-        rule.see(&mut self.plateau, value, f64::from(self.stepper.schedule.at(step)));
-        if self.plateau.scale != old {
-            let (step, scale) = (evaluation.step, self.plateau.scale);
-            telemetry::notice(&format!(
-                "step {step}: the learning rate is now multiplied by {scale}"
-            ));
-        }
-        Ok(())
-    }
-
-    /// Puts the histories of the actions and the states of rules into the record, unless they include an evaluation that follows
-    /// the record's step.
-    fn note(&mut self) {
-        if self.seen_at != Some(self.state.step) {
-            self.record.histories = self.actions.histories();
-            (self.record.best, self.record.plateau) = (self.best.clone(), self.plateau.clone());
-        }
-    }
-
-    /// Saves the state, unless it has been saved already.
-    fn save(&mut self, logs: &mut Logs) -> Result<(), SessionError> {
-        if !self.checkpoints.saves(self.state.step) || self.saved == Some(self.state.step) {
-            return Ok(());
-        }
-        self.occupied.as_ref().map_or(Ok(()), ModelDirLock::check)?;
-        self.note();
-        self.record.monitored = self.monitor.at_save(self.state.step);
-        let beside = Beside { best: self.monitor.best(), ..self.beside(logs)? };
-        self.checkpoints.save(&self.state, &self.record, &self.batches.state(), beside)?;
-        self.tell_saved(&self.checkpoints, logs);
-        self.saved = Some(self.state.step);
-        Ok(())
-    }
-
-    /// Returns the input of a save beside the state, but for a ranking of checkpoints.
-    fn beside(&self, logs: &Logs) -> Result<Beside, SessionError> {
-        let logged = logs.unsent().chain(self.training_evaluation.unsent());
-        let logs = logged
-            .chain(self.inference_evaluation.iter().flat_map(InferenceEvaluation::unsent))
-            .collect();
-        let gathered =
-            self.stepper.guarded(self.state.step, || self.checkpoints.gather(&self.state))?;
-        self.stepper.check_axes()?;
-        Ok(Beside { best: None, logs, gathered })
     }
 }
