@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::error::CheckpointError;
 use super::export::{TrainerForm, unwrapped, write_trainer};
+use super::marks::trainer_file;
 use super::open::open;
 use super::saver::{Saving, Snapshot};
 use super::snapshot::WholeSnapshot;
@@ -13,7 +14,7 @@ use gimlet_storage::{FileWriter, Path};
 
 impl Saving {
     /// Writes a Trainer's file, which becomes visible when it is complete. As for other formats, a complete checkpoint of the
-    /// same step stays and a damaged one is replaced.
+    /// same step stays, but for the best one, and another file is replaced.
     pub(super) fn write_trainer(
         &self,
         (file, step): (&Path, u64),
@@ -21,7 +22,8 @@ impl Saving {
         form: &TrainerForm,
         written: &AtomicU64,
     ) -> Result<(), CheckpointError> {
-        if !self.is_first() || is_whole(file, step)? {
+        let is_of_step = *file == trainer_file(&self.model_dir, step);
+        if !self.is_first() || is_of_step && is_whole(file, step)? {
             return Ok(());
         }
         let lease = match is_store(&self.model_dir) {
@@ -51,14 +53,15 @@ fn is_whole(file: &Path, step: u64) -> Result<bool, CheckpointError> {
     if !file.exists()? {
         return Ok(false);
     }
-    // Files of Gimlet's have its own names too, so that no family is needed.
+    // The names in it do not matter.
     let found = open(file, &[]).and_then(|there| {
-        let is_same = there.step()? == step;
-        if is_same { there.verify().map(|()| true) } else { Ok(false) }
+        there.verify()?;
+        there.step()
     });
     match found {
-        Err(error) if error.is_damage() => Ok(false),
-        found => found,
+        Ok(found) => Ok(found == step),
+        Err(error @ CheckpointError::Storage(_)) => Err(error),
+        Err(_) => Ok(false),
     }
 }
 

@@ -17,6 +17,7 @@ use crate::storage::Path;
 use crate::telemetry;
 
 use super::checkpointing::Checkpoints;
+use super::logs::Logs;
 use super::run::Outcome;
 use super::spec::Train;
 
@@ -25,6 +26,9 @@ const INDENT: usize = 4;
 
 /// The metric of held-out batches that is written beside those of predictions.
 const LOSS: &str = "loss";
+
+/// The name of the results of training.
+const TRAIN: &str = "train";
 
 /// The model that a run has trained.
 pub struct Trained<'a, 'c> {
@@ -40,10 +44,38 @@ pub struct Trained<'a, 'c> {
     pub best: Option<&'a mut Checkpoints<'c>>,
     /// The loss that the run has logged last; `None` if it has made no step.
     pub loss: Option<f64>,
+    /// Its logs.
+    pub logs: &'a mut Logs,
+}
+
+/// Returns the metrics of predictions and the losses by task.
+fn joined(losses: &MetricsByTask, mut metrics: MetricsByTask) -> MetricsByTask {
+    for (task, measured) in losses {
+        let loss = measured.get(LOSS).map(|loss| (LOSS.to_string(), *loss));
+        metrics.entry(task.clone()).or_default().extend(loss);
+    }
+    metrics
+}
+
+/// Returns the loss of training in the file of an earlier process of the run, if there is one.
+fn last_loss(file: &Path) -> Option<f64> {
+    let found: serde_json::Value = serde_json::from_slice(&file.read().ok()?).ok()?;
+    found[TRAIN][LOSS].as_f64()
+}
+
+/// Returns the contents of the file: results by task, beside the loss of training.
+fn described(trained: Option<f64>, metrics: MetricsByTask) -> Json {
+    let trained = trained.map(|loss| BTreeMap::from([(LOSS.to_string(), loss)]));
+    let trained = trained.map(|metrics| (TRAIN.to_string(), metrics));
+    let numbers = |metrics: BTreeMap<String, f64>| {
+        metrics.into_iter().map(|(name, value)| (name, Json::Float(value))).collect()
+    };
+    let tasks = trained.into_iter().chain(metrics);
+    Json::Object(tasks.map(|(task, metrics)| (task, Json::Object(numbers(metrics)))).collect())
 }
 
 impl Trained<'_, '_> {
-    /// Evaluates the model if the run asks for it, and returns the outcome of the training, or that the process is asked to end.
+    /// Evaluates the model if the run asks for it, and returns the outcome of the training.
     ///
     /// # Errors
     /// The best model cannot be read. Those of an evaluation.
@@ -58,7 +90,12 @@ impl Trained<'_, '_> {
         }
         match self.evaluate() {
             Ok(()) => Ok(outcome),
-            Err(Unfinished::Asked) => Ok(Outcome::Interrupted { step: self.state.step }),
+            Err(Unfinished::Asked) => {
+                telemetry::warn(&format!(
+                    "asked to end: {FILE} of the trained model is not written"
+                ));
+                Ok(outcome)
+            }
             Err(Unfinished::Failed(error)) => Err(error),
         }
     }
@@ -67,7 +104,7 @@ impl Trained<'_, '_> {
     ///
     /// # Errors
     /// Data cannot be read, a metric cannot be computed, the file cannot be written, or the process is asked to end.
-    fn evaluate(&self) -> Result<(), Unfinished> {
+    fn evaluate(&mut self) -> Result<(), Unfinished> {
         let Some(config) = &self.spec.after_training_dataset_cfg else { return Ok(()) };
         let Self { spec, context, forward, state, .. } = self;
         let params = forward.guarded(state.step, || state.params.whole())?;
@@ -90,24 +127,23 @@ impl Trained<'_, '_> {
         };
         if context.processes.is_first() {
             let file = Path::parse(&spec.model_dir).map_err(SessionError::from)?.join(FILE);
-            let text = self.described(&losses, predictions).dumps_indented(INDENT);
+            let metrics = joined(&losses, predictions);
+            self.tell(&metrics);
+            let trained = self.loss.or_else(|| last_loss(&file));
+            let text = described(trained, metrics).dumps_indented(INDENT);
             file.write_atomic(text.as_bytes()).map_err(SessionError::from)?;
         }
         Ok(())
     }
 
-    /// Returns the results by task.
-    fn described(&self, losses: &MetricsByTask, mut metrics: MetricsByTask) -> Json {
-        for (task, measured) in losses {
-            let loss = measured.get(LOSS).map(|loss| (LOSS.to_string(), *loss));
-            metrics.entry(task.clone()).or_default().extend(loss);
+    fn tell(&mut self, metrics: &MetricsByTask) {
+        let step = self.state.step;
+        for (task, metrics) in metrics {
+            let told = metrics.iter().map(|(name, value)| format!("{name} {value:.4}"));
+            telemetry::notice(&format!("{task}: {}", told.collect::<Vec<_>>().join(", ")));
+            if let Some(log) = self.logs.trainer() {
+                log.evaluated(task, metrics, step);
+            }
         }
-        let trained = self.loss.map(|loss| BTreeMap::from([(LOSS.to_string(), loss)]));
-        let trained = trained.map(|metrics| ("train".to_string(), metrics));
-        let numbers = |metrics: BTreeMap<String, f64>| {
-            metrics.into_iter().map(|(name, value)| (name, Json::Float(value))).collect()
-        };
-        let tasks = trained.into_iter().chain(metrics);
-        Json::Object(tasks.map(|(task, metrics)| (task, Json::Object(numbers(metrics)))).collect())
     }
 }

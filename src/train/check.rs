@@ -1,11 +1,13 @@
 //! Mistakes that are visible in a spec alone, found in milliseconds, before anything is built.
 
 use crate::checkpoint::{
-    RestoreCheckpointConfig, RestoreMode, SaveCheckpointConfig, SaveFormat, nameless,
+    Commit, RestoreCheckpointConfig, RestoreMode, SaveCheckpointConfig, SaveFormat, nameless,
 };
 use crate::data::DatasetConfig;
 use crate::models::HUGGING_FACE;
+use crate::models::hugging_face::feed_forward;
 use crate::models::transformer::{LayerArrays, TransformerSpec};
+use crate::nn::Activation;
 use crate::session::check::{UnfitSpec, check_partitions, check_path, unfit};
 use crate::telemetry::MlflowError;
 
@@ -26,7 +28,7 @@ pub fn check(train: &Train) -> Result<(), UnfitSpec> {
     }
     if let Some(save) = &train.checkpoint_cfg.save {
         check_save(save)?;
-        check_form(train, save.format)?;
+        check_form(train, save)?;
     }
     check_loggers(train)?;
     check_partitions(&train.partitioner)?;
@@ -150,12 +152,29 @@ fn check_save(config: &SaveCheckpointConfig) -> Result<(), UnfitSpec> {
 }
 
 /// Refuses a model whose parameters have no names in a Trainer's file.
-fn check_form(train: &Train, format: SaveFormat) -> Result<(), UnfitSpec> {
-    if format == SaveFormat::T5x {
+fn check_form(train: &Train, save: &SaveCheckpointConfig) -> Result<(), UnfitSpec> {
+    if save.format == SaveFormat::T5x {
         return Ok(());
+    }
+    for (is_bound, parameter) in [
+        (save.compression.is_some(), "compression"),
+        (save.commit != Commit::default(), "commit"),
+        (save.keep_dataset_checkpoints.is_some(), "keep_dataset_checkpoints"),
+    ] {
+        if is_bound {
+            return unfit(format!(
+                "utils.SaveCheckpointConfig.{parameter} is bound, which files of format = 'trainer' do not have: expected \
+                 format = 't5x', or no such binding"
+            ));
+        }
     }
     let network =
         TransformerSpec { layer_arrays: LayerArrays::Joined, ..train.model.transformer() };
+    let activations: Vec<&str> =
+        network.last.dims.mlp_activations.iter().map(Activation::as_str).collect();
+    feed_forward(&activations).map_err(|reason| {
+        UnfitSpec(format!("utils.SaveCheckpointConfig.format is 'trainer', and {reason}"))
+    })?;
     let tree = network.param_tree();
     let names: Vec<&str> = tree.iter().map(|param| &param.name[..]).collect();
     match nameless(HUGGING_FACE, &names) {

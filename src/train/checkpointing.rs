@@ -49,12 +49,14 @@ impl From<Beginning> for Restored {
 }
 
 /// Additional input of a save, beside the state.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Beside {
     /// The ranking of checkpoints, if it matters.
     pub best: Option<Best>,
     /// Logs that must be in the store before the checkpoint is visible there.
     pub logs: Vec<Unsent>,
+    /// The factor of the learning rate by a rule for plateaus.
+    pub rate_scale: f64,
     /// Arrays that other processes hold parts of, gathered for this save.
     pub gathered: BTreeMap<String, Tensor>,
 }
@@ -185,10 +187,10 @@ impl<'a> Checkpoints<'a> {
         })
     }
 
-    /// Restores the best model of the run. All processes call it, after the last save.
+    /// Restores the best model of the run, if it was saved. All processes call it, after the last save.
     ///
     /// # Errors
-    /// It is missing or damaged. Another process is lost.
+    /// It is damaged. Another process is lost.
     pub fn restore_best(
         &self,
         spec: &Train,
@@ -197,8 +199,15 @@ impl<'a> Checkpoints<'a> {
     ) -> Result<(), SessionError> {
         // A process that does not write must see it as it was written.
         processes.wait_for_all()?;
-        if self.format == SaveFormat::T5x {
-            return self.resume(spec, state, processes).map(drop);
+        let is_there = match self.format {
+            SaveFormat::T5x => self.resume(spec, state, processes)?.is_some(),
+            SaveFormat::Trainer => best_trainer_file(&self.model_dir).exists()?,
+        };
+        if !is_there {
+            telemetry::notice("no best model was saved: the last one is evaluated");
+        }
+        if !is_there || self.format == SaveFormat::T5x {
+            return Ok(());
         }
         let path = self.path(state.step);
         let restored = open(&path, &[]).map_err(SessionError::from);
@@ -218,18 +227,12 @@ impl<'a> Checkpoints<'a> {
         self.saver.is_some() && (step > 0 || self.format == SaveFormat::T5x)
     }
 
-    /// Whether the best model is that of this step.
+    /// Whether the best model is there already. A Trainer's file says its step only, and is written again.
     ///
     /// # Errors
-    /// Its file cannot be read.
+    /// The folder cannot be read.
     pub fn has_best(&self, step: u64) -> Result<bool, SessionError> {
-        let path = self.path(step);
-        let is_there = path.exists()?;
-        if self.format == SaveFormat::T5x {
-            return Ok(is_there);
-        }
-        // Gimlet's files have its own names too, so that no family is needed.
-        Ok(is_there && open(&path, &[]).and_then(|best| best.step()).is_ok_and(|it| it == step))
+        Ok(self.format == SaveFormat::T5x && self.path(step).exists()?)
     }
 
     /// The path of the checkpoint of a step, which must not be 0 for a Trainer's file.
@@ -265,7 +268,10 @@ impl<'a> Checkpoints<'a> {
         Ok(saver.save(state.step, beside.best, |snapshot| {
             copy(state, (self.mesh, format), &beside.gathered, snapshot);
             if let (Some(forms), Some(file)) = (forms, path) {
-                snapshot.as_trainer(file, forms.at(state.step, state.optimizer.counts().0));
+                snapshot.as_trainer(
+                    file,
+                    forms.at(state.step, state.optimizer.counts().0, beside.rate_scale),
+                );
             }
             snapshot.extra(RUN_FILE, to_json(record));
             if is_first {

@@ -78,8 +78,9 @@ impl Logs {
         self.scalars([(tag.to_string(), value)].into(), step);
     }
 
-    /// Writes the metrics of a window that ended at `step`, before a step of the learning rate `next_rate`.
-    pub fn window(&mut self, window: &Window, next_rate: f32, step: u64) {
+    /// Writes the metrics of a window that ended at `step`, before a step of the learning rate `next_rate`, if the
+    /// optimizer has none of its own.
+    pub fn window(&mut self, window: &Window, next_rate: Option<f32>, step: u64) {
         let scalars = window.scalars();
         if let Some(trainer) = self.trainer() {
             trainer.window(&scalars, next_rate, step);

@@ -4,6 +4,7 @@
 use crate::checkpoint::{HuggingFaceOptions, PickleValue, Rates, TrainerForm};
 use crate::gin::Slot as _;
 use crate::models::HUGGING_FACE;
+use crate::models::transformer::LayerArrays;
 use crate::optim::LearningRate;
 use crate::schedule::{LearningRateSchedule, Schedule};
 use crate::session::error::SessionError;
@@ -18,6 +19,9 @@ pub struct TrainerForms {
     optimizer: Option<Vec<(&'static str, PickleValue)>>,
     scheduled: Option<Scheduled>,
 }
+
+/// The number of steps whose rates are looked at.
+const MAX_RATES: u64 = 1 << 20;
 
 /// A learning rate that changes.
 #[derive(Debug)]
@@ -37,11 +41,15 @@ impl TrainerForms {
     pub fn of(spec: &Train) -> Result<Self, SessionError> {
         let model = facts(spec);
         let def = spec.model.optimizer_def();
-        let Some(torch) = def.of_torch() else {
+        let is_by_layer = spec.model.transformer().layer_arrays == LayerArrays::Joined;
+        let Some(torch) = def.of_torch().filter(|_| is_by_layer) else {
+            let reason = match is_by_layer {
+                true => format!("torch has no {}", def.schema_of().name),
+                false => "the model keeps its layers in other arrays than torch".to_string(),
+            };
             telemetry::notice_once(&format!(
-                "checkpoints have no optimizer_state_dict, since torch has no {}: the programs of t5-experiments continue \
-                 with a new optimizer, and Gimlet with this one",
-                def.schema_of().name
+                "checkpoints have no optimizer_state_dict, since {reason}: the programs of t5-experiments continue with a \
+                 new optimizer, and Gimlet with this one"
             ));
             return Ok(Self { model, optimizer: None, scheduled: None });
         };
@@ -56,19 +64,20 @@ impl TrainerForms {
         Ok(Self { model, optimizer: Some(settings), scheduled })
     }
 
-    /// Returns the facts after some steps and updates.
-    pub fn at(&self, step: u64, count: i64) -> TrainerForm {
+    /// Returns the facts after some steps and updates, with learning rates multiplied by a rule for plateaus.
+    pub fn at(&self, step: u64, count: i64, scale: f64) -> TrainerForm {
         let step = i64::try_from(step).expect("steps fit");
         let rates = self.scheduled.as_ref().map(|Scheduled { schedule, base, is_own }| {
             let next = schedule.at(if *is_own { count } else { step });
-            Rates { base: *base, next: as_written(next) }
+            Rates { base: *base, next: as_written(next) * scale }
         });
-        TrainerForm {
-            model: self.model.clone(),
-            families: HUGGING_FACE,
-            optimizer: self.optimizer.clone(),
-            rates,
+        let mut optimizer = self.optimizer.clone();
+        for (name, value) in optimizer.iter_mut().flatten() {
+            if let ("lr", PickleValue::Float(rate)) = (*name, value) {
+                *rate *= scale;
+            }
         }
+        TrainerForm { model: self.model.clone(), families: HUGGING_FACE, optimizer, rates }
     }
 }
 
@@ -87,10 +96,12 @@ impl Scheduled {
         is_own: bool,
     ) -> Result<(PickleValue, Option<Self>), SessionError> {
         let schedule = schedule.build().map_err(|error| SessionError::Unfit(error.to_string()))?;
+        // Of a run without an end, some steps show the rates.
+        let stride = usize::try_from(1 + spec.total_steps / MAX_RATES).expect("steps fit");
         let total = i64::try_from(spec.total_steps).expect("steps fit");
-        let rates: Vec<f32> = (0..=total).map(|step| schedule.at(step)).collect();
-        let base = as_written(rates.iter().copied().fold(0.0, f32::max));
-        let changes = rates.iter().any(|rate| *rate != rates[0]);
+        let rates = || (0..=total).step_by(stride).map(|step| schedule.at(step));
+        let base = as_written(rates().fold(0.0, f32::max));
+        let changes = rates().any(|rate| rate != schedule.at(0));
         Ok((PickleValue::Float(base), changes.then_some(Self { schedule, base, is_own })))
     }
 }

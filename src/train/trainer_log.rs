@@ -49,8 +49,8 @@ impl TrainerLog {
             .flatten()
     }
 
-    /// Writes the metrics of the steps before `step`, and the learning rate of the next one.
-    pub fn window(&mut self, scalars: &BTreeMap<String, f64>, next_rate: f32, step: u64) {
+    /// Writes the metrics of the steps before `step`, and the learning rate of the next one, if it is known.
+    pub fn window(&mut self, scalars: &BTreeMap<String, f64>, next_rate: Option<f32>, step: u64) {
         let Some(iteration) = step.checked_sub(1) else { return };
         for (own, tag) in OF_WINDOW {
             if let Some(value) = scalars.get(own) {
@@ -60,7 +60,9 @@ impl TrainerLog {
         if let Some(rate) = scalars.get("timing/steps_per_second") {
             self.scalar(("time", "/per_iter"), rate.recip(), iteration);
         }
-        self.scalar(("lr", "/param_group_0"), next_rate.into(), iteration);
+        if let Some(rate) = next_rate {
+            self.scalar(("lr", "/param_group_0"), rate.into(), iteration);
+        }
         if let Some(loss) = scalars.get("loss") {
             self.line(&format!("step: {iteration}/{} loss: {loss:.4}", self.last));
         }
@@ -69,6 +71,14 @@ impl TrainerLog {
     /// Says that a validation begins.
     pub fn validates(&mut self, step: u64) {
         self.line(&format!("start validation at step {}", step.saturating_sub(1)));
+    }
+
+    /// Writes the metrics of an evaluation after training.
+    pub fn evaluated(&mut self, task: &str, metrics: &BTreeMap<String, f64>, step: u64) {
+        for (name, value) in metrics {
+            self.line(&format!("Validation on {task} {name}: {value:.4}"));
+            self.scalar((name, &format!("/{task}")), *value, step.saturating_sub(1));
+        }
     }
 
     /// Writes the loss of held-out batches, and the metrics of predictions.

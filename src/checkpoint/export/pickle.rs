@@ -128,7 +128,7 @@ fn put_state_dict(out: &mut Vec<u8>, items: &[(String, PickleValue)]) {
 fn put_tensor(out: &mut Vec<u8>, view: &StorageView) {
     out.extend(b"ctorch._utils\n_rebuild_tensor_v2\n((");
     put_text(out, "storage");
-    let class = storage_class(view.dtype).expect("a training has floats and counts");
+    let class = storage_class(view.dtype).expect("writers look for others");
     out.extend(format!("ctorch\n{class}\n").bytes());
     put_text(out, &view.storage.to_string());
     put_text(out, "cpu");
@@ -167,14 +167,19 @@ fn put_int(out: &mut Vec<u8>, number: i64) {
     }
 }
 
-/// The class of a storage of floats or of counts, of which trainings consist.
-fn storage_class(dtype: DType) -> Option<&'static str> {
+/// The class of the storages of a type; PyTorch has none for unsigned numbers of more than 8 bits.
+pub(super) fn storage_class(dtype: DType) -> Option<&'static str> {
     match dtype {
         DType::Bf16 => Some("BFloat16Storage"),
         DType::F16 => Some("HalfStorage"),
         DType::F32 => Some("FloatStorage"),
         DType::F64 => Some("DoubleStorage"),
+        DType::I64 => Some("LongStorage"),
         DType::I32 => Some("IntStorage"),
+        DType::I16 => Some("ShortStorage"),
+        DType::I8 => Some("CharStorage"),
+        DType::U8 => Some("ByteStorage"),
+        DType::Bool => Some("BoolStorage"),
         _ => None,
     }
 }

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 use super::model::Named;
 use super::options::HuggingFaceOptions;
-use super::pickle::{PickleValue, StorageView};
+use super::pickle::{PickleValue, StorageView, storage_class};
 use super::tensor::Tensor;
 use super::tensor_file::TensorFile;
 use super::torch::{Storage, state_dict, write_archive};
@@ -117,6 +117,11 @@ fn described(
     ]);
     object.extend(form.rates.map(|rates| (SCHEDULER, scheduler(rates, step))));
     object.push((OWN, own(from, &parts.shapes(), &mut tensors)?));
+    if let Some(tensor) = tensors.iter().find(|tensor| storage_class(tensor.dtype).is_none()) {
+        let reason =
+            format!("`{}` is of type {}, which PyTorch does not save", tensor.source, tensor.dtype);
+        return Err(CheckpointError::Unsupported { path: from.path().to_string(), reason });
+    }
     Ok((PickleValue::dict(object), tensors))
 }
 

@@ -87,6 +87,9 @@ pub(crate) fn slot_and_parameter(name: &str) -> Option<(&str, &str)> {
     {
         path = rest;
     }
+    if let "count" | "schedule/count" = path {
+        return Some(("count", ""));
+    }
     let (slot, parameter) = path.split_once('/').unwrap_or((path, ""));
     let of_torch = SLOTS_OF_ADAM.iter().find(|(optax, _)| *optax == slot);
     Some((of_torch.map_or(slot, |(_, torch)| torch), parameter))
@@ -115,6 +118,7 @@ mod tests {
         check("momentum_buffer/encoder/scale", ("momentum_buffer", "encoder/scale"));
         check("encoder/scale/v_row", ("v_row", "encoder/scale"));
         check("1/0/count", ("count", ""));
+        check("schedule/count", ("count", ""));
         assert_eq!(slot_and_parameter("target/encoder/scale"), None);
     }
 

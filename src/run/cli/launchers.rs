@@ -43,6 +43,8 @@ struct Launcher {
 
 const MACHINES: &str = "one machine needs no such flag, and several are started by `gimlet launch --nnodes=N --rdzv_endpoint=HOST:PORT COMMAND` on each";
 const ELASTIC: &str = "a number of machines that may change is `gimlet launch --nnodes=MIN:MAX`";
+/// Beginnings of flags of those.
+const OF_DEEPSPEED: [&str; 3] = ["fsdp-", "megatron-lm-", "deepspeed-hostfile"];
 const DEEPSPEED: &str = "DeepSpeed, FSDP and Megatron-LM are not in Gimlet: `gimlet plan` says which mesh divides a model";
 const PRECISION: &str =
     "only float32 is, and bfloat16 by --gin.network.T5Config.dtype=\"'bfloat16'\"";
@@ -144,7 +146,7 @@ pub(super) fn with_launcher_translated(args: Vec<String>) -> Result<Vec<String>,
         given.values().try_for_each(Value::check).map_err(placed)?;
     }
     let Some(command) = command else {
-        let found = program.first().unwrap_or(&"nothing");
+        let found = program_of(program).first().unwrap_or(&"nothing");
         bail!(
             "`{called}` starts programs of t5-experiments and `gimlet`, and not `{found}`: {OTHERS}"
         );
@@ -184,6 +186,9 @@ impl Launcher {
 
     fn find(&self, flag: &str) -> Result<&Flags, Error> {
         let name = flag.trim_start_matches('-').replace('_', "-");
+        if OF_DEEPSPEED.iter().any(|group| name.starts_with(group)) {
+            bail!("{flag} is not supported: {DEEPSPEED}");
+        }
         let mut rows = self.flags.iter();
         let names = || self.flags.iter().flat_map(|(names, ..)| names.split(' '));
         let found = rows.find(|(names, ..)| names.split(' ').any(|known| known == name));
@@ -230,13 +235,25 @@ impl Value {
     }
 }
 
+/// Returns a program that Python runs as a file or as a module, with its arguments.
+fn program_of<'a>(mut words: &'a [&'a str]) -> &'a [&'a str] {
+    if words.first().is_some_and(|name| stem(name).starts_with("python")) {
+        words = &words[1..];
+        while let [option, rest @ ..] = words
+            && option.starts_with('-')
+        {
+            // These have a value.
+            let is_pair = ["-W", "-X"].contains(option) && !rest.is_empty();
+            words = if is_pair { &rest[1..] } else { rest };
+        }
+    }
+    words
+}
+
 /// Returns the words of `gimlet` for a program with its arguments, which Python may run as a file or as a module.
 fn command(program: &[&str]) -> Option<Vec<String>> {
-    let mut words = program.iter();
-    let mut name = stem(words.next()?);
-    if name.starts_with("python") {
-        name = stem(words.find(|word| !word.starts_with('-'))?);
-    }
+    let mut words = program_of(program).iter();
+    let name = stem(words.next()?);
     let known = |(file, command): &(&str, &'static [&'static str])| {
         (command.first() == Some(&"t5_experiments") && stem(file) == name).then_some(*command)
     };
@@ -363,7 +380,7 @@ mod tests {
         refused("horovodrun -np 4 --max-np 8", "`gimlet launch --nnodes=MIN:MAX`");
         refused("horovodrun --check-build", "`gimlet doctor`");
         refused("horovodrun -np 2 --gloe", "there is no flag --gloe: did you mean `gloo`?");
-        refused("horovodrun -np 2 python train.py", "and not `python`");
+        refused("horovodrun -np 2 python -W ignore train.py", "and not `train.py`");
         refused("accelerate config", "of `accelerate` only `accelerate launch` is translated");
         refused("accelerate launch --num_machines 2", "--num_machines is `2`, expected 1");
         refused("accelerate launch --use_deepspeed", "DeepSpeed, FSDP");

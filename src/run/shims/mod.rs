@@ -51,11 +51,10 @@ pub(super) const PROGRAMS: [(&str, &[&str]); 20] = [
 ];
 
 /// The packages in which `python3 -m t5x.train` looks for modules.
-const PACKAGES: [&str; 7] = [
+const PACKAGES: [&str; 6] = [
     "t5x",
     "seqio",
     "seqio/scripts",
-    "megatron",
     "downstream_tasks",
     "downstream_tasks/scrolls",
     "downstream_tasks/hyperpartisan_news_detection",

@@ -236,7 +236,7 @@ impl Run<'_> {
         };
         let best = self.best.value.map(|_| &mut self.best_checkpoints);
         let (spec, forward, state) = (self.spec, &self.stepper.forward, &mut self.state);
-        Trained { spec, context, forward, state, best, loss: self.last_loss }.outcome(outcome)
+        Trained { spec, context, forward, state, best, loss: self.last_loss, logs }.outcome(outcome)
     }
 
     /// Does the work before the next step: the first checkpoint, and an evaluation that is
@@ -364,8 +364,10 @@ impl Run<'_> {
         let scalars = window.scalars();
         self.last_loss = scalars.get("loss").copied();
         self.monitor.see_train(step, &scalars);
+        let has_own = self.spec.model.optimizer_def().own_learning_rate().is_some();
         let rate = self.stepper.schedule.at(i64::try_from(step).expect("steps fit"));
-        logs.window(window, rate * self.plateau.scale as f32, step);
+        let rate = (!has_own).then_some(rate * self.plateau.scale as f32);
+        logs.window(window, rate, step);
         let num_bad_records = self.batches.num_bad_records();
         if num_bad_records > 0 {
             logs.scalar("bad_records", num_bad_records as f64, step);

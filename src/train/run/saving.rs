@@ -66,6 +66,6 @@ impl Run<'_> {
         let gathered =
             self.stepper.guarded(self.state.step, || self.checkpoints.gather(&self.state))?;
         self.stepper.check_axes()?;
-        Ok(Beside { best: None, logs, gathered })
+        Ok(Beside { best: None, logs, rate_scale: self.plateau.scale, gathered })
     }
 }

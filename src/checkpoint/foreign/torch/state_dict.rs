@@ -90,6 +90,9 @@ pub(super) fn state_dict(
         let mut dict =
             StateDict { model: found.into_iter().collect(), order, ..StateDict::default() };
         dict.training = Training::of(path, machine, root, &mut dict.beside)?;
+        if let Some(name) = dict.beside.keys().find(|name| dict.model.contains_key(*name)) {
+            return Err(CheckpointError::damaged(path, format!("`{name}` is there twice")));
+        }
         return Ok(dict);
     }
     let keys: Vec<String> =

@@ -19,7 +19,7 @@ use crate::raw::RawInfos;
 use crate::stored::{PARAM_STATES, STEP};
 use gimlet_storage::Path;
 
-/// A parameter of Adafactor that no other optimizer has, and one that Adam and AdamW have.
+/// A setting of Adafactor that no other optimizer has, and one that Adam and its kin have.
 const OF_ADAFACTOR: &str = "scale_parameter";
 const OF_ADAM: &str = "betas";
 
@@ -29,10 +29,12 @@ pub(super) struct Training {
     /// Number of updates: the iteration is the number of the last one, from 0.
     step: u64,
     is_adafactor: bool,
-    /// Whether it is Adam or AdamW.
+    /// Whether its slots are those of Adam.
     is_adam: bool,
-    /// The number of the optimizer's parameters.
-    num_parameters: usize,
+    /// The number of the optimizer's groups of parameters.
+    num_groups: usize,
+    /// The numbers of the optimizer's parameters in the order of its groups.
+    parameters: Vec<i128>,
     /// The states of parameters by their number in the optimizer.
     states: BTreeMap<usize, State>,
     own: Option<Own>,
@@ -78,10 +80,12 @@ impl Training {
         root: usize,
     ) -> Result<Option<Self>, CheckpointError> {
         let Some(Value::Int(iteration)) = get(machine, root, ITERATION) else { return Ok(None) };
-        let step = u32::try_from(*iteration + 1).map_err(|_| {
-            CheckpointError::damaged(path, format!("its `{ITERATION}` is {iteration}"))
+        let step = iteration.checked_add(1).and_then(|step| i32::try_from(step).ok());
+        let step = step.and_then(|step| u64::try_from(step).ok()).ok_or_else(|| {
+            let found = format!("its `{ITERATION}` is {iteration}, expected a number of updates");
+            CheckpointError::damaged(path, found)
         })?;
-        Ok(Some(Self { step: step.into(), ..Self::default() }))
+        Ok(Some(Self { step, ..Self::default() }))
     }
 
     /// Adds an optimizer's state dictionary.
@@ -99,7 +103,12 @@ impl Training {
             self.is_adafactor = get(machine, group, OF_ADAFACTOR).is_some();
             self.is_adam = get(machine, group, OF_ADAM).is_some();
             if let Some(Value::List(params)) = get(machine, group, "params") {
-                self.num_parameters += machine.lists[*params].len();
+                let numbers = machine.lists[*params].iter().map(|number| match number {
+                    Value::Int(number) => *number,
+                    _ => -1,
+                });
+                self.parameters.extend(numbers);
+                self.num_groups += 1;
             }
         }
         let Some(states) = dict(machine, optimizer, STATE) else { return };
@@ -121,8 +130,7 @@ impl Training {
 
     /// Takes the state of an optimizer of another file.
     pub fn take_optimizer(&mut self, other: Self) {
-        let Self { is_adafactor, is_adam, num_parameters, states, .. } = other;
-        *self = Self { step: self.step, own: None, is_adafactor, is_adam, num_parameters, states };
+        *self = Self { step: self.step, own: None, ..other };
     }
 
     /// Adds the state to a model, whose parameters have these numbers in the optimizer.
@@ -140,10 +148,13 @@ impl Training {
             model.files = own.files.clone();
         } else if !self.states.is_empty() {
             let count = 1 + numbers.values().max().copied().unwrap_or(0);
-            if count != self.num_parameters {
+            // Of one group, the numbers are those of the model's parameters in its own order.
+            if self.num_groups != 1 || !self.parameters.iter().copied().eq(0..count as i128) {
                 let reason = format!(
-                    "its optimizer has {} parameters and its model {count}, expected equally many",
-                    self.num_parameters
+                    "its optimizer has {} parameters in {} groups, expected the {count} of its model in one group: take \
+                     its weights alone, with utils.RestoreCheckpointConfig.assignment_map = [(r'state.*', None)]",
+                    self.parameters.len(),
+                    self.num_groups
                 );
                 return Err(CheckpointError::Unsupported { path: model.path.to_string(), reason });
             }
@@ -177,13 +188,14 @@ impl Training {
             }
             for (slot, of, dims) in slots_of_adafactor(&param.shape, *axes) {
                 let array = match state.tensors.get(of) {
-                    Some(raw) => {
+                    // Only a damaged file has a slot for a dimension that the parameter lacks.
+                    Some(raw) if dims.iter().all(|dim| *dim < param.shape.len()) => {
                         let shape: Vec<usize> = dims.iter().map(|dim| param.shape[*dim]).collect();
                         let is_whole = shape.len() == param.shape.len();
                         tensor(model, raw, if is_whole { *axes } else { Axes::Same }, &shape)?
                     }
                     // A placeholder of T5X's.
-                    None => T5xArray { origin: Origin::Zeros, dtype: DType::F32, shape: vec![1] },
+                    _ => T5xArray { origin: Origin::Zeros, dtype: DType::F32, shape: vec![1] },
                 };
                 slots.push((format!("{PARAM_STATES}{name}/{slot}"), array));
             }
@@ -201,7 +213,8 @@ impl Training {
                 let origin = Origin::Step(raw.clone());
                 T5xArray { origin, dtype: DType::I32, shape: Vec::new() }
             }
-            (None, None) => return None,
+            // SGD has no number of its own.
+            (None, None) => number(self.step as i32),
         };
         let chain = if self.is_adam { "0/" } else { "" };
         Some((format!("{PARAM_STATES}{chain}count"), count))

@@ -26,6 +26,28 @@ const PLATEAU: &str = "gimlet.ReduceLROnPlateau";
 const PLATEAU_PARAMETERS: [&str; 7] =
     ["factor", "patience", "threshold", "threshold_mode", "cooldown", "min_lr", "eps"];
 
+/// Flags of a training.
+const UNUSED_BY_VALIDATION: [&str; 18] = [
+    "iters",
+    "lr",
+    "optimizer",
+    "weight_decay",
+    "lr_scheduler",
+    "num_warmup_steps",
+    "num_training_steps",
+    "clip_grad_norm",
+    "clip_grad_value",
+    "use_lr_drop",
+    "log_interval",
+    "valid_interval",
+    "save_interval",
+    "save_best",
+    "early_stopping_patience",
+    "optimize_metric",
+    "reset_lr",
+    "reset_optimizer",
+];
+
 /// The facts of a run that its flags do not say.
 #[derive(Clone, Debug)]
 pub struct Facts {
@@ -111,11 +133,14 @@ fn notices(arguments: &Arguments) -> Vec<String> {
         }
         _ => None,
     });
+    let unused = UNUSED_BY_VALIDATION.into_iter();
+    let unused = unused.filter(|flag| arguments.is("validate_only") && is_given(flag));
+    let unused = unused.map(|flag| format!("--{flag} has no effect with --validate_only"));
     let replaced = ["model_cfg", "tokenizer"].into_iter();
     let replaced = replaced.filter(|flag| is_given("from_pretrained") && is_given(flag));
     let replaced =
         replaced.map(|flag| format!("--{flag} has no effect: --from_pretrained names the model"));
-    without.chain(replaced).collect()
+    without.chain(unused).chain(replaced).collect()
 }
 
 fn ignored_keys(file: &str, keys: &[String]) -> Option<String> {
@@ -173,10 +198,25 @@ impl Statements<'_> {
         let lengths = format!("{{'inputs': {inputs}, 'targets': {targets}}}");
         self.bind("input_seq_len", "TASK_FEATURE_LENGTHS", lengths);
         let (rows, parts) = (self.count("batch_size"), self.count("gradient_accumulation_steps"));
-        let batch = rows * parts * facts.num_processes as i128;
-        self.bind("batch_size", "BATCH_SIZE", batch);
+        let is_validation = self.arguments.is("validate_only");
+        let of_process = rows * parts;
+        let of_all = of_process * facts.num_processes as i128;
+        self.bind("batch_size", "BATCH_SIZE", if is_validation { of_process } else { of_all });
+        // Each process evaluates batches of its own.
+        let evaluations = match facts.tuning {
+            _ if is_validation || facts.num_processes == 1 => &[][..],
+            None => &["train_eval"],
+            Some(_) => &["train_eval", "infer_eval", "after_training"],
+        };
+        for scope in evaluations {
+            self.bind(
+                "batch_size",
+                &format!("{scope}/t5x.utils.DatasetConfig.batch_size"),
+                of_process,
+            );
+        }
         self.bind("batch_size", "gimlet.losses.mean_of_microbatches.rows", rows);
-        if !self.arguments.is("validate_only") {
+        if !is_validation {
             let microbatches = "t5x.trainer.Trainer.num_microbatches";
             self.bind("gradient_accumulation_steps", microbatches, parts);
         }

@@ -2,7 +2,7 @@
 
 use anyhow::anyhow;
 
-use super::args::ConvertArgs;
+use super::args::{ConvertArgs, TargetFormat};
 use super::{Conversion, convert};
 use crate::checkpoint::{CheckpointError, Condition, Format, Listed, list};
 use crate::models::{HUGGING_FACE, open};
@@ -20,6 +20,10 @@ pub(super) fn convert_all(
     let mut num_left_out = 0;
     for one in all {
         let left_out = match (&one.condition, one.step) {
+            (Condition::Whole, Some(0)) if args.format() == TargetFormat::Trainer => {
+                notice(&format!("{}: left out, a Trainer saves after the first update", one.path));
+                continue;
+            }
             (Condition::Whole, Some(step)) => {
                 match convert_listed(conversion, one, &args.format().place(to, step)) {
                     Ok(()) => continue,

@@ -16,7 +16,7 @@ use super::open::{failure, open_at, parse_path, storage_failure};
 use crate::checkpoint::{
     CheckpointError, HuggingFaceOptions, Listed, Stored, export_hugging_face,
     export_mesh_tensorflow, export_orbax, export_t5x, export_torch, export_trainer, file_sizes,
-    is_unfinished, list,
+    is_unfinished, list, step_of_trainer,
 };
 use crate::models::HUGGING_FACE;
 use crate::run::configure::map_paths;
@@ -40,7 +40,9 @@ pub(super) fn run(args: &ConvertArgs) -> Result<(), Failure> {
     map_paths(&args.gin.path_map)?;
     let (from, to) = (parse_path(&args.from)?, parse_path(&args.to)?);
     refuse_inside(&from, &to)?;
-    if is_torch_file(&args.to) && !args.is_file() && args.format() != TargetFormat::Trainer {
+    let is_trainers =
+        args.format() == TargetFormat::Trainer && step_of_trainer(to.file_name()).is_some();
+    if is_torch_file(&args.to) && !args.is_file() && !is_trainers {
         return Err(Failure::usage(anyhow!(
             "TO `{to}` is named like a file of PyTorch, and --to is another format; expected --to \
              torch, or the name of a folder"
