@@ -205,12 +205,12 @@ fn other_programs_of_t5_experiments_are_found_by_their_names() {
     let (folder, _) = t5_experiments();
     // A checkout has the same file, in a folder that is no package.
     folder.succeeds("mkdir -p downstream_tasks/scrolls");
-    folder.write("downstream_tasks/scrolls/run_finetuning_scrolls.py", "print('its own')\n");
+    folder.write("downstream_tasks/scrolls/run_finetuning_scrolls.py", "print('opened')\n");
     let module = "-m downstream_tasks.scrolls.run_finetuning_scrolls --help";
     for line in [format!("python3 {module}"), format!("horovodrun -np 2 python3 {module}")] {
         let (_, out, error) = folder.sh(&format!("{SHIMS} {line}"));
         assert!(format!("{out}{error}").contains("run_finetuning_scrolls.py"), "{line}: {error}");
-        assert!(!out.contains("its own"), "{line}");
+        assert!(!out.contains("opened"), "{line}");
     }
     for line in [
         "accelerate launch --num_processes 2 --mixed_precision fp16 run_bert_pretraining_accel.py -x",
