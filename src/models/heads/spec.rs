@@ -123,8 +123,10 @@ impl LossSpec {
 
     /// Whether the losses of parts, each computed alone, add up to another number than the loss of the whole batch.
     pub fn depends_on_parts(&self) -> bool {
-        use LossNormalizingFactor::Constant;
-        !matches!(self.loss_normalizing_factor, None | Some(Constant(_))) || self.routing.is_some()
+        use LossNormalizingFactor::{Constant, MeanOfMicrobatches};
+        let adds_up =
+            |it: &LossNormalizingFactor| matches!(it, Constant(_) | MeanOfMicrobatches(_));
+        !self.loss_normalizing_factor.as_ref().is_none_or(adds_up) || self.routing.is_some()
     }
 
     /// Returns the number of rows that a part of a batch must have, or a multiple of it.

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::checkpoint::{Condition, Format, Listed, list};
+use crate::checkpoint::{Condition, Format, Listed, best_trainer_file, list};
 use crate::models::HUGGING_FACE;
 use crate::run::failure::Failure;
 use crate::run::output::write;
@@ -56,9 +56,13 @@ fn table(found: &[Listed], now: SystemTime) -> String {
         let format = one.format.map_or("-", Format::name);
         let age = one.modified.map_or("-".to_string(), |time| age(now, time));
         let pinned = if one.is_pinned { ", pinned" } else { "" };
+        let is_best = one.path == best_trainer_file(&one.path.folder());
+        let best = if is_best { ", the best" } else { "" };
         let condition = condition(&one.condition);
         let bytes = size(one.bytes);
-        out += &format!("  {step:>9}  {format:<15}  {bytes:>7}  {age:>4}  {condition}{pinned}\n");
+        out += &format!(
+            "  {step:>9}  {format:<15}  {bytes:>7}  {age:>4}  {condition}{best}{pinned}\n"
+        );
     }
     out
 }
