@@ -43,6 +43,9 @@ fn write_lines(folder: &Folder, file: &str, lines: impl Iterator<Item = Value>) 
 fn news() -> Folder {
     let folder = Folder::new();
     copy(&sources("hugging_face/t5"), &folder.path("t5"));
+    let config = fs::read_to_string(folder.path("t5/config.json")).expect("it is committed");
+    folder
+        .write("t5/config.json", config.replace("\"dropout_rate\": 0.1", "\"dropout_rate\": 0.0"));
     for (name, count) in [("train", 10), ("dev", 5), ("test", 3)] {
         let label = |i: u32| if i.is_multiple_of(3) { "true" } else { "false" };
         let line = |i| json!({"text": format!("{name} {i} news"), "label": label(i)});
@@ -67,7 +70,11 @@ fn the_best_model_of_a_fine_tuning_is_evaluated_at_its_end_and_again() {
     for split in ["valid", "test"] {
         assert!(names(split).eq(["accuracy", "f1", "loss", "precision", "recall"]));
     }
+    let gin = fs::read_to_string(folder.path("run/config.gin")).expect("the run wrote it");
+    assert!(gin.contains("DROPOUT_RATE = 0\n"), "that of t5/config.json: {gin}");
     let losses = &read_scalars(&folder.path("run/training_eval/valid"))["loss"];
+    // A mean over tokens, of which a batch has more than ten.
+    assert!(losses[&3] < 20.0, "{losses:?}");
     assert_eq!(losses.keys().copied().collect::<Vec<_>>(), [1, 3]);
     // Event files have 32 bits.
     assert_eq!(metrics["valid"]["loss"].as_f64().map(|loss| loss as f32), Some(losses[&3] as f32));

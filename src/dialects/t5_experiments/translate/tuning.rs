@@ -6,7 +6,10 @@ use gimlet_gin::repr_str;
 use super::Statements;
 use crate::t5_experiments::arguments::Arguments;
 
-/// The files that a run is made of, beside that of its model.
+/// T5X's fine-tuning, whose dropout that of a model's folder replaces.
+const T5X_FINETUNE: &str = "t5x/configs/runs/finetune.gin";
+
+/// The files that a run is made of, after that of its model.
 const FINETUNE: &str = "gimlet/t5_experiments/finetune.gin";
 const VALIDATE: &str = "gimlet/t5_experiments/validate.gin";
 const HYP: &str = "gimlet/t5_experiments/hyp.gin";
@@ -87,8 +90,9 @@ pub(super) fn translate(out: &mut Statements<'_>, tuning: &Tuning) -> Vec<String
         }
     };
     let model = model.map_or(MODEL.to_string(), |folder| format!("{folder}/config.json"));
-    // The dropout of a model's folder wins over that of T5X's fine-tuning.
-    vec![run.to_string(), model, if is_scrolls { SCROLLS } else { HYP }.to_string()]
+    let files = [T5X_FINETUNE, &model, run, if is_scrolls { SCROLLS } else { HYP }];
+    let is_read = |file: &&str| *file != T5X_FINETUNE || run == FINETUNE;
+    files.into_iter().filter(is_read).map(str::to_string).collect()
 }
 
 /// Translates the tokenizer and the decoding of a model that no folder of transformers describes.
