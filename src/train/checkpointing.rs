@@ -2,6 +2,7 @@
 //! continue unchanged.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use serde::Serialize;
@@ -74,7 +75,7 @@ pub struct Checkpoints<'a> {
     /// `None` if the run never saves.
     saver: Option<Saver>,
     /// The descriptions for a Trainer's files, if the run writes those.
-    forms: Option<TrainerForms>,
+    forms: Option<Arc<TrainerForms>>,
 }
 
 impl<'a> Checkpoints<'a> {
@@ -92,33 +93,24 @@ impl<'a> Checkpoints<'a> {
         let format = save.map(|save| save.format).unwrap_or_default();
         let saver = save.map(|save| Saver::new(saving(model_dir, save, share.clone())));
         let is_trainer = format == SaveFormat::Trainer;
-        let forms = is_trainer.then(|| TrainerForms::of(spec)).transpose()?;
+        let forms = is_trainer.then(|| TrainerForms::of(spec).map(Arc::new)).transpose()?;
         let model_dir = model_dir.clone();
         Ok(Self { model_dir, is_best: false, format, mesh, share, saver, forms })
     }
 
     /// The best model of the same run, if the run saves it: the only checkpoint in a folder of MODEL_DIR, or a Trainer's file.
-    ///
-    /// # Errors
-    /// The same as those of [`Checkpoints::new`].
-    pub fn best(
-        model_dir: &Path,
-        spec: &Train,
-        mesh: &'a Mesh,
-        share: Option<Share>,
-    ) -> Result<Self, SessionError> {
-        let own = Self { is_best: true, ..Self::new(model_dir, spec, mesh, share.clone())? };
+    pub fn best(&self, spec: &Train) -> Self {
+        let (model_dir, keep) = match self.format {
+            SaveFormat::T5x => (self.model_dir.join(BEST), Some(1)),
+            SaveFormat::Trainer => (self.model_dir.clone(), None),
+        };
         let saves = spec.best.as_ref().is_some_and(|best| best.save);
-        let Some(save) = spec.checkpoint_cfg.save.as_ref().filter(|_| saves) else {
-            return Ok(Self { saver: None, ..own });
-        };
-        let (model_dir, keep) = match own.format {
-            SaveFormat::T5x => (model_dir.join(BEST), Some(1)),
-            SaveFormat::Trainer => (model_dir.clone(), None),
-        };
-        let save = SaveCheckpointConfig { keep, ..save.clone() };
-        let saver = Some(Saver::new(saving(&model_dir, &save, share)));
-        Ok(Self { model_dir, saver, ..own })
+        let saver = spec.checkpoint_cfg.save.as_ref().filter(|_| saves).map(|save| {
+            let save = SaveCheckpointConfig { keep, ..save.clone() };
+            Saver::new(saving(&model_dir, &save, self.share.clone()))
+        });
+        let (share, forms) = (self.share.clone(), self.forms.clone());
+        Self { model_dir, is_best: true, format: self.format, mesh: self.mesh, share, saver, forms }
     }
 
     /// Removes partly written files of dead runs, if the run saves.

@@ -37,7 +37,7 @@ impl TrainerForms {
     /// Collects the facts.
     ///
     /// # Errors
-    /// Transformers do not have the model; a schedule has no value.
+    /// A schedule has no value.
     pub fn of(spec: &Train) -> Result<Self, SessionError> {
         let model = facts(spec);
         let def = spec.model.optimizer_def();
@@ -99,9 +99,12 @@ impl Scheduled {
         // Of a run without an end, some steps show the rates.
         let stride = usize::try_from(1 + spec.total_steps / MAX_RATES).expect("steps fit");
         let total = i64::try_from(spec.total_steps).expect("steps fit");
-        let rates = || (0..=total).step_by(stride).map(|step| schedule.at(step));
-        let base = as_written(rates().fold(0.0, f32::max));
-        let changes = rates().any(|rate| rate != schedule.at(0));
+        let first = schedule.at(0);
+        let rates = (0..=total).step_by(stride).map(|step| schedule.at(step));
+        let (lowest, highest) =
+            rates.fold((first, first), |(low, high), rate| (low.min(rate), high.max(rate)));
+        let base = as_written(highest.max(0.0));
+        let changes = lowest != highest;
         Ok((PickleValue::Float(base), changes.then_some(Self { schedule, base, is_own })))
     }
 }

@@ -12,7 +12,7 @@ mod traps;
 
 pub use arguments::{Arguments, help};
 pub use flags::Flag;
-pub use translate::{Facts, SCROLLS_FOLDER, Translation, Tuning, check, translate};
+pub use translate::{Facts, SCROLLS_FOLDER, Translation, Tuning, check, scrolls_file, translate};
 pub use traps::{shards_of, traps};
 
 /// A program of t5-experiments.

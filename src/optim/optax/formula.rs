@@ -93,6 +93,11 @@ pub struct FusedNumbers {
     pub weight_decay: f64,
 }
 
+/// Returns settings that are numbers.
+pub(super) fn floats<const N: usize>(numbers: [(&'static str, f64); N]) -> Settings {
+    numbers.map(|(name, number)| (name, PickleValue::Float(number))).into()
+}
+
 /// Returns the settings of torch's Adam or AdamW.
 pub(super) fn settings_of(numbers: &FusedNumbers) -> Settings {
     let &FusedNumbers { b1, b2, eps, weight_decay } = numbers;

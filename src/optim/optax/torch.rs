@@ -8,7 +8,7 @@ use crate::nn::Dtype;
 use super::LearningRate;
 use super::expr::{Expr, gradient, param, slot};
 use super::formula::{
-    Changes, Formula, FusedNumbers, OptaxSlot, Settings, Turn, settings_of, zeros,
+    Changes, Formula, FusedNumbers, OptaxSlot, Settings, Turn, floats, settings_of, zeros,
 };
 use super::means::{mean, mean_square};
 
@@ -335,13 +335,13 @@ impl Formula for TorchSgd {
     }
 
     fn torch_settings(&self) -> Option<Settings> {
-        let float = PickleValue::Float;
-        Some(vec![
-            ("momentum", float(self.momentum)),
-            ("dampening", float(self.dampening)),
-            ("weight_decay", float(self.weight_decay)),
-            ("nesterov", PickleValue::Bool(self.nesterov)),
-        ])
+        let mut settings = floats([
+            ("momentum", self.momentum),
+            ("dampening", self.dampening),
+            ("weight_decay", self.weight_decay),
+        ]);
+        settings.push(("nesterov", PickleValue::Bool(self.nesterov)));
+        Some(settings)
     }
 }
 
@@ -372,14 +372,14 @@ impl Formula for TorchRmsProp {
     }
 
     fn torch_settings(&self) -> Option<Settings> {
-        let float = PickleValue::Float;
-        Some(vec![
-            ("alpha", float(self.alpha)),
-            ("eps", float(self.eps)),
-            ("weight_decay", float(self.weight_decay)),
-            ("momentum", float(self.momentum)),
-            ("centered", PickleValue::Bool(self.centered)),
-        ])
+        let mut settings = floats([
+            ("alpha", self.alpha),
+            ("eps", self.eps),
+            ("weight_decay", self.weight_decay),
+            ("momentum", self.momentum),
+        ]);
+        settings.push(("centered", PickleValue::Bool(self.centered)));
+        Some(settings)
     }
 }
 
@@ -400,12 +400,11 @@ impl Formula for TorchAdagrad {
     }
 
     fn torch_settings(&self) -> Option<Settings> {
-        let float = PickleValue::Float;
-        Some(vec![
-            ("lr_decay", float(self.lr_decay)),
-            ("eps", float(self.eps)),
-            ("weight_decay", float(self.weight_decay)),
-            ("initial_accumulator_value", float(self.initial_accumulator_value)),
-        ])
+        Some(floats([
+            ("lr_decay", self.lr_decay),
+            ("eps", self.eps),
+            ("weight_decay", self.weight_decay),
+            ("initial_accumulator_value", self.initial_accumulator_value),
+        ]))
     }
 }

@@ -43,9 +43,9 @@ struct Launcher {
 
 const MACHINES: &str = "one machine needs no such flag, and several are started by `gimlet launch --nnodes=N --rdzv_endpoint=HOST:PORT COMMAND` on each";
 const ELASTIC: &str = "a number of machines that may change is `gimlet launch --nnodes=MIN:MAX`";
-/// Beginnings of flags of those.
-const OF_DEEPSPEED: [&str; 3] = ["fsdp-", "megatron-lm-", "deepspeed-hostfile"];
 const DEEPSPEED: &str = "DeepSpeed, FSDP and Megatron-LM are not in Gimlet: `gimlet plan` says which mesh divides a model";
+/// Beginnings of the names of flags about DeepSpeed, FSDP and Megatron-LM that have no row.
+const OF_DEEPSPEED: [&str; 3] = ["fsdp-", "megatron-lm-", "deepspeed-hostfile"];
 const PRECISION: &str =
     "only float32 is, and bfloat16 by --gin.network.T5Config.dtype=\"'bfloat16'\"";
 const HELP: &str = "`gimlet launch --help` lists the flags that take its place";

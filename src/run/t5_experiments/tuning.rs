@@ -1,6 +1,6 @@
 //! The facts of a fine-tuning that its flags do not say: where model, tokenizer and data are.
 
-use crate::dialects::t5_experiments::{Arguments, Facts, SCROLLS_FOLDER, Tuning};
+use crate::dialects::t5_experiments::{Arguments, Facts, SCROLLS_FOLDER, Tuning, scrolls_file};
 use crate::gin::Diagnostic;
 use crate::run::failure::Failure;
 use crate::storage::Path;
@@ -63,7 +63,7 @@ fn data(arguments: &Arguments) -> Result<(), Failure> {
     }
     if let Some(name) = arguments.text("task_name") {
         for split in ["train", "validation"] {
-            let file = arguments.in_working_dir(format!("{SCROLLS_FOLDER}/{name}/{split}.jsonl"));
+            let file = scrolls_file(arguments, &name, split);
             if !exists(&file)? {
                 mistakes.push(missing_of_scrolls(&name, &file));
             }

@@ -91,8 +91,8 @@ pub fn train(
     say_partitions(mesh);
     check_memory(spec, mesh)?;
     let share = share(processes)?;
-    let checkpoints = Checkpoints::new(&model_dir, spec, mesh, share.clone())?;
-    let best_checkpoints = Checkpoints::best(&model_dir, spec, mesh, share)?;
+    let checkpoints = Checkpoints::new(&model_dir, spec, mesh, share)?;
+    let best_checkpoints = checkpoints.best(spec);
     let start = restore_or_init(spec, context, &checkpoints)?;
     check_same_start(processes, &start)?;
     let Start { state, record, data, resumed } = start;

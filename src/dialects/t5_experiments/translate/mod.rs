@@ -7,7 +7,7 @@ mod optimizer;
 mod tuning;
 
 pub use check::check;
-pub use tuning::{SCROLLS_FOLDER, Tuning};
+pub use tuning::{SCROLLS_FOLDER, Tuning, scrolls_file};
 
 use gimlet_gin::{Diagnostic, repr_str};
 
@@ -245,29 +245,27 @@ impl Statements<'_> {
     /// Translates the checkpoint with which the run begins. Arrays that model and checkpoint do not share are left, as there.
     fn beginning(&mut self) {
         let Some(path) = self.arguments.path("init_checkpoint") else { return };
+        let key = |parameter: &str| format!("t5x.utils.RestoreCheckpointConfig.{parameter}");
+        for (parameter, value) in [
+            ("path", &repr_str(&path)[..]),
+            ("mode", "'specific'"),
+            ("strict", "False"),
+            ("fallback_to_scratch", "True"),
+        ] {
+            self.bind("init_checkpoint", &key(parameter), value);
+        }
         let is = |flag: &str| self.arguments.is(flag);
-        let skips = is("skip_used_data") && !is("reset_iteration");
         let rules =
             [("reset_optimizer", "state/param_states/.*"), ("reset_iteration", "state/step")];
         let rules = rules.into_iter().filter(|(flag, _)| is(flag));
         let rules: Vec<String> = rules.map(|(_, name)| format!("('{name}', None)")).collect();
-        let rows = [
-            ("init_checkpoint", "path", repr_str(&path)),
-            ("init_checkpoint", "mode", "'specific'".to_string()),
-            ("init_checkpoint", "strict", "False".to_string()),
-            ("init_checkpoint", "fallback_to_scratch", "True".to_string()),
-            ("reset_optimizer", "assignment_map", format!("[{}]", rules.join(", "))),
-            ("skip_used_data", "restore_dataset", "True".to_string()),
-        ];
-        for (flag, parameter, value) in rows {
-            let is_meant = match parameter {
-                "assignment_map" => !rules.is_empty(),
-                "restore_dataset" => skips,
-                _ => true,
-            };
-            if is_meant {
-                self.bind(flag, &format!("t5x.utils.RestoreCheckpointConfig.{parameter}"), value);
-            }
+        let skips = is("skip_used_data") && !is("reset_iteration");
+        if !rules.is_empty() {
+            let map = format!("[{}]", rules.join(", "));
+            self.bind("reset_optimizer", &key("assignment_map"), map);
+        }
+        if skips {
+            self.bind("skip_used_data", &key("restore_dataset"), "True");
         }
     }
 

@@ -79,20 +79,19 @@ pub(super) fn translate(out: &mut Statements<'_>, tuning: &Tuning) -> Vec<String
     let arguments = out.arguments;
     let is_scrolls = arguments.has("task_name");
     let model = tuning.pretrained.as_ref();
-    let run = match arguments.is("validate_only") {
+    let model = model.map_or(MODEL.to_string(), |folder| format!("{folder}/config.json"));
+    let tasks = if is_scrolls { SCROLLS } else { HYP };
+    let files = match arguments.is("validate_only") {
         true => {
             validation(out, tuning);
-            VALIDATE
+            vec![&model, VALIDATE, tasks]
         }
         false => {
             training(out, tuning);
-            FINETUNE
+            vec![T5X_FINETUNE, &model, FINETUNE, tasks]
         }
     };
-    let model = model.map_or(MODEL.to_string(), |folder| format!("{folder}/config.json"));
-    let files = [T5X_FINETUNE, &model, run, if is_scrolls { SCROLLS } else { HYP }];
-    let is_read = |file: &&str| *file != T5X_FINETUNE || run == FINETUNE;
-    files.into_iter().filter(is_read).map(str::to_string).collect()
+    files.into_iter().map(str::to_string).collect()
 }
 
 /// Translates the tokenizer and the decoding of a model that no folder of transformers describes.
@@ -115,7 +114,7 @@ fn data(out: &mut Statements<'_>) {
     let files = ["train", "validation", "test"].map(|split| match dataset {
         // Results on the hidden test examples are never asked for.
         Some(_) if split == "test" => None,
-        Some(dataset) => Some(file_of(arguments, dataset.name, split)),
+        Some(dataset) => Some(scrolls_file(arguments, dataset.name, split)),
         None if split == "train" => arguments.path("data_path"),
         None if split == "validation" => arguments.path("valid_data_path"),
         None => arguments.path("test_data_path"),
@@ -149,7 +148,7 @@ fn data(out: &mut Statements<'_>) {
 }
 
 /// Returns the file of a split of SCROLLS.
-pub(super) fn file_of(arguments: &Arguments, dataset: &str, split: &str) -> String {
+pub fn scrolls_file(arguments: &Arguments, dataset: &str, split: &str) -> String {
     arguments.in_working_dir(format!("{SCROLLS_FOLDER}/{dataset}/{split}.jsonl"))
 }
 
