@@ -34,12 +34,14 @@ using namespace attention;
 GIMLET_ATTENTION(float)
 GIMLET_ATTENTION(c10::BFloat16)
 
+namespace {
+
+// The format in which an attention of float32 or bfloat16 is computed: bfloat16 is widened where its products are no
+// faster.
 at::ScalarType attention_format(at::ScalarType of) {
   TORCH_CHECK(of == at::kFloat || of == at::kBFloat16, "attention is float32 or bfloat16, not ", of);
   return small_products_in_bfloat16() ? of : at::kFloat;
 }
-
-namespace {
 
 // The operands of one attention. All float32 or all bfloat16.
 struct Operands {

@@ -3,7 +3,6 @@
 
 #include "parallel.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/TensorIterator.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/arange.h>
@@ -23,9 +22,4 @@ void share_out(int64_t count, int64_t grain, const std::function<void(int64_t fi
     for (int64_t i = 0; i < count; ++i) body(first, first + i);
   };
   at::TensorIterator::nullary_op(tasks).for_each(run, grain);
-}
-
-int64_t threads_awake() {
-  const Team* team = Team::of_this_thread();
-  return team ? team->threads() : at::get_num_threads();
 }

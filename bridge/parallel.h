@@ -11,9 +11,6 @@
 // `first`, their lowest, and come in order. Fewer tasks than `grain` are not worth another thread.
 void share_out(int64_t count, int64_t grain, const std::function<void(int64_t first, int64_t task)>& body);
 
-// The threads of `share_out_awake`.
-int64_t threads_awake();
-
 // Calls `body(task)` for every task below `count` on this thread's team, or without one on
 // libtorch's threads. `body` does not throw.
 template <typename Body>

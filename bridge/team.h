@@ -3,7 +3,7 @@
 // Waking a sleeping thread of libtorch's takes as long as a small product, if its threads sleep
 // between parallel loops, and a step of decoding has sixty such loops. While a team is assembled,
 // its threads take their next task within a microsecond, and each of them keeps a core busy. In
-// between they sleep: oneDNN compiles its kernels anew for each thread that it meets.
+// between they sleep.
 
 #pragma once
 

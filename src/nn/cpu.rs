@@ -2,10 +2,7 @@
 
 use std::sync::OnceLock;
 
-use tch::{Device, Kind};
-
 use super::bridge::{self, Products};
-use super::narrow_product::NarrowProduct;
 
 /// Prepares this process for tensors: denormals are flushed, and matrix products use all of the CPU. Call it first,
 /// before libtorch starts threads.
@@ -75,16 +72,4 @@ fn fastest_products() -> Products {
 /// bytes cannot hold the sums of its products, which then go through memory.
 pub(super) fn packed_products_suit_few_rows() -> bool {
     bridge::register_bytes() == 64
-}
-
-/// Whether it is as fast as libtorch for many rows of this kind, so that its additional operations
-/// are a gain: it multiplies tiles of bfloat16 (AMX), or in float32, which was measured with AVX-512 only.
-pub(super) fn packed_products_suit_many_rows(kind: Kind) -> bool {
-    let floats = kind != Kind::BFloat16 || Abilities::get().widens_bfloat16();
-    bridge::register_bytes() == 64 && (floats || multiplies_tiles())
-}
-
-/// Whether products multiply tiles of bfloat16.
-pub(super) fn multiplies_tiles() -> bool {
-    NarrowProduct::suits(Device::Cpu)
 }

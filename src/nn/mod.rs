@@ -90,8 +90,8 @@ pub use block_attention::{BlockBias, block_attention};
 pub use block_rows::BlockRows;
 #[cfg(feature = "torch")]
 pub use cpu_decoding::{
-    BestColumns, KeyValue, PackedKernel, Past, SequenceBias, has_step_kernels, largest_columns,
-    past_attention, reorder_hypotheses, sequence_attention, step_attention, team,
+    BestColumns, KeyValue, PackedKernel, Past, has_step_kernels, largest_columns, past_attention,
+    reorder_hypotheses, step_attention, team,
 };
 #[cfg(feature = "torch")]
 pub use division::Division;

@@ -31,8 +31,7 @@ impl<'a> Decoding<'a> {
             decoder: PackedStack::new(&spec.last, &spec.of_layers(params), hypotheses),
             head: PackedKernel::new(&head, hypotheses),
             // With more hypotheses, libtorch's part of a step is large enough for its threads.
-            steps_by_team: hypotheses <= PackedKernel::FEW_ROWS
-                && PackedKernel::packs(head.kind(), head.device(), hypotheses),
+            steps_by_team: PackedKernel::packs(head.device(), hypotheses),
         })
     }
 

@@ -41,11 +41,6 @@ impl<P: Product> Layer<P> {
         Self { rel_embedding, attentions, feed_forwards }
     }
 
-    /// Whether its products apply the activations too.
-    pub fn is_all_products(&self) -> bool {
-        self.feed_forwards.iter().all(FeedForwardBlock::is_all_products)
-    }
-
     /// Kernels of keys and values of an encoding, of each attention that reads one.
     pub fn contexts(&self) -> impl Iterator<Item = &P> {
         self.attentions.iter().filter_map(|block| block.context.as_ref())

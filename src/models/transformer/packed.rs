@@ -14,7 +14,7 @@ use crate::nn::{Activation, AttentionDims, Joined, PackedKernel, Params, RmsNorm
 pub struct PackedStack {
     pub(super) spec: StackSpec,
     pub(super) layers: Vec<Layer<PackedKernels>>,
-    rel_embedding: Option<Tensor>, // that all layers share
+    pub(super) rel_embedding: Option<Tensor>, // that all layers share
     pub(super) norm: RmsNorm,
     pub(super) kind: Kind,
     pub(super) dims: AttentionDims,
@@ -47,12 +47,6 @@ impl PackedStack {
     pub fn suits_sequences(spec: &StackSpec, device: Device) -> bool {
         // Routers need the batch with its padding, and queries that depend on the row need rows of one length.
         spec.sparse.is_none() && spec.dims.num_cdq_heads == 0 && !device.is_cuda()
-    }
-
-    /// Whether almost no work with whole sequences remains for libtorch.
-    pub fn is_all_packed(&self) -> bool {
-        PackedKernel::packs(self.kind, Device::Cpu, PackedKernel::MANY_ROWS)
-            && self.layers.iter().all(Layer::is_all_products)
     }
 }
 

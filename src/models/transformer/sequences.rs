@@ -3,40 +3,45 @@
 use tch::{Kind, Tensor};
 
 use super::packed::{PackedKernels, PackedStack};
+use super::reach::{OwnBias, Visible};
 use crate::models::parts::{AttentionBlock, RowTensors};
-use crate::nn::{Dropout, Joined, SequenceBias, rms_norm, sequence_attention};
+use crate::nn::{Dropout, Heads, Joined, rms_norm};
 
 impl PackedStack {
     /// Maps embedded tokens `[batch, length, embed]` to their encoding, of the same shape. `real`
     /// marks the tokens that are not padding, bool `[batch, length]`. After a sequence's last token
     /// the encoding is zero.
+    ///
+    /// Products multiply the rows up to each sequence's last token; attention has all rows of the longest sequence.
     pub fn encode(&self, embedded: &Tensor, real: &Tensor) -> Tensor {
         let sequences = Sequences::new(real);
-        let (length, position) = (embedded.size()[1], self.spec.position);
-        let distances = |embedding| position.of_distances(embedding, length);
-        let distances: Vec<Tensor> = self.rel_embeddings().map(distances).collect();
-        let mut hidden = sequences.gather(embedded);
-        // Those of one embedding are those of all layers.
-        for (layer, distances) in self.layers.iter().zip(distances.iter().cycle()) {
-            let bias =
-                SequenceBias { lengths: &sequences.lengths, distances, real: &sequences.real };
+        let (length, position) = (sequences.size[1], self.spec.position);
+        let of_pairs = |embedding| position.of_pairs(embedding, length);
+        let shared: Vec<Tensor> = self.rel_embedding.iter().map(of_pairs).collect();
+        let shared = OwnBias::new(&self.spec, &sequences.visible(), length, &shared);
+        let mut hidden = sequences.gather(&embedded.narrow(1, 0, length));
+        for layer in &self.layers {
+            let own = layer.rel_embedding.as_ref().map(|embedding| shared.of_layer(embedding));
+            let bias = own.as_ref().unwrap_or(&shared);
             let mut attend = |_: &AttentionBlock<PackedKernels>, projected: Joined| {
-                let projected = &projected.wholes()[0]; // [rows, 3 * joined]
-                let heads = [projected.size()[0], 3, self.dims.num_heads, self.dims.head_dim];
-                sequence_attention(&projected.view(heads), &bias)
+                let projected = projected.into_wholes().remove(0); // [rows, 3 * joined]
+                let joined = Joined::new(vec![sequences.scatter(&projected)], 3);
+                let heads = Heads { joined, count: self.dims.num_heads };
+                sequences.gather(&bias.attend(&heads, &self.dims, Dropout::off()))
             };
             hidden =
                 layer.forward(hidden, RowTensors::default(), Dropout::off(), &mut attend).hidden;
         }
-        sequences.scatter(&rms_norm(&hidden, &self.norm), embedded)
+        let encoded = sequences.scatter(&rms_norm(&hidden, &self.norm));
+        encoded.constant_pad_nd([0, 0, 0, embedded.size()[1] - length])
     }
 }
 
 /// The rows of a batch up to each sequence's last token.
 struct Sequences {
-    lengths: Vec<i64>,
-    real: Tensor,         // bool [rows]: which of them are no padding
-    rows: Option<Tensor>, // int64 [rows]: which of the batch's these are, unless they are all
+    size: [i64; 2],       // of the batch up to the last token of its longest sequence
+    real: Tensor,         // bool of this size: the positions that are not padding
+    rows: Option<Tensor>, // int64 [rows]: the kept ones of the batch in one row, unless all are
 }
 
 impl Sequences {
@@ -47,27 +52,35 @@ impl Sequences {
         // A sequence without tokens is encoded completely: the decoder attends to all of it
         // equally.
         let last = last.where_self(&last.gt(0), &last.full_like(length));
-        let lengths = Vec::try_from(&last).expect("lengths are int64");
-        let whole = lengths.iter().sum::<i64>() == batch * length;
-        let rows = (!whole).then(|| {
-            let kept = places.le_tensor(&last.unsqueeze(1)); // [batch, length]
-            kept.view(-1).nonzero().view(-1)
-        });
-        let real = real.contiguous().view(-1);
-        let real = rows.as_ref().map_or_else(|| real.shallow_clone(), |r| real.index_select(0, r));
-        Self { lengths, real, rows }
+        let longest = last.max().int64_value(&[]);
+        let kept = places.narrow(0, 0, longest).le_tensor(&last.unsqueeze(1));
+        let rows = kept.view(-1).nonzero().view(-1);
+        let rows = (rows.size()[0] < batch * longest).then_some(rows);
+        Self { size: [batch, longest], real: real.narrow(1, 0, longest), rows }
     }
 
-    /// `[batch, length, embed]` to `[rows, embed]`.
+    /// The keys that queries attend to.
+    fn visible(&self) -> Visible {
+        Visible::Pairs(self.real.unsqueeze(1).unsqueeze(1))
+    }
+
+    /// `[batch, length, columns]` to `[rows, columns]`.
     fn gather(&self, whole: &Tensor) -> Tensor {
         let whole = whole.flatten(0, 1);
         self.rows.as_ref().map_or_else(|| whole.shallow_clone(), |rows| whole.index_select(0, rows))
     }
 
-    /// Back to the shape of `whole`.
-    fn scatter(&self, hidden: &Tensor, whole: &Tensor) -> Tensor {
-        let Some(rows) = &self.rows else { return hidden.view_as(whole) };
-        whole.zeros_like().flatten(0, 1).index_copy_(0, rows, hidden).view_as(whole)
+    /// Back to `[batch, length, columns]`, 0 in the other rows.
+    fn scatter(&self, some: &Tensor) -> Tensor {
+        let [batch, length] = self.size;
+        let whole = match &self.rows {
+            None => some.shallow_clone(),
+            Some(rows) => {
+                let whole = [batch * length, some.size()[1]];
+                some.new_zeros(whole, (some.kind(), some.device())).index_copy_(0, rows, some)
+            }
+        };
+        whole.view([batch, length, -1])
     }
 }
 

@@ -94,10 +94,13 @@ impl PackedStack {
     /// inputs that are not padding, bool `[batch, inputs_length]`.
     pub fn read_encoding(&self, cache: &mut DecoderCache, encoded: &Tensor, real: &Tensor) {
         let (num_heads, head_dim) = (self.dims.num_heads, self.dims.head_dim);
+        let (batch, length, _) = encoded.size3().expect("an encoding has three axes");
         let contexts = self.layers.iter().flat_map(|layer| layer.contexts());
         let key_value = |context: &PackedKernels| {
-            let both = context.kernel.apply_by_head(encoded, head_dim);
+            let both = context.kernel.apply(encoded);
+            let both = both.view([batch, length, 2 * num_heads, head_dim]).transpose(1, 2);
             // Each step reads all of them, one head after the other, so they are stored in that order.
+            let both = both.contiguous();
             let part = |index| both.narrow(1, index * num_heads, num_heads);
             KeyValue { key: part(0), value: part(1) }
         };

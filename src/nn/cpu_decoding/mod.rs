@@ -7,11 +7,9 @@
 mod beam_step;
 mod packed;
 mod screen;
-mod sequence_attention;
 mod step_attention;
 pub mod team;
 
 pub use beam_step::{BestColumns, reorder_hypotheses};
 pub use packed::{PackedKernel, largest_columns};
-pub use sequence_attention::{SequenceBias, sequence_attention};
 pub use step_attention::{KeyValue, Past, has_step_kernels, past_attention, step_attention};

@@ -7,7 +7,6 @@ use crate::models::decoding::{DecodeError, Decodes, Observer, Prediction, Prompt
 use crate::models::parts::Reach;
 use crate::models::transformer::{Decoding, PackedStack};
 use crate::models::{Batch, Predict, feature};
-use crate::nn::team::Team;
 use crate::nn::{Dropout, PackedKernel, Params, untracked};
 
 /// A model for decoding many batches: its weights, laid out once for that.
@@ -39,7 +38,6 @@ impl<'a> Predictor<'a> {
         let Some(encoder) = &self.encoder else {
             return self.t5.encode(self.params, inputs, Dropout::off());
         };
-        let _team = encoder.is_all_packed().then(Team::assemble);
         let embedded = self.t5.spec.tokens.embed(self.params, inputs);
         encoder.encode(&self.t5.after_memory(self.params, embedded), &self.t5.real_inputs(inputs))
     }

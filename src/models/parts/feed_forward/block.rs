@@ -49,11 +49,6 @@ impl FeedForward {
 }
 
 impl<P: Product> FeedForwardBlock<P> {
-    /// Whether its products apply the activations too.
-    pub fn is_all_products(&self) -> bool {
-        matches!(self, Self::Dense(block) if block.activations.is_empty())
-    }
-
     /// Adds to the stream, and returns the report of a router.
     pub fn forward(&self, stream: &mut ResidualStream, dropout: Dropout) -> Option<RoutingReport> {
         match self {
