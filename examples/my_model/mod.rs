@@ -7,8 +7,8 @@ use gimlet::models::heads::{Divisors, LossOutput, LossSpec, TokenLogits};
 use gimlet::models::memory::StepShape;
 use gimlet::models::parts::{AttentionSpec, EMBEDDING_INIT, Reach, RelativeBias, TokenEmbedding};
 use gimlet::models::transformer::{
-    DimensionNames, LAYER_NORM_EPSILON, LayerArrays, LayerDims, LayerInitializers, Stack,
-    StackInput, StackSpec, TransformerSpec, Visible, kernel_init,
+    DimensionNames, LAYER_NORM_EPSILON, LayerArrays, LayerDims, LayerInitializers, LayerStyle,
+    Stack, StackEnd, StackInput, StackSpec, TransformerSpec, Visible, kernel_init,
 };
 use gimlet::models::{BaseModel, Batch, HasNetwork, Model, ModuleSpec, Network, feature};
 use gimlet::nn::{
@@ -80,7 +80,7 @@ impl ModuleSpec for Encoder {
             layer_norm_epsilon: LAYER_NORM_EPSILON,
             float32_attention_logits: false,
             scale_attn_logits: false,
-            drops_mlp_twice: false,
+            style: LayerStyle::T5,
             remat_policy: RematPolicy::None,
             initializers: LayerInitializers::t5(self.head_dim, kernels),
         };
@@ -93,13 +93,15 @@ impl ModuleSpec for Encoder {
                 logits: None,
             },
             memory_tokens: None,
+            encoder_ends: None,
             encoder: None,
             last: StackSpec {
                 name: "encoder",
                 num_layers: self.num_layers,
                 attentions: &ATTENTION,
-                position: RelativeBias::t5(RelativePosition::Bidirectional),
-                shares_last_dropout: true,
+                position: Some(RelativeBias::t5(RelativePosition::Bidirectional)),
+                rotary: None,
+                end: StackEnd::NormAndDropout { is_shared: true },
                 reach: Reach::All,
                 dims,
                 sparse: None,

@@ -69,7 +69,11 @@ impl TrainMetrics {
                 sum::WEIGHT_SUM => {
                     out.insert("non_padding_fraction/loss_weights".to_string(), value / targets);
                 }
-                sum::NUM_WEIGHTED_TOKENS => {}
+                sum::NEXT_SENTENCE_CORRECT => {
+                    let accuracy = value / sums.get(sum::NUM_SENTENCE_PAIRS);
+                    out.insert("next_sentence/accuracy".to_string(), accuracy);
+                }
+                sum::NUM_WEIGHTED_TOKENS | sum::NUM_SENTENCE_PAIRS => {}
                 name => {
                     out.insert(name.to_string(), value / steps);
                 }

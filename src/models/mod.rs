@@ -20,9 +20,10 @@ mod spec;
 mod vocabularies;
 
 pub use contract::{BaseModel, ModuleSpec, NoPredictions, PredictionSpec, memory};
+pub use families::bert::{BertForMaskedLM, BertForPreTraining};
 pub use families::decoder_only::{DecoderOnlyModel, MoeDecoderOnlyModel};
 pub use families::t5::{EncoderDecoderModel, MoeEncoderDecoderModel};
-pub use families::{decoder_only, flaxformer, t5};
+pub use families::{bert, decoder_only, flaxformer, t5};
 pub use hugging_face::{HUGGING_FACE, gin_of, open};
 pub use spec::Model;
 pub use vocabularies::{GetInputVocabulary, GetOutputVocabulary};

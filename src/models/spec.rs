@@ -2,7 +2,8 @@
 
 use std::ops::Deref;
 
-use super::contract::BaseModel;
+use super::contract::{BaseModel, ModuleSpec};
+use super::families::bert::{BertForMaskedLM, BertForPreTraining};
 use super::families::decoder_only::{DecoderOnlyModel, MoeDecoderOnlyModel};
 use super::families::t5::{EncoderDecoderModel, MoeEncoderDecoderModel};
 use crate::nn::RematPolicy;
@@ -10,6 +11,8 @@ use crate::nn::RematPolicy;
 crate::gin::slot! {
     /// Any model that can be trained. It dereferences to the interface that all of them implement.
     pub enum Model: BaseModel {
+        BertForMaskedLM,
+        BertForPreTraining,
         DecoderOnlyModel,
         EncoderDecoderModel,
         MoeDecoderOnlyModel,
@@ -36,6 +39,8 @@ impl Model {
             Self::MoeEncoderDecoderModel(model) => model.shared.module.set_remat_policy(policy),
             Self::DecoderOnlyModel(model) => model.shared.module.set_remat_policy(policy),
             Self::MoeDecoderOnlyModel(model) => model.shared.module.set_remat_policy(policy),
+            Self::BertForMaskedLM(model) => model.shared.config.set_remat_policy(policy),
+            Self::BertForPreTraining(model) => model.shared.config.set_remat_policy(policy),
             Self::Open(_) => None,
         }?;
         Some(model)

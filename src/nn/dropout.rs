@@ -9,6 +9,8 @@ use super::profiler::{Activity, part};
 pub struct Dropout {
     rate: f64,
     is_training: bool,
+    /// Whether positions share masks.
+    is_shared: bool,
     /// The part of a larger batch, of equal parts, that is at hand: its number, and how many there are.
     part: (i64, i64),
     /// The same of heads and of features between two projections.
@@ -18,14 +20,20 @@ pub struct Dropout {
 impl Dropout {
     /// Creates a dropout that drops nothing, for evaluation and decoding.
     pub fn off() -> Self {
-        Self { rate: 0.0, is_training: false, part: (0, 1), columns: (0, 1) }
+        Self { rate: 0.0, is_training: false, is_shared: true, part: (0, 1), columns: (0, 1) }
     }
 
     /// Creates a dropout with probability `rate` in `0..1` that scales the rest by
     /// `1 / (1 - rate)`.
     pub fn train(rate: f64) -> Self {
         assert!((0.0..1.0).contains(&rate), "a dropout rate lies in 0..1, found {rate}");
-        Self { rate, is_training: true, part: (0, 1), columns: (0, 1) }
+        Self { rate, is_training: true, is_shared: true, part: (0, 1), columns: (0, 1) }
+    }
+
+    /// The same dropout with a mask of its own for each position. The queries of an attention still share the mask of
+    /// their weights.
+    pub fn of_each_position(self) -> Self {
+        Self { is_shared: false, ..self }
     }
 
     /// The same dropout for one of `count` parts of a batch: its masks are this part's rows of the
@@ -102,7 +110,7 @@ impl Dropout {
     /// part, as [`Dropout::apply_along_length`] does.
     pub fn apply_to_columns(self, inputs: Tensor) -> Tensor {
         let _part = part(Activity::Elementwise);
-        let shape = without_length(&inputs);
+        let shape = self.shape(&inputs);
         match self.mask(&inputs, &shape, Some(shape.len() - 1)) {
             Some(mask) => inputs * mask,
             None => inputs,
@@ -122,7 +130,18 @@ impl Dropout {
     /// Returns the factor of [`Dropout::apply_along_length`], if anything is dropped: 0, or the
     /// scale of the rest, of extent 1 in the last axis but one.
     pub fn mask_along_length(self, inputs: &Tensor) -> Option<Tensor> {
-        self.mask(inputs, &without_length(inputs), None)
+        self.mask(inputs, &self.shape(inputs), None)
+    }
+
+    /// The shape of masks of activations: with an extent of 1 for the length, their last axis but one, if positions share
+    /// them.
+    fn shape(self, inputs: &Tensor) -> Vec<i64> {
+        let mut shape = inputs.size();
+        let length_axis = shape.len() - 2;
+        if self.is_shared {
+            shape[length_axis] = 1;
+        }
+        shape
     }
 
     /// Returns factors of `value` `[batch, num_heads, kv_length, head_dim]`, so that attention
@@ -149,14 +168,6 @@ impl Dropout {
         });
         Some(own / keep)
     }
-}
-
-/// Returns the shape of activations with an extent of 1 for the length, their last axis but one.
-fn without_length(inputs: &Tensor) -> Vec<i64> {
-    let mut shape = inputs.size();
-    let length_axis = shape.len() - 2;
-    shape[length_axis] = 1;
-    shape
 }
 
 #[cfg(test)]

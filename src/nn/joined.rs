@@ -30,6 +30,20 @@ impl Joined {
         self.wholes
     }
 
+    /// Returns the parts with a bias `[width]` added to each, or without biases as they are.
+    pub fn plus(self, biases: &[Tensor]) -> Self {
+        if biases.is_empty() {
+            return self;
+        }
+        let mut rest = biases;
+        let plus = |whole: &Tensor| {
+            let (own, others) = rest.split_at((last_extent(whole) / self.width) as usize);
+            rest = others;
+            whole + Tensor::cat(own, 0)
+        };
+        Self { wholes: self.wholes.iter().map(plus).collect(), width: self.width }
+    }
+
     /// Returns each part `[.., width]` as a view.
     pub fn parts(&self) -> Vec<Tensor> {
         let of = |whole: &Tensor| match last_extent(whole) == self.width {

@@ -54,6 +54,8 @@ mod masks;
 #[cfg(feature = "torch")]
 mod narrow_product;
 #[cfg(feature = "torch")]
+mod norm;
+#[cfg(feature = "torch")]
 mod params;
 #[cfg(feature = "torch")]
 mod portion;
@@ -76,8 +78,8 @@ pub use error::C10dError;
 pub use experts::{ExpertsSpec, IgnoredPadding, RouterSpec, Routing, RoutingMode, TokenGroups};
 pub use shard::{MeshDim, Shard, part_of};
 pub use spec::{
-    Activation, Distribution, Dtype, FanMode, Fp8Format, Initializer, LayerParts, ParamSpec,
-    RelativePosition, RematPolicy, SCORES_AT_ONCE, TransformerEngineConfig,
+    Activation, Distribution, Dtype, FanMode, Fp8Format, Initializer, LayerParts, NormKind,
+    ParamSpec, RelativePosition, RematPolicy, SCORES_AT_ONCE, TransformerEngineConfig,
 };
 
 #[cfg(feature = "torch")]
@@ -115,6 +117,8 @@ pub use masks::{
 };
 #[cfg(feature = "torch")]
 pub use narrow_product::NarrowProduct;
+#[cfg(feature = "torch")]
+pub use norm::{LayerNorm, Norm};
 #[cfg(feature = "torch")]
 pub use params::Params;
 #[cfg(feature = "torch")]

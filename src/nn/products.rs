@@ -15,19 +15,25 @@ pub(super) enum Products {
     Computed,
     /// They are also kept here, in order.
     Recorded(Vec<Tensor>),
-    /// They are taken from here. The last one is missing, because no other value depends on it.
+    /// They are taken from here. The last one is missing if no other value depends on it.
     Replayed(VecDeque<Tensor>),
 }
 
 impl Products {
-    /// Returns the result of `body`, and the results of all its projections and their sums except the last.
-    pub(super) fn recorded<R>(body: impl FnOnce() -> R) -> (R, Option<VecDeque<Tensor>>) {
+    /// Returns the result of `body`, and the results of all its projections and their sums, without the last unless that
+    /// is read.
+    pub(super) fn recorded<R>(
+        body: impl FnOnce() -> R,
+        is_last_read: bool,
+    ) -> (R, Option<VecDeque<Tensor>>) {
         let outer = PRODUCTS.replace(Products::Recorded(Vec::new()));
         let result = body();
         let Products::Recorded(mut products) = PRODUCTS.replace(outer) else {
             unreachable!("blocks do not contain blocks");
         };
-        products.pop();
+        if !is_last_read {
+            products.pop();
+        }
         (result, Some(products.into()))
     }
 

@@ -33,14 +33,16 @@ pub struct Recipe<L> {
     place: usize,
     make: Arc<dyn Fn(&Params) -> L + Send + Sync>,
     policy: RematPolicy,
+    reads_last_product: bool,
 }
 
 impl<L> Block<L> {
     /// Creates the layer that `make` makes of the parameters at `path`. If no gradients are recorded, nothing is
     /// kept for them and `policy` has no effect. Parameters that are spread over processes are gathered for each run,
-    /// at least by [`RematPolicy::Minimal`].
+    /// at least by [`RematPolicy::Minimal`]. `reads_last_product` says that a layer does more with the result of its last
+    /// projection than to add it to others.
     pub fn new(
-        policy: RematPolicy,
+        (policy, reads_last_product): (RematPolicy, bool),
         (layers, path): (&Arc<Lookahead>, &str),
         make: impl Fn(&Params) -> L + Send + Sync + 'static,
     ) -> Self {
@@ -56,7 +58,13 @@ impl<L> Block<L> {
             RematPolicy::None => Block::Kept(make(&params)),
             _ => {
                 let layers = Arc::clone(layers);
-                Block::Remade(Recipe { layers, place, make: Arc::new(make), policy })
+                Block::Remade(Recipe {
+                    layers,
+                    place,
+                    make: Arc::new(make),
+                    policy,
+                    reads_last_product,
+                })
             }
         }
     }
@@ -80,7 +88,6 @@ impl<L> Clone for Recipe<L> {
 
 impl<L: 'static> Recipe<L> {
     /// Runs `body` on the layer and `inputs`, with the random numbers of the first one's device.
-    /// The last result that it keeps of a projection must only be added to and not read again.
     pub fn forward(
         &self,
         inputs: &[&Tensor],
@@ -90,7 +97,7 @@ impl<L: 'static> Recipe<L> {
         let whole = self.layers.forward(self.place);
         let run = || tch::no_grad(|| body(&(self.make)(&whole), inputs));
         let (outputs, products) = match self.policy {
-            RematPolicy::Minimal => Products::recorded(run),
+            RematPolicy::Minimal => Products::recorded(run, self.reads_last_product),
             _ => (run(), None),
         };
         drop(whole);

@@ -101,6 +101,15 @@ impl Activation {
     }
 }
 
+/// The kind of the norms of a network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NormKind {
+    /// Root-mean-square norms, with a scale (Zhang & Sennrich 2019, arXiv:1910.07467).
+    Rms,
+    /// Layer norms, which subtract the mean, with a scale and a bias (Ba et al. 2016, arXiv:1607.06450).
+    Layer,
+}
+
 /// The tensors that a layer keeps of its forward pass for its backward pass; the rest is
 /// recomputed. Source:
 /// T5X `examples/scalable_t5/network.py`.
@@ -164,6 +173,9 @@ pub enum Initializer {
 impl Initializer {
     /// All ones.
     pub const ONES: Self = Self::Constant { value: 1.0 };
+
+    /// All zeros.
+    pub const ZEROS: Self = Self::Constant { value: 0.0 };
 
     /// The distribution of values that are multiplied by a factor after they are drawn.
     pub fn times(self, factor: f64) -> Self {

@@ -25,8 +25,17 @@ impl StandardLogicalAxisRules {
             rules.push(("embed", Some("data")));
         }
         rules.push(("embed", None));
-        let whole =
-            ["relpos_buckets", "abspos_buckets", "length", "layers", "stack", "memory", "cdq"];
+        let whole = [
+            "relpos_buckets",
+            "abspos_buckets",
+            "length",
+            "layers",
+            "stack",
+            "memory",
+            "cdq",
+            "pooled",
+            "classes",
+        ];
         rules.extend(whole.map(|axis| (axis, None)));
         rules.push(("mlp_activations", None));
         let own = |(axis, mesh): (&str, Option<&str>)| (axis.to_string(), mesh.map(str::to_string));

@@ -171,7 +171,8 @@ impl Inputs {
 
     fn cross_entropy(&self) -> Vec<Tensor> {
         let (hidden, kernel) = (self.leaf(&[6, 16]), self.leaf(&[16, 1000]));
-        let head = Head { hidden, kernel, scale: 1.0, vocabulary: Vocabulary::whole(1000) };
+        let head =
+            Head { hidden, kernel, bias: None, scale: 1.0, vocabulary: Vocabulary::whole(1000) };
         let targets = Targets {
             tokens: Tensor::arange(6, (Kind::Int64, self.device)) * 150,
             coefficients: Tensor::ones([6], (Kind::Float, self.device)),

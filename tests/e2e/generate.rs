@@ -247,7 +247,7 @@ fn mistakes_are_named_before_the_parameters_are_read() {
     refused(&["--checkpoint=absent", "a"], &["absent"]);
     refused(
         &["--checkpoint=hub", "a"],
-        &["hub/config.json", "`llama`, expected t5, mt5, umt5 or longt5"],
+        &["hub/config.json", "`llama`, expected t5, mt5, umt5, longt5 or bert"],
     );
     refused(&["--checkpoint=empty", "--topk=1", "--beam=2", "a"], &["give those of one of both"]);
 }

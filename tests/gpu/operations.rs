@@ -69,7 +69,7 @@ fn cross_entropy_with_z_loss_and_smoothing() {
             compare(&Comparison { what: &what, kernels, tolerance: 1e-5 }, || {
                 let (hidden, kernel) = (hidden.shallow_clone(), kernel.shallow_clone());
                 let vocabulary = Vocabulary::whole(kernel.size()[1]);
-                let head = Head { hidden, kernel, scale: 1.0, vocabulary };
+                let head = Head { hidden, kernel, bias: None, scale: 1.0, vocabulary };
                 let (losses, scalar) = cross_entropy(&head, &targets, &spec);
                 let inputs = [&head.hidden, &head.kernel];
                 let mut all = Tensor::run_backward(&[scalar], &inputs, false, false);

@@ -1,8 +1,8 @@
 //! Models of flaxformer's modules are T5X's networks, and other networks are refused.
 
 use gimlet::gin::{Evaluator, Request, load};
-use gimlet::models::parts::Reach;
-use gimlet::models::transformer::TransformerSpec;
+use gimlet::models::parts::{FeedForwardDropout, Reach};
+use gimlet::models::transformer::{LayerStyle, StackEnd, TransformerSpec};
 use gimlet::models::{BaseModel, EncoderDecoderModel};
 use gimlet::run::{Library, registry};
 
@@ -56,8 +56,11 @@ fn every_model_is_that_of_t5x_but_for_the_dropout_of_the_encoding() {
         let found = network(&format!("flaxformer/t5x/configs/t5/models/{ours}.gin"));
         let mut expected = network(&format!("t5x/examples/t5/{t5x}.gin"));
         let encoder = expected.encoder.as_mut().expect("a T5 has an encoder");
-        assert!(!encoder.shares_last_dropout);
-        encoder.shares_last_dropout = true;
+        let own = StackEnd::NormAndDropout { is_shared: false };
+        assert_eq!(
+            std::mem::replace(&mut encoder.end, StackEnd::NormAndDropout { is_shared: true }),
+            own
+        );
         assert_eq!(found, expected, "{ours}");
     }
 }
@@ -154,7 +157,7 @@ fn longt5_is_t5_1_1_with_another_reach() {
     let models = "flaxformer/t5x/configs/longt5/models/longt5_1_1";
     for size in ["small", "base", "large", "xl", "xxl"] {
         let mut expected = network(&format!("flaxformer/t5x/configs/t5/models/t5_1_1_{size}.gin"));
-        expected.last.dims.drops_mlp_twice = false;
+        expected.last.dims.style = LayerStyle::T5;
         let reaches = [
             ("", Reach::Local { radius: 127 }),
             ("_transient_global", Reach::TransientGlobal { radius: 127, tokens_per_block: 16 }),
@@ -172,7 +175,8 @@ fn longt5_is_t5_1_1_with_another_reach() {
     assert!(has("encoder/side_relpos_bias/rel_embedding"));
     assert!(has("encoder/layers_11/attention/T5LayerNorm_0/scale"));
     let dropped = model(&[LONG], &["DROPOUT_RATE = 0.1"]).expect("it loads").transformer();
-    assert!(dropped.last.dims.drops_mlp_twice && dropped.dropout_rate == 0.1);
+    let drops = dropped.last.dims.style.feed_forward_dropout;
+    assert_eq!((drops, dropped.dropout_rate), (FeedForwardDropout::BetweenAndAfter, 0.1));
 }
 
 #[test]

@@ -50,12 +50,12 @@ pub fn hugging_face(name: &str) -> HuggingFace {
 }
 
 /// Returns the parameters that a new run reads from the folder `data/{name}` of transformers.
-pub fn imported(name: &str, t5: &T5) -> Params {
+pub fn imported(name: &str, spec: &TransformerSpec) -> Params {
     let folder = data(name);
     let folder = Path::try_from(&*folder).expect("the path is text");
     let config = RestoreCheckpointConfig::new(&[folder.as_str()], RestoreMode::Specific);
     let stored = open(&folder).expect("a model");
-    let needs = t5.spec().param_tree().into_iter().map(|spec| (target(&spec.name), spec.shape));
+    let needs = spec.param_tree().into_iter().map(|spec| (target(&spec.name), spec.shape));
     let plan = config.plan(stored.as_ref(), &needs.collect()).expect("the same model");
     assert!(plan.from_scratch.is_empty() && plan.unused.is_empty(), "{plan:?}");
     let read = |name: String| {
@@ -63,7 +63,7 @@ pub fn imported(name: &str, t5: &T5) -> Params {
         let shape: Vec<i64> = array.shape.iter().map(|&extent| extent as i64).collect();
         (name, Tensor::from_slice(&array.to_f32().expect("floats")).view(&shape[..]))
     };
-    Params::from_tensors(t5.spec().param_tree().into_iter().map(|spec| read(spec.name)))
+    Params::from_tensors(spec.param_tree().into_iter().map(|spec| read(spec.name)))
 }
 
 /// T5X's name of a parameter in a checkpoint.
@@ -209,7 +209,7 @@ fn rows(value: &Value) -> Vec<Vec<i64>> {
     serde_json::from_value(value.clone()).expect("rows of token ids")
 }
 
-fn matrix(rows: &[Vec<i64>]) -> Tensor {
+pub fn matrix(rows: &[Vec<i64>]) -> Tensor {
     Tensor::from_slice2(rows)
 }
 

@@ -59,6 +59,7 @@ fn check(spec: LossSpec, case: Case) {
         vocabulary: Vocabulary::whole(kernel.size()[1]),
         hidden: hidden.shallow_clone(),
         kernel,
+        bias: None,
         scale,
     };
     let (losses, scalar) = cross_entropy(&head, &targets, &spec);

@@ -4,6 +4,7 @@ mod activations;
 mod adafactor;
 mod adamw;
 mod attention;
+mod bert;
 mod cuda;
 mod decode;
 mod fixture;

@@ -64,6 +64,7 @@ fn of_equal_logits_the_first_counts_whichever_process_has_it() {
         let head = Head {
             hidden: Tensor::ones([4, 1], (Kind::Float, Device::Cpu)),
             kernel: Tensor::from_slice(&columns).view([1, 2]),
+            bias: None,
             scale: 1.0,
             vocabulary: Vocabulary { first: 2 * axis.index() as i64, axis, size: 4 },
         };

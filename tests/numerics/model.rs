@@ -80,7 +80,7 @@ fn packed_rows_of_longt5_have_loss_and_gradients_of_flaxformer() {
 fn a_model_that_transformers_saved_is_imported_with_its_loss() {
     let name = "hf_untied_gated_gelu";
     let expected = fixture::hugging_face(name);
-    let params = fixture::imported(name, &expected.t5);
+    let params = fixture::imported(name, expected.t5.spec());
     let mean = Some(LossNormalizingFactor::NumRealTargetTokens);
     let spec = LossSpec { loss_normalizing_factor: mean, ..LossSpec::default() };
     let loss = expected

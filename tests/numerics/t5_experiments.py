@@ -1,9 +1,10 @@
-"""Writes t5_experiments.json and data/t5_experiments/: what t5-experiments' T5 computes, for t5_experiments.rs.
+"""Writes t5_experiments.json, bert.json and data/t5_experiments/: what t5-experiments' T5 and BERT compute, for
+t5_experiments.rs and bert.rs.
 
 Run as `python t5_experiments.py RUN`, where the folder RUN holds what was saved of real models of yurakuratov/t5-experiments
 (branch feat/trainer_with_accelerate, 114dab52; Python 3.9, torch 1.10.2, transformers 4.17.0, CPU, float32, one thread):
 - models/NAME: a `modeling_t5:T5ForConditionalGeneration` of the `config` in meta.json in training mode, with N(0, 0.05) added
-  to all parameters. weights.safetensors has its named_parameters(), expect.safetensors the arguments of one call as
+  to all parameters, or a `modeling_bert:BertForPreTraining` with N(0, 0.1). weights.safetensors has its named_parameters(), expect.safetensors the arguments of one call as
   `batch.*`, its logits and the gradients of its loss as `grad.*`, and meta.json the loss.
 - init_stats.json: mean, standard deviation and greatest magnitude of the parameters of new models.
 Of each gradient, and of the logits of counted positions, the file keeps the norm and 16 products with `noise` of samples.py,
@@ -20,6 +21,7 @@ import numpy as np
 from samples import noise
 
 MODELS = ["t5_relu_tied", "t5_gated_gelu", "t5_memory_5", "t5_cdq_mixed", "t5_cdq_only"]
+BERTS = ["bert_absolute", "bert_rotary", "bert_pre_ln_last_ln", "bert_relative_dense_dead_bias", "bert_relative_sparse"]
 FRESH = ["t5_relu_tied", "t5_gated_untied_memory_factor_0.5", "t5_cdq_mixed"]
 NUM_PRODUCTS = 16
 TOP = {
@@ -84,6 +86,53 @@ def model(folder, weights):
     }
 
 
+BERT_MODULES = {
+    r"bert\.embeddings\.word_embeddings": "token_embedder", r"bert\.embeddings\.position_embeddings": "position_embedder",
+    r"bert\.embeddings\.token_type_embeddings": "type_embedder", r"bert\.embeddings\.LayerNorm": "embedder_norm",
+    r"bert\.encoder\.layer\.(\d+)\.(?:attention\.output\.LayerNorm|pre_attention_ln)": r"encoder/layers_\1/pre_attention_layer_norm",
+    r"bert\.encoder\.layer\.(\d+)\.(?:output\.LayerNorm|post_attention_ln)": r"encoder/layers_\1/pre_mlp_layer_norm",
+    r"bert\.encoder\.layer\.(\d+)\.attention\.self\.(query|key|value)": r"encoder/layers_\1/attention/\2",
+    r"bert\.encoder\.layer\.0\.attention\.self\.relative_attention_bias": "encoder/relpos_bias",
+    r"bert\.encoder\.layer\.(\d+)\.attention\.output\.dense": r"encoder/layers_\1/attention/out",
+    r"bert\.encoder\.layer\.(\d+)\.intermediate\.dense": r"encoder/layers_\1/mlp/wi",
+    r"bert\.encoder\.layer\.(\d+)\.output\.dense": r"encoder/layers_\1/mlp/wo",
+    r"bert\.encoder\.last_layer_ln": "encoder/encoder_norm", r"bert\.pooler\.dense": "pooler",
+    r"cls\.predictions": "masked_tokens", r"cls\.predictions\.transform\.dense": "masked_tokens/dense",
+    r"cls\.predictions\.transform\.LayerNorm": "masked_tokens/norm", r"cls\.seq_relationship": "classes",
+}
+
+
+def of_bert(name, array):
+    """The name of a BERT's parameter here, and its values with the axes of here."""
+    module, last = name.rsplit(".", 1)
+    own = next(re.sub(f"^{torch}$", own, module) for torch, own in BERT_MODULES.items() if re.fullmatch(torch, module))
+    if last == "bias":
+        return f"{own}/bias", array
+    if "embedder" in own and "norm" not in own:
+        return f"{own}/embedding", array
+    if own == "encoder/relpos_bias":
+        return f"{own}/rel_embedding", array.T
+    return (f"{own}/scale", array) if array.ndim == 1 else (f"{own}/kernel", array.T)
+
+
+def bert(folder, weights):
+    meta, expected = json.loads((folder / "meta.json").read_text()), tensors(folder / "expect.safetensors")
+    # Buffers are marked as such; in a model's own file they are not.
+    data = (folder / "weights.safetensors").read_bytes()
+    start = 8 + int.from_bytes(data[:8], "little")
+    header = data[8:start].replace(b'"buffer.', b'"')
+    weights.write_bytes(data[:8] + header.ljust(start - 8) + data[start:])
+    gradients = {name.split("grad.")[1]: array for name, array in expected.items() if "grad." in name}
+    batch = {name: expected[f"batch.{name}"] for name in ["input_ids", "token_type_ids", "labels", "next_sentence_label"]}
+    assert ((batch["input_ids"] > 0) == expected["batch.attention_mask"]).all(), "only padding is masked"
+    return {
+        "config": meta["config"], "losses": meta["losses"], "batch": {name: ids.tolist() for name, ids in batch.items()},
+        "orders": expected["seq_relationship_logits"].tolist(),
+        "logits": products(expected["prediction_logits_every_4th_position"]),
+        "gradients": {own: products(array) for own, array in (of_bert(*it) for it in gradients.items())},
+    }
+
+
 def main():
     run, here = pathlib.Path(sys.argv[1]), pathlib.Path(__file__).parent
     data = here / "data/t5_experiments"
@@ -91,9 +140,13 @@ def main():
     models = {name: model(run / "models" / name, data / f"{name}.safetensors") for name in MODELS}
     stats = json.loads((run / "init_stats.json").read_text())["models"]
     fresh = {name: {t5x(own)[0]: numbers for own, numbers in stats[name].items()} for name in FRESH}
-    text = json.dumps({"models": models, "fresh": fresh})
+    write(here / "t5_experiments.json", {"models": models, "fresh": fresh})
+    write(here / "bert.json", {name: bert(run / "models" / name, data / f"{name}.safetensors") for name in BERTS})
+
+
+def write(path, value):
     # One line for each array.
-    (here / "t5_experiments.json").write_text(re.sub(r"(\]|\}), ", r"\1,\n", text) + "\n")
+    path.write_text(re.sub(r"(\]|\}), ", r"\1,\n", json.dumps(value)) + "\n")
 
 
 if __name__ == "__main__":

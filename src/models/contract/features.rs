@@ -17,6 +17,12 @@ pub mod feature {
     pub const ENCODER_TARGET_TOKENS: &str = "encoder_target_tokens";
     /// The weight of each of them in the loss, float32.
     pub const ENCODER_LOSS_WEIGHTS: &str = "encoder_loss_weights";
+    /// The type of each of an encoder's tokens, such as the first or the second text.
+    pub const ENCODER_TOKEN_TYPES: &str = "encoder_token_types";
+    /// Position of each of an encoder's tokens in its example, from 0 on, in packed batches.
+    pub const ENCODER_POSITIONS: &str = "encoder_positions";
+    /// 1 if the second text of a row comes before the first, else 0: `[batch, 1]`.
+    pub const NEXT_SENTENCE_LABEL: &str = "next_sentence_label";
     /// The decoder's targets moved right by one, 0 at the start of each example.
     pub const DECODER_INPUT_TOKENS: &str = "decoder_input_tokens";
     /// The tokens to predict.

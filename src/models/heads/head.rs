@@ -13,7 +13,9 @@ pub struct Head {
     pub hidden: Tensor,
     /// Float32 `[embed, vocab]`, or some columns of it; for tied embeddings a transposed view of them.
     pub kernel: Tensor,
-    /// The factor of logits.
+    /// The addend of logits, float32 `[vocab]`, if there is one.
+    pub bias: Option<Tensor>,
+    /// The factor of logits without it.
     pub scale: f64,
     /// The tokens of those columns.
     pub vocabulary: Vocabulary,
@@ -41,7 +43,11 @@ impl Vocabulary {
 impl Head {
     /// The logits, as part of the graph: `[rows, vocab]`.
     pub fn logits(&self) -> Tensor {
-        self.wide_hidden().matmul(&self.kernel)
+        let logits = self.wide_hidden().matmul(&self.kernel);
+        match &self.bias {
+            Some(bias) => logits + bias,
+            None => logits,
+        }
     }
 
     /// Hidden states times the scale, float32 `[rows, embed]`.
@@ -79,6 +85,14 @@ impl<'a> HeadProducts<'a> {
 
     /// The logits of `rows` rows from `start` on: `[rows, vocab]`.
     pub(super) fn logits(&self, start: i64, rows: i64) -> Tensor {
+        let mut products = self.products(start, rows);
+        match &self.head.bias {
+            Some(bias) => products.g_add_(bias),
+            None => products,
+        }
+    }
+
+    fn products(&self, start: i64, rows: i64) -> Tensor {
         let Head { hidden, kernel, scale, .. } = self.head;
         match &self.way {
             Way::Wide(hidden) => hidden.narrow(0, start, rows).matmul(kernel),
@@ -95,10 +109,11 @@ impl<'a> HeadProducts<'a> {
     }
 }
 
-/// Gradients of the head's two inputs.
+/// Gradients of the head's inputs.
 pub(super) struct HeadGradients {
     hidden: Tensor, // float32 [rows, embed]
     kernel: Tensor,
+    bias: Option<Tensor>, // float32 [vocab]
 }
 
 impl HeadGradients {
@@ -106,14 +121,19 @@ impl HeadGradients {
     /// parameters require gradients even under `no_grad`.
     pub(super) fn new(head: &Head) -> Option<Self> {
         let hidden = || Tensor::empty(head.hidden.size(), (Kind::Float, head.hidden.device()));
-        head.hidden
-            .requires_grad()
-            .then(|| Self { hidden: hidden(), kernel: head.kernel.empty_like() })
+        head.hidden.requires_grad().then(|| Self {
+            hidden: hidden(),
+            kernel: head.kernel.empty_like(),
+            bias: head.bias.as_ref().map(Tensor::zeros_like),
+        })
     }
 
     /// Takes the gradient of the logits of the rows from `start` on, which come in order.
     pub(super) fn add(&self, products: &HeadProducts, start: i64, logits: &Tensor) {
         let (rows, kernel) = (logits.size()[0], &products.head.kernel);
+        if let Some(bias) = &self.bias {
+            let _ = bias.shallow_clone().g_add_(&logits.sum_dim_intlist(0, false, Kind::Float));
+        }
         let hidden_gradient = self.hidden.narrow(0, start, rows);
         let is_first = start == 0;
         let multiply = |hidden: &Tensor| {
@@ -150,11 +170,16 @@ impl HeadGradients {
             Way::Wide(_) | Way::TensorFloat(_) => (head.hidden.kind(), head.scale),
             Way::Narrow => (head.hidden.kind(), 1.0),
         };
-        let Self { mut hidden, mut kernel } = self;
+        let Self { mut hidden, mut kernel, mut bias } = self;
         let scaled = move |gradients: Vec<Tensor>| {
             let factor = &gradients[0];
-            vec![hidden.g_mul_(&(factor * scale)).to_kind(kind), kernel.g_mul_(factor)]
+            let mut all =
+                vec![hidden.g_mul_(&(factor * scale)).to_kind(kind), kernel.g_mul_(factor)];
+            all.extend(bias.as_mut().map(|bias| bias.g_mul_(factor)));
+            all
         };
-        custom_function(&[&head.hidden, &head.kernel], vec![scalar], scaled).remove(0)
+        let read: Vec<&Tensor> =
+            [&head.hidden, &head.kernel].into_iter().chain(&head.bias).collect();
+        custom_function(&read, vec![scalar], scaled).remove(0)
     }
 }

@@ -9,6 +9,8 @@ mod cross_entropy;
 #[cfg(feature = "torch")]
 mod head;
 #[cfg(feature = "torch")]
+mod next_sentence;
+#[cfg(feature = "torch")]
 mod routing;
 #[cfg(feature = "torch")]
 mod sums;
@@ -25,6 +27,8 @@ pub use spec::{
 pub use cross_entropy::{Targets, TokenLosses, cross_entropy, log_likelihoods};
 #[cfg(feature = "torch")]
 pub use head::{Head, Vocabulary};
+#[cfg(feature = "torch")]
+pub use next_sentence::NextSentence;
 #[cfg(feature = "torch")]
 pub use sums::{HeadLoss, LossOutput, UnreadSums};
 #[cfg(feature = "torch")]

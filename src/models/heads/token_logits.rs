@@ -6,7 +6,7 @@ use super::cross_entropy::{Targets, cross_entropy, log_likelihoods};
 use super::head::Head;
 use super::spec::{Divisors, LossSpec};
 use super::sums::HeadLoss;
-use super::weights::normalize;
+use super::weights::{NormalizedWeights, normalize};
 use crate::metrics::sum;
 use crate::models::{Batch, feature};
 use crate::nn::profiler::{Activity, part};
@@ -39,16 +39,37 @@ impl TokenLogits {
 
     /// The loss of a batch's targets, whose logits `head` computes, and the sums for its metrics.
     pub fn loss(&self, head: &Head, batch: &Batch, spec: &LossSpec) -> HeadLoss {
+        self.loss_at(None, head, batch, spec)
+    }
+
+    /// The places of targets with a weight, int64 `[positions]` in the batch as one row.
+    pub fn weighted(&self, batch: &Batch) -> Tensor {
+        batch.tensor(self.weights).reshape(-1).nonzero().reshape(-1)
+    }
+
+    /// The same where `head` computes the logits of some positions alone, int64 `[positions]` in the batch as one row; the
+    /// others have no weight.
+    pub fn loss_at(
+        &self,
+        positions: Option<&Tensor>,
+        head: &Head,
+        batch: &Batch,
+        spec: &LossSpec,
+    ) -> HeadLoss {
         let _part = part(Activity::Loss);
-        let normalized = normalize(spec.loss_normalizing_factor, batch, self);
-        let weights = normalized.weights.reshape(-1);
+        let normalized = self.normalized(batch, spec);
+        let some = |all: &Tensor| {
+            let all = all.reshape(-1);
+            positions.map_or_else(|| all.shallow_clone(), |places| all.index_select(0, places))
+        };
+        let weights = some(&normalized.weights);
         let coefficients = match (spec.divisors.get(self.tokens), &normalized.factor) {
             (Some(divisor), _) => &weights / *divisor,
             (None, Some(factor)) => &weights / factor,
             (None, None) => weights.shallow_clone(),
         };
-        let tokens = batch.tensor(self.tokens).reshape(-1);
-        let num_targets = tokens.numel() as u64;
+        let all = batch.tensor(self.tokens);
+        let (tokens, num_targets) = (some(all), all.numel() as u64);
         let targets = Targets { tokens, coefficients };
         let (losses, scalar) = cross_entropy(head, &targets, spec);
         let value = losses.loss.dot(&targets.coefficients);
@@ -73,7 +94,12 @@ impl TokenLogits {
 
     /// The divisor of the loss over these rows, if it is divided.
     pub fn divisors(&self, batch: &Batch, spec: &LossSpec) -> Divisors {
-        let factor = normalize(spec.loss_normalizing_factor, batch, self).factor;
+        let factor = self.normalized(batch, spec).factor;
         factor.map(|factor| (self.tokens, factor.double_value(&[]))).into_iter().collect()
+    }
+
+    fn normalized(&self, batch: &Batch, spec: &LossSpec) -> NormalizedWeights {
+        let weights = batch.tensor(self.weights).to_kind(Kind::Float);
+        normalize(spec.loss_normalizing_factor, weights, batch.get(self.segment_ids))
     }
 }

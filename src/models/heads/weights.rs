@@ -3,8 +3,6 @@
 use tch::{Kind, Tensor};
 
 use super::spec::{LossNormalizingFactor, PartialBatches};
-use super::token_logits::TokenLogits;
-use crate::models::Batch;
 
 /// Loss weights after normalization, and the divisor of the weighted sum.
 #[derive(Debug)]
@@ -15,13 +13,13 @@ pub struct NormalizedWeights {
     pub factor: Option<Tensor>,
 }
 
-/// Weights and factor of a head's targets in `batch`.
+/// Normalizes the weights of a head's targets, float32 `[batch, targets_length]`, in rows with `segment_ids` of that shape
+/// if they are packed.
 pub fn normalize(
     factor: Option<LossNormalizingFactor>,
-    batch: &Batch,
-    targets: &TokenLogits,
+    weights: Tensor,
+    segment_ids: Option<&Tensor>,
 ) -> NormalizedWeights {
-    let weights = batch.tensor(targets.weights).to_kind(Kind::Float);
     let scalar = |value: f64| Tensor::from(value as f32).to_device(weights.device());
     match factor {
         None => NormalizedWeights { weights, factor: None },
@@ -38,7 +36,7 @@ pub fn normalize(
             NormalizedWeights { weights, factor }
         }
         Some(LossNormalizingFactor::AveragePerSequence) => {
-            let sums = match batch.get(targets.segment_ids) {
+            let sums = match segment_ids {
                 Some(segment_ids) => sums_per_segment(&weights, segment_ids),
                 None => weights.sum_dim_intlist(-1, true, Kind::Float),
             };
@@ -82,7 +80,7 @@ fn sums_per_segment(weights: &Tensor, segment_ids: &Tensor) -> Tensor {
 mod tests {
     use super::super::spec::MeanOfMicrobatches;
     use super::*;
-    use crate::models::feature;
+    use crate::models::{Batch, feature};
 
     /// Values of T5X `losses_test.py`.
     fn check(
@@ -91,7 +89,8 @@ mod tests {
         expected_factor: f64,
         expected_weights: &[f32],
     ) {
-        let found = normalize(Some(factor), batch, &TokenLogits::TARGETS);
+        let weights = batch.tensor(feature::DECODER_LOSS_WEIGHTS).shallow_clone();
+        let found = normalize(Some(factor), weights, batch.get(feature::DECODER_SEGMENT_IDS));
         let value = found.factor.expect("a factor was asked for").double_value(&[]);
         assert!((value - expected_factor).abs() < 1e-5, "factor {value}");
         let expected = Tensor::from_slice(expected_weights).view([2, 5]);
@@ -130,13 +129,12 @@ mod tests {
     fn microbatches_weigh_the_same_and_those_without_targets_nothing() {
         let rows = [REAL[0], REAL[1], REAL[1], [0.0; 5], [0.0; 5]];
         let weights = Tensor::from_slice(&rows.concat()).view([5, 5]);
-        let batch = Batch::new([(feature::DECODER_LOSS_WEIGHTS, weights.shallow_clone())]);
         for (partial_batches, expected) in
             [(PartialBatches::Real, 2.0), (PartialBatches::Upstream, 3.0)]
         {
             let microbatches = MeanOfMicrobatches { rows: 2, partial_batches };
             let factor = Some(LossNormalizingFactor::MeanOfMicrobatches(microbatches));
-            let found = normalize(factor, &batch, &TokenLogits::TARGETS);
+            let found = normalize(factor, weights.shallow_clone(), None);
             assert_eq!(found.factor.map(|factor| factor.double_value(&[])), Some(expected));
             let sums = Tensor::from_slice(&[6.0_f32, 6.0, 2.0, 2.0, 1.0]).unsqueeze(-1);
             assert!(found.weights.allclose(&(&weights / sums), 1e-6, 0.0, false));

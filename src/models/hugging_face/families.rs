@@ -5,11 +5,11 @@
 use crate::checkpoint::{
     self, CheckpointError, Families, HuggingFaceConfig, HuggingFaceFamily, Stored,
 };
-use crate::models::families::t5;
+use crate::models::families::{bert, t5};
 use crate::storage::Path;
 
 /// The families, each with the names of its tensors.
-pub const HUGGING_FACE: Families = &[&t5::hugging_face::FAMILY];
+pub const HUGGING_FACE: Families = &[&t5::hugging_face::FAMILY, &bert::hugging_face::FAMILY];
 
 /// Opens a checkpoint of any format, and of Hugging Face's of any family.
 ///
@@ -46,7 +46,7 @@ mod tests {
         for (text, part) in [
             (
                 r#"{"model_type": "llama", "vocab_size": 3}"#,
-                "`llama`, expected t5, mt5, umt5 or longt5",
+                "`llama`, expected t5, mt5, umt5, longt5 or bert",
             ),
             (r#"{"model_type": "t5"}"#, "missing field `vocab_size`"),
             ("{", "not the config.json of a T5"),

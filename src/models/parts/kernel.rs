@@ -7,8 +7,10 @@ use crate::nn::{Dtype, Initializer, ParamSpec};
 pub struct KernelSpec {
     /// Its path, without `/kernel`.
     pub path: String,
-    /// The divisor of its products.
+    /// The divisor of its products, and of its bias.
     pub divisor: Option<f64>,
+    /// Whether `{path}/bias` is added to its products.
+    pub has_bias: bool,
 }
 
 /// The kernel at a path.

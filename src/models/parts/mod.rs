@@ -4,11 +4,13 @@
 
 mod attention;
 mod embedding;
+mod encoder_ends;
 mod experts;
 mod feed_forward;
 mod kernel;
 mod part;
 mod relative_position;
+mod rotary;
 mod work;
 
 #[cfg(feature = "torch")]
@@ -16,10 +18,12 @@ mod product;
 
 pub use attention::{Attention, AttentionSpec, Kernels, LearnedBias, Pairs, Reach};
 pub use embedding::{EMBEDDING_INIT, LogitsKernel, MemoryTokens, TokenEmbedding};
-pub use feed_forward::{FeedForward, FeedForwardSpec};
+pub use encoder_ends::EncoderEnds;
+pub use feed_forward::{FeedForward, FeedForwardDropout, FeedForwardSpec};
 pub use kernel::{KernelSpec, kernel, param};
-pub use part::{Part, PassContext, StreamDims, Tokens};
+pub use part::{NormSpec, Part, PassContext, StreamDims, Tokens};
 pub use relative_position::RelativeBias;
+pub use rotary::Rotary;
 pub use work::{ForwardWork, MatrixProducts};
 
 #[cfg(feature = "torch")]
@@ -27,4 +31,4 @@ pub use attention::AttentionBlock;
 #[cfg(feature = "torch")]
 pub use feed_forward::FeedForwardBlock;
 #[cfg(feature = "torch")]
-pub use product::{Load, Product, ResidualStream, RowTensors};
+pub use product::{Load, Product, ResidualStream, RowTensors, norm};

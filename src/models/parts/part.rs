@@ -2,7 +2,7 @@
 
 use super::kernel::param;
 use super::work::ForwardWork;
-use crate::nn::{Dtype, Initializer, ParamSpec};
+use crate::nn::{Dtype, Initializer, NormKind, ParamSpec};
 use crate::partition::Mesh;
 
 /// The residual stream, which a part reads and to which it adds.
@@ -12,10 +12,24 @@ pub struct StreamDims {
     pub emb_dim: usize,
     /// Format of activations.
     pub dtype: Dtype,
-    /// The addend of the mean square in norms.
-    pub norm_epsilon: f64,
-    /// The initial values of the scales of norms.
-    pub norm_initializer: Initializer,
+    /// Its norms.
+    pub norm: NormSpec,
+    /// Whether projections that read it or add to it have biases.
+    pub has_biases: bool,
+}
+
+/// The norms of a stream.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NormSpec {
+    /// Their kind.
+    pub kind: NormKind,
+    /// Whether a part normalizes the stream after it has added to it, as in the first Transformers, instead of what it reads
+    /// of the stream.
+    pub comes_after: bool,
+    /// The addend of the mean square or the variance.
+    pub epsilon: f64,
+    /// The initial values of their scales. Those of their biases are 0.
+    pub initializer: Initializer,
 }
 
 /// Rows of a microbatch on their way through a stack.
@@ -77,9 +91,19 @@ impl StreamDims {
         self.dtype.size() as f64
     }
 
-    /// The scale of a norm.
-    pub fn scale(&self, name: String) -> ParamSpec {
-        param(name, vec![self.emb_dim], vec!["embed"], self.norm_initializer)
+    /// The parameters of the norm of that path.
+    pub fn norm_params(&self, path: &str) -> Vec<ParamSpec> {
+        let vector = |name, initializer| {
+            param(format!("{path}/{name}"), vec![self.emb_dim], vec!["embed"], initializer)
+        };
+        let bias = (self.norm.kind == NormKind::Layer).then(|| vector("bias", Initializer::ZEROS));
+        [vector("scale", self.norm.initializer)].into_iter().chain(bias).collect()
+    }
+
+    /// The bias of a projection to a width with that axis, if projections have biases.
+    pub fn bias(&self, path: &str, width: usize, axis: &'static str) -> Option<ParamSpec> {
+        let bias = || param(format!("{path}/bias"), vec![width], vec![axis], Initializer::ZEROS);
+        self.has_biases.then(bias)
     }
 
     /// Bytes of a norm's input and result.

@@ -3,19 +3,22 @@
 use tch::Tensor;
 
 use super::kernel::KernelSpec;
-use crate::nn::{Activation, BlockRows, Dropout, Joined, Params, RmsNorm, add_and_norm, rms_norm};
+use super::part::NormSpec;
+use crate::nn::{
+    Activation, BlockRows, Dropout, Joined, LayerNorm, Norm, NormKind, Params, RmsNorm,
+};
 
 /// Kernels that multiply the same inputs.
 pub trait Product {
-    /// Returns the norm of the stream as the kernels multiply it: `[.., embed]`.
-    fn normed(&self, stream: &mut ResidualStream, norm: &RmsNorm) -> Tensor;
+    /// Returns the norm of the stream, or without a norm the stream, as the kernels multiply it: `[.., embed]`.
+    fn read(&self, stream: &mut ResidualStream, norm: Option<&Norm>) -> Tensor;
 
     /// Multiplies `inputs` `[.., in]` by the kernels: `[.., out]` of each.
     fn of(&self, inputs: &Tensor) -> Joined;
 
-    /// Multiplies the norm of the stream by the kernels: `[.., out]` of each.
-    fn of_norm(&self, stream: &mut ResidualStream, norm: &RmsNorm) -> Joined {
-        self.of(&self.normed(stream, norm))
+    /// Multiplies the norm of the stream, or without a norm the stream, by the kernels: `[.., out]` of each.
+    fn of_stream(&self, stream: &mut ResidualStream, norm: Option<&Norm>) -> Joined {
+        self.of(&self.read(stream, norm))
     }
 
     /// Multiplies `inputs` by the one kernel, and adds the result to the stream.
@@ -27,11 +30,21 @@ pub trait Load {
     /// The kernels of one product.
     type Product: Product;
 
-    /// Reads the scale of a norm.
-    fn scale(&self, path: &str) -> Tensor;
+    /// Reads a parameter of a norm of the stream: `[embed]`.
+    fn of_norm(&self, path: &str) -> Tensor;
 
-    /// Reads the scale of a norm of activations of which processes along the model axis share the work.
-    fn shared_scale(&self, path: &str) -> Tensor;
+    /// Reads a parameter of a norm of activations of which processes along the model axis share the work: `[embed]`.
+    fn of_shared_norm(&self, path: &str) -> Tensor;
+
+    /// Reads the norm of the stream of that path.
+    fn norm(&self, path: &str, spec: &NormSpec) -> Norm {
+        norm(path, spec, &|name| self.of_norm(name))
+    }
+
+    /// Reads the norm of shared activations of that path.
+    fn shared_norm(&self, path: &str, spec: &NormSpec) -> Norm {
+        norm(path, spec, &|name| self.of_shared_norm(name))
+    }
 
     /// Reads an embedding of relative positions.
     fn rel_embedding(&self, path: &str) -> Tensor;
@@ -55,6 +68,18 @@ pub trait Load {
         activations: &[Activation],
     ) -> (Self::Product, Vec<Activation>) {
         (self.kernels(specs), activations.to_vec())
+    }
+}
+
+/// The norm of that path, whose parameters `read` reads.
+pub fn norm(path: &str, spec: &NormSpec, read: &dyn Fn(&str) -> Tensor) -> Norm {
+    let (scale, epsilon) = (read(&format!("{path}/scale")), spec.epsilon);
+    match spec.kind {
+        NormKind::Rms => Norm::Rms(RmsNorm { scale, epsilon }),
+        NormKind::Layer => {
+            let bias = read(&format!("{path}/bias"));
+            Norm::Layer(LayerNorm { scale, bias, epsilon })
+        }
     }
 }
 
@@ -87,11 +112,11 @@ pub struct ResidualStream {
 
 impl ResidualStream {
     /// Adds what is not added yet, and returns the norm of the sum, 0 at padding.
-    pub fn normed(&mut self, norm: &RmsNorm) -> Tensor {
+    pub fn normed(&mut self, norm: &Norm) -> Tensor {
         let normal = match self.branch.take() {
-            None => rms_norm(&self.sum, norm),
+            None => norm.of(&self.sum),
             Some(branch) => {
-                let (sum, normal) = add_and_norm(&self.sum, &branch, norm, self.dropout);
+                let (sum, normal) = norm.of_sum(&self.sum, &branch, self.dropout);
                 self.sum = sum;
                 normal
             }
@@ -100,5 +125,18 @@ impl ResidualStream {
             Some(real) => normal * real,
             None => normal,
         }
+    }
+
+    /// Adds what is not added yet, and returns the sum.
+    pub fn whole(&mut self) -> &Tensor {
+        if let Some(branch) = self.branch.take() {
+            self.sum = self.dropout.add_along_length(&self.sum, &branch);
+        }
+        &self.sum
+    }
+
+    /// Adds what is not added yet, and replaces the sum by its norm.
+    pub fn normalize(&mut self, norm: &Norm) {
+        self.sum = self.normed(norm);
     }
 }

@@ -55,7 +55,10 @@ fn arrays_of_attention(attention: &Attention, layer: &str) -> [FusedArray; 2] {
         false => ("qkv", "qkv", vec![query, key, value]),
     };
     [
-        FusedArray::renamed(format!("{path}/{reads_norm}/scale"), spec.scale(layer)),
+        FusedArray::renamed(
+            format!("{path}/{reads_norm}/scale"),
+            format!("{}/scale", spec.norm(layer)),
+        ),
         FusedArray::joined(format!("{path}/{joined}/kernel"), &kernels),
     ]
 }
@@ -63,7 +66,7 @@ fn arrays_of_attention(attention: &Attention, layer: &str) -> [FusedArray; 2] {
 fn arrays_of_mlp(block: &FeedForwardSpec, layer: &str) -> [FusedArray; 3] {
     let path = format!("{layer}/{}", block.name);
     [
-        FusedArray::renamed(format!("{path}/scale"), block.scale(layer)),
+        FusedArray::renamed(format!("{path}/scale"), format!("{}/scale", block.norm(layer))),
         FusedArray::joined(format!("{path}/wi_kernel"), &block.inputs(layer)),
         FusedArray::renamed(format!("{path}/wo_kernel"), kernel(&block.output(layer))),
     ]

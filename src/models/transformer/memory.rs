@@ -7,7 +7,7 @@
 use super::layer_arrays::LayerArrays;
 use super::spec::{LayerDims, StackSpec, TransformerSpec};
 use crate::models::contract::memory::{Estimate, Gradients, Held, PROCESS, StepShape};
-use crate::models::parts::{Attention, Kernels, Pairs, Part, Tokens};
+use crate::models::parts::{Attention, Kernels, LearnedBias, Pairs, Part, Tokens};
 use crate::nn::{Dtype, RematPolicy};
 use crate::partition::LocalDevice;
 
@@ -133,10 +133,12 @@ impl Pass<'_> {
     /// The attentions to all keys.
     fn pairs(&self) -> impl Iterator<Item = Pairs> {
         let position = self.stack.position;
-        let bias = position.learned(self.stack.num_layers, self.is_recomputed());
-        let masks = move |attention: &Attention| match attention.spec.reads_encoding {
-            false => position.num_masks(),
-            true => 1.0,
+        let none = LearnedBias { kept: 0.0, gradients: 0.0 };
+        let bias =
+            position.map_or(none, |it| it.learned(self.stack.num_layers, self.is_recomputed()));
+        let masks = move |attention: &Attention| match (attention.spec.reads_encoding, position) {
+            (false, Some(position)) => position.num_masks(),
+            _ => 1.0,
         };
         let attentions = self.stack.attention_parts();
         attentions.filter_map(move |it| it.pairs(self.tokens, (masks(&it), bias), self.kernels))

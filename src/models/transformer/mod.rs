@@ -36,7 +36,8 @@ pub use check::DimensionNames;
 pub use layer_arrays::{LayerArrays, SCAN_AXIS};
 pub use sparse::{LayerLayout, SparseLayers};
 pub use spec::{
-    LAYER_NORM_EPSILON, LayerDims, LayerInitializers, StackSpec, TransformerSpec, kernel_init,
+    LAYER_NORM_EPSILON, LayerDims, LayerInitializers, LayerStyle, StackEnd, StackSpec,
+    TransformerSpec, kernel_init,
 };
 
 #[cfg(feature = "torch")]

@@ -6,8 +6,8 @@ use tch::{Device, Kind, Tensor};
 use super::layer::Layer;
 use super::spec::StackSpec;
 use super::stack::attention_dims;
-use crate::models::parts::{KernelSpec, Load, Product, ResidualStream};
-use crate::nn::{Activation, AttentionDims, Joined, PackedKernel, Params, RmsNorm, kind, rms_norm};
+use crate::models::parts::{KernelSpec, Load, Product, ResidualStream, norm};
+use crate::nn::{Activation, AttentionDims, Joined, Norm, PackedKernel, Params, kind};
 
 /// A stack's weights in the compute dtype.
 #[derive(Debug)]
@@ -15,23 +15,24 @@ pub struct PackedStack {
     pub(super) spec: StackSpec,
     pub(super) layers: Vec<Layer<PackedKernels>>,
     pub(super) rel_embedding: Option<Tensor>, // that all layers share
-    pub(super) norm: RmsNorm,
+    pub(super) norm: Norm,
     pub(super) kind: Kind,
     pub(super) dims: AttentionDims,
 }
 
 impl PackedStack {
     /// Reads the parameters of the stack, for products with `rows` rows.
+    ///
+    /// # Panics
+    /// It does not end in a norm, or its projections have biases.
     pub fn new(spec: &StackSpec, params: &Params, rows: i64) -> Self {
+        let last_norm = spec.last_norm().expect("a stack for predictions ends in a norm");
         let kind = kind(spec.dims.dtype);
         let load = ForPrediction { params, kind, rows };
         Self {
             layers: (0..spec.num_layers).map(|index| Layer::new(spec, index, &load)).collect(),
             rel_embedding: spec.shared_rel_embedding().map(|path| params.cast(&path, kind)),
-            norm: RmsNorm {
-                scale: params.cast(&spec.last_norm(), kind),
-                epsilon: spec.dims.layer_norm_epsilon,
-            },
+            norm: norm(&last_norm, &spec.dims.stream().norm, &|path| params.cast(path, kind)),
             kind,
             dims: attention_dims(&spec.dims),
             spec: spec.clone(),
@@ -59,12 +60,17 @@ pub struct PackedKernels {
 }
 
 impl Product for PackedKernels {
-    fn of_norm(&self, stream: &mut ResidualStream, norm: &RmsNorm) -> Joined {
-        Joined::new(vec![self.kernel.apply_to_normal(&stream.sum, norm)], self.count)
+    fn of_stream(&self, stream: &mut ResidualStream, norm: Option<&Norm>) -> Joined {
+        match norm {
+            Some(Norm::Rms(norm)) => {
+                Joined::new(vec![self.kernel.apply_to_normal(&stream.sum, norm)], self.count)
+            }
+            _ => self.of(&self.read(stream, norm)),
+        }
     }
 
-    fn normed(&self, stream: &mut ResidualStream, norm: &RmsNorm) -> Tensor {
-        rms_norm(&stream.sum, norm)
+    fn read(&self, stream: &mut ResidualStream, norm: Option<&Norm>) -> Tensor {
+        norm.map_or_else(|| stream.sum.shallow_clone(), |norm| norm.of(&stream.sum))
     }
 
     fn of(&self, inputs: &Tensor) -> Joined {
@@ -86,6 +92,7 @@ struct ForPrediction<'a> {
 impl ForPrediction<'_> {
     fn read(&self, specs: &[KernelSpec]) -> Vec<Tensor> {
         let kernel = |spec: &KernelSpec| {
+            assert!(!spec.has_bias, "packed kernels have no biases");
             let kernel = self.params.cast(&format!("{}/kernel", spec.path), self.kind);
             spec.divisor.into_iter().fold(kernel, |kernel, divisor| kernel / divisor)
         };
@@ -101,12 +108,12 @@ impl ForPrediction<'_> {
 impl Load for ForPrediction<'_> {
     type Product = PackedKernels;
 
-    fn scale(&self, path: &str) -> Tensor {
+    fn of_norm(&self, path: &str) -> Tensor {
         self.params.cast(path, self.kind)
     }
 
-    fn shared_scale(&self, path: &str) -> Tensor {
-        self.scale(path)
+    fn of_shared_norm(&self, path: &str) -> Tensor {
+        self.of_norm(path)
     }
 
     fn rel_embedding(&self, path: &str) -> Tensor {

@@ -1,6 +1,7 @@
 //! The parameter tree of a Transformer. Source: T5X `examples/t5/{network,layers}.py`.
 
 use super::spec::{StackSpec, TransformerSpec};
+use crate::models::parts::EncoderEnds;
 use crate::nn::ParamSpec;
 
 impl TransformerSpec {
@@ -8,6 +9,7 @@ impl TransformerSpec {
     pub fn param_tree(&self) -> Vec<ParamSpec> {
         let mut tree = self.tokens.params();
         tree.extend(self.memory_tokens.map(|memory| memory.param()));
+        tree.extend(self.encoder_ends.iter().flat_map(EncoderEnds::params));
         for stack in self.stacks() {
             push_stack(stack, &mut tree);
         }
@@ -25,11 +27,12 @@ impl TransformerSpec {
 }
 
 fn push_stack(stack: &StackSpec, tree: &mut Vec<ParamSpec>) {
-    let StackSpec { dims, position, .. } = stack;
-    let beside = stack.side_rel_embedding();
-    let embeddings = stack.rel_embeddings().chain(beside);
-    tree.extend(embeddings.map(|path| position.param(path, dims.num_heads)));
-    tree.push(dims.stream().scale(stack.last_norm()));
+    let dims = &stack.dims;
+    if let Some(position) = &stack.position {
+        let embeddings = stack.rel_embeddings().chain(stack.side_rel_embedding());
+        tree.extend(embeddings.map(|path| position.param(path, dims.num_heads)));
+    }
+    tree.extend(stack.last_norm().iter().flat_map(|path| dims.stream().norm_params(path)));
     for (index, layer) in stack.layers().enumerate() {
         tree.extend(stack.parts(index).iter().flat_map(|part| part.params(&layer)));
     }

@@ -47,13 +47,14 @@ impl Embeddings {
 
     /// The biases that all layers share, for rows of that length.
     pub(super) fn biases(&self, spec: &StackSpec, length: i64) -> Vec<Tensor> {
+        let Some(position) = &spec.position else { return Vec::new() };
         let own = self.own.as_ref().map(|embedding| match spec.reach.radius() {
-            None => spec.position.of_pairs(embedding, length),
-            Some(radius) => spec.position.of_neighbours(embedding, radius as i64 + 1),
+            None => position.of_pairs(embedding, length),
+            Some(radius) => position.of_neighbours(embedding, radius as i64 + 1),
         });
         let side = self.side.as_ref().map(|embedding| {
             let num_side = spec.reach.num_beside(length as f64) as i64;
-            spec.position.of_distances(embedding, num_side + 1).tr()
+            position.of_distances(embedding, num_side + 1).tr()
         });
         own.into_iter().chain(side).collect()
     }
@@ -62,7 +63,7 @@ impl Embeddings {
 /// The addend for the scores of a stack's own positions.
 pub(super) enum OwnBias {
     /// Of all pairs.
-    Pairs { bias: AttentionBias, length: i64, position: RelativeBias },
+    Pairs { bias: AttentionBias, length: i64, position: Option<RelativeBias> },
     /// Of neighbours.
     Blocks { rows: BlockRows, biases: Vec<Tensor> },
 }
@@ -104,8 +105,8 @@ impl OwnBias {
         let Self::Pairs { bias, length, position } = self else {
             panic!("layers that attend to neighbours share an embedding")
         };
-        let own = position.of_pairs(embedding, *length);
-        let bias = AttentionBias::new(Some(own), &bias.allowed);
+        let own = position.map(|position| position.of_pairs(embedding, *length));
+        let bias = AttentionBias::new(own, &bias.allowed);
         Self::Pairs { bias, length: *length, position: *position }
     }
 

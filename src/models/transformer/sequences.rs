@@ -5,7 +5,7 @@ use tch::{Kind, Tensor};
 use super::packed::{PackedKernels, PackedStack};
 use super::reach::{OwnBias, Visible};
 use crate::models::parts::{AttentionBlock, RowTensors};
-use crate::nn::{Dropout, Heads, Joined, rms_norm};
+use crate::nn::{Dropout, Heads, Joined};
 
 impl PackedStack {
     /// Maps embedded tokens `[batch, length, embed]` to their encoding, of the same shape. `real`
@@ -16,8 +16,8 @@ impl PackedStack {
     pub fn encode(&self, embedded: &Tensor, real: &Tensor) -> Tensor {
         let sequences = Sequences::new(real);
         let (length, position) = (sequences.size[1], self.spec.position);
-        let of_pairs = |embedding| position.of_pairs(embedding, length);
-        let shared: Vec<Tensor> = self.rel_embedding.iter().map(of_pairs).collect();
+        let of_pairs = |embedding| position.map(|position| position.of_pairs(embedding, length));
+        let shared: Vec<Tensor> = self.rel_embedding.iter().filter_map(of_pairs).collect();
         let shared = OwnBias::new(&self.spec, &sequences.visible(), length, &shared);
         let mut hidden = sequences.gather(&embedded.narrow(1, 0, length));
         for layer in &self.layers {
@@ -32,7 +32,7 @@ impl PackedStack {
             hidden =
                 layer.forward(hidden, RowTensors::default(), Dropout::off(), &mut attend).hidden;
         }
-        let encoded = sequences.scatter(&rms_norm(&hidden, &self.norm));
+        let encoded = sequences.scatter(&self.norm.of(&hidden));
         encoded.constant_pad_nd([0, 0, 0, embedded.size()[1] - length])
     }
 }

@@ -5,11 +5,12 @@ use super::layer_arrays::LayerArrays;
 use super::sparse::SparseLayers;
 use crate::models::contract::memory::StepShape;
 use crate::models::parts::{
-    Attention, AttentionSpec, FeedForward, FeedForwardSpec, MemoryTokens, Part, Reach,
-    RelativeBias, StreamDims, TokenEmbedding, Tokens,
+    Attention, AttentionSpec, EncoderEnds, FeedForward, FeedForwardDropout, FeedForwardSpec,
+    MemoryTokens, NormSpec, Part, Reach, RelativeBias, Rotary, StreamDims, TokenEmbedding, Tokens,
 };
 use crate::nn::{
-    Activation, Distribution, Dtype, FanMode, Initializer, RematPolicy, TransformerEngineConfig,
+    Activation, Distribution, Dtype, FanMode, Initializer, NormKind, RematPolicy,
+    TransformerEngineConfig,
 };
 
 /// The addend of the mean square in norms; fixed in T5X's `layers.py`.
@@ -22,6 +23,8 @@ pub struct TransformerSpec {
     pub tokens: TokenEmbedding,
     /// Learned rows before the encoder's tokens, if there are some.
     pub memory_tokens: Option<MemoryTokens>,
+    /// The parameters before and after the layers of an encoder alone, in the way of BERT.
+    pub encoder_ends: Option<EncoderEnds>,
     /// The encoder before the last stack, if there is one.
     pub encoder: Option<StackSpec>,
     /// The last stack: a decoder, or an encoder alone.
@@ -34,7 +37,7 @@ pub struct TransformerSpec {
     pub layer_arrays: LayerArrays,
 }
 
-/// Layers one after the other, biases of relative position, and a norm after them. An encoder may have the
+/// Layers one after the other, biases of relative position, and perhaps a norm after them. An encoder may have the
 /// names of the decoder's parameters, which it then reads too.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StackSpec {
@@ -44,16 +47,58 @@ pub struct StackSpec {
     pub num_layers: usize,
     /// The attentions of a layer, in order. Feed-forward blocks follow them.
     pub attentions: &'static [AttentionSpec],
-    /// The biases of relative position.
-    pub position: RelativeBias,
-    /// Whether positions share the dropout of the last norm's result.
-    pub shares_last_dropout: bool,
+    /// The biases of relative position, if there are some.
+    pub position: Option<RelativeBias>,
+    /// The rotary positions, if there are some.
+    pub rotary: Option<Rotary>,
+    /// The norm after the layers, and its dropout.
+    pub end: StackEnd,
     /// The stack's own positions that a position attends to.
     pub reach: Reach,
     /// Dimensions of a layer.
     pub dims: LayerDims,
     /// The layers with experts, if there are some.
     pub sparse: Option<SparseLayers>,
+}
+
+/// The end of a stack, after its layers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StackEnd {
+    /// No norm, as where layers end in one (BERT).
+    Open,
+    /// A norm (BERT with norms before).
+    Norm,
+    /// A norm, and dropout of its result (T5).
+    NormAndDropout {
+        /// Whether positions share its mask.
+        is_shared: bool,
+    },
+}
+
+/// The variants of layers by which families differ.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LayerStyle {
+    /// The kind of norms.
+    pub norm: NormKind,
+    /// Whether a part normalizes the stream after it has added to it, instead of what it reads of the stream.
+    pub norm_comes_after: bool,
+    /// Whether projections have biases.
+    pub has_biases: bool,
+    /// The dropouts of feed-forward blocks.
+    pub feed_forward_dropout: FeedForwardDropout,
+    /// Probability that an attention weight is dropped, if it is not that of all activations.
+    pub attention_dropout_rate: Option<f64>,
+}
+
+impl LayerStyle {
+    /// T5's.
+    pub const T5: Self = Self {
+        norm: NormKind::Rms,
+        norm_comes_after: false,
+        has_biases: false,
+        feed_forward_dropout: FeedForwardDropout::Between,
+        attention_dropout_rate: None,
+    };
 }
 
 /// Dimensions and variants of a layer.
@@ -81,8 +126,8 @@ pub struct LayerDims {
     pub float32_attention_logits: bool,
     /// Whether attention scores are divided by `sqrt(head_dim)`.
     pub scale_attn_logits: bool,
-    /// Whether the feed-forward block's result is dropped once more, before the dropout of every block's (LongT5).
-    pub drops_mlp_twice: bool,
+    /// The variants of its parts.
+    pub style: LayerStyle,
     /// The tensors that each layer keeps for its backward pass.
     pub remat_policy: RematPolicy,
     /// The initial values of its parameters.
@@ -195,12 +240,12 @@ impl StackSpec {
 
     /// Path of the embedding of relative positions that all layers share, if they share one.
     pub fn shared_rel_embedding(&self) -> Option<String> {
-        (!self.position.per_layer).then(|| RelativeBias::path(self.name))
+        self.position.filter(|position| !position.per_layer).map(|_| RelativeBias::path(self.name))
     }
 
     /// Path of the embedding of relative positions of the layer of that path, if it has its own.
     pub fn own_rel_embedding(&self, layer: &str) -> Option<String> {
-        self.position.per_layer.then(|| RelativeBias::path(layer))
+        self.position.filter(|position| position.per_layer).map(|_| RelativeBias::path(layer))
     }
 
     /// Paths of all its embeddings of relative positions.
@@ -215,9 +260,9 @@ impl StackSpec {
         self.reach.tokens_per_block().map(|_| path())
     }
 
-    /// Path of the scale of the norm after the layers.
-    pub fn last_norm(&self) -> String {
-        format!("{0}/{0}_norm/scale", self.name)
+    /// Path of the norm after the layers, if there is one.
+    pub fn last_norm(&self) -> Option<String> {
+        (self.end != StackEnd::Open).then(|| format!("{0}/{0}_norm", self.name))
     }
 }
 
@@ -227,8 +272,13 @@ impl LayerDims {
         StreamDims {
             emb_dim: self.emb_dim,
             dtype: self.dtype,
-            norm_epsilon: self.layer_norm_epsilon,
-            norm_initializer: self.initializers.norm,
+            norm: NormSpec {
+                kind: self.style.norm,
+                comes_after: self.style.norm_comes_after,
+                epsilon: self.layer_norm_epsilon,
+                initializer: self.initializers.norm,
+            },
+            has_biases: self.style.has_biases,
         }
     }
 
@@ -315,7 +365,7 @@ impl StackSpec {
     pub fn as_parts(&self, blocks: Vec<FeedForwardSpec>) -> impl Iterator<Item = FeedForward> {
         let dims = &self.dims;
         let (stream, initializer) = (dims.stream(), dims.initializers.feed_forward);
-        let drops_twice = dims.drops_mlp_twice;
-        blocks.into_iter().map(move |spec| FeedForward { spec, stream, initializer, drops_twice })
+        let drops = dims.style.feed_forward_dropout;
+        blocks.into_iter().map(move |spec| FeedForward { spec, stream, initializer, drops })
     }
 }

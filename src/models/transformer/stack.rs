@@ -6,11 +6,13 @@ use tch::{Kind, Tensor};
 
 use super::layer::{Layer, Passed};
 use super::reach::{Embeddings, OwnBias, Visible};
-use super::spec::{LayerDims, StackSpec};
-use crate::models::parts::{AttentionBlock, KernelSpec, Load, Product, ResidualStream, RowTensors};
+use super::spec::{LayerDims, StackEnd, StackSpec};
+use crate::models::parts::{
+    AttentionBlock, KernelSpec, Load, Product, ResidualStream, Rotary, RowTensors, norm,
+};
 use crate::nn::{
-    AttentionBias, AttentionDims, Block, Division, Dropout, Heads, Joined, Lookahead, Params,
-    Projection, Projections, RmsNorm, RoutingReport, Runs, attention, kind, rms_norm,
+    AttentionBias, AttentionDims, Block, Division, Dropout, Heads, Joined, Lookahead, Norm, Params,
+    Projection, Projections, RoutingReport, Runs, attention, kind,
 };
 
 /// A stack's weights in the compute dtype.
@@ -20,7 +22,7 @@ pub struct Stack {
     layers: Vec<Block<Layer<TrainedKernels>>>,
     division: Arc<Division>,
     embeddings: Embeddings, // of relative positions, that all layers share
-    norm: RmsNorm,
+    norm: Option<Norm>,
 }
 
 /// The result of an encoder, and the pairs of a decoder's positions and its own that may attend.
@@ -60,17 +62,18 @@ impl Stack {
         let spec = Arc::new(spec.share(division.axes.model.size()));
         let layer = |index| {
             let (made, path) = (Arc::clone(&spec), spec.layer(index));
-            Block::new(spec.dims.remat_policy, (layers, &path), move |params| {
+            let policy = (spec.dims.remat_policy, spec.dims.style.norm_comes_after);
+            Block::new(policy, (layers, &path), move |params| {
                 Layer::new(&made, index, &ForTraining { params, kind })
             })
         };
         Self {
             layers: (0..spec.num_layers).map(layer).collect(),
             embeddings: Embeddings::new(&spec, |path| params.cast(path, kind)),
-            norm: RmsNorm {
-                scale: division.of_stream(params.cast(&spec.last_norm(), kind)),
-                epsilon: spec.dims.layer_norm_epsilon,
-            },
+            norm: spec.last_norm().map(|path| {
+                let read = |path: &str| division.of_stream(params.cast(path, kind));
+                norm(&path, &spec.dims.stream().norm, &read)
+            }),
             division,
             spec,
         }
@@ -114,6 +117,8 @@ impl Stack {
                 AttentionBias::new(None, &encoding.mask).over(encoding.runs.clone())
             }),
             dims: attention_dims(&self.spec.dims),
+            rotary: self.spec.rotary,
+            dropout_rate: self.spec.dims.style.attention_dropout_rate,
         };
         let encoded = encoding.map(|encoding| &encoding.hidden);
         let model = &self.division.axes.model;
@@ -148,10 +153,12 @@ impl Stack {
             hidden = passed.hidden;
             routing.extend(passed.routing);
         }
-        let normal = self.division.entered(&rms_norm(&hidden, &self.norm));
-        let hidden = match self.spec.shares_last_dropout {
-            true => dropout.apply_along_length(normal),
-            false => dropout.apply(normal),
+        let normal = self.norm.as_ref().map(|norm| norm.of(&hidden));
+        let normal = self.division.entered(normal.as_ref().unwrap_or(&hidden));
+        let hidden = match self.spec.end {
+            StackEnd::Open | StackEnd::Norm => normal,
+            StackEnd::NormAndDropout { is_shared: true } => dropout.apply_along_length(normal),
+            StackEnd::NormAndDropout { is_shared: false } => dropout.apply(normal),
         };
         let hidden = match all_real {
             Some(real) => hidden * real,
@@ -167,6 +174,8 @@ struct Biases {
     keys: Option<Tensor>, // for all queries of a row
     cross: Option<AttentionBias>,
     dims: AttentionDims,
+    rotary: Option<Rotary>,
+    dropout_rate: Option<f64>, // of attention weights, if they have their own
 }
 
 /// The other inputs of each layer.
@@ -201,17 +210,19 @@ impl Biases {
         let encoded = encoded.map(|encoded| encoded.view_as(encoded));
         let of_layer = layer.rel_embedding.as_ref().map(|embedding| self.own.of_layer(embedding));
         let own = of_layer.as_ref().unwrap_or(&self.own);
+        let of_weights = self.dropout_rate.map_or(dropout, |rate| dropout.with_rate(rate));
         let mut attend = |block: &AttentionBlock<TrainedKernels>, projected: Joined| {
             let heads = |joined| Heads { joined, count: self.dims.num_heads };
             match (&block.context, &encoded, &self.cross) {
                 (Some(context), Some(encoded), Some(cross)) => {
                     let mut wholes = projected.into_wholes();
-                    wholes.extend(context.projections.forward(encoded).into_wholes());
-                    attention(&heads(Joined::new(wholes, 3)), cross, &self.dims, dropout)
+                    wholes.extend(context.of(encoded).into_wholes());
+                    attention(&heads(Joined::new(wholes, 3)), cross, &self.dims, of_weights)
                 }
                 _ => {
                     watch(&projected);
-                    own.attend(&heads(projected), &self.dims, dropout)
+                    let turned = self.rotary.map(|it| it.turn(&projected, self.dims.num_heads));
+                    own.attend(&heads(turned.unwrap_or(projected)), &self.dims, of_weights)
                 }
             }
         };
@@ -238,11 +249,11 @@ struct ForTraining<'a> {
 impl Load for ForTraining<'_> {
     type Product = TrainedKernels;
 
-    fn scale(&self, path: &str) -> Tensor {
+    fn of_norm(&self, path: &str) -> Tensor {
         self.params.division().of_stream(self.params.cast(path, self.kind))
     }
 
-    fn shared_scale(&self, path: &str) -> Tensor {
+    fn of_shared_norm(&self, path: &str) -> Tensor {
         self.params.division().axes.model.shared(&self.params.cast(path, self.kind))
     }
 
@@ -261,7 +272,15 @@ impl Load for ForTraining<'_> {
             spec.divisor.into_iter().fold(projection, Projection::over)
         };
         let projections = Projections::new(specs.iter().map(projection).collect());
-        TrainedKernels { projections, division: Arc::clone(self.params.division()) }
+        let biases = specs.iter().filter(|spec| spec.has_bias).map(|spec| {
+            let bias = self.params.cast(&format!("{}/bias", spec.path), self.kind);
+            spec.divisor.into_iter().fold(bias, |bias, divisor| bias / divisor)
+        });
+        TrainedKernels {
+            projections,
+            biases: biases.collect(),
+            division: Arc::clone(self.params.division()),
+        }
     }
 }
 
@@ -270,20 +289,29 @@ impl Load for ForTraining<'_> {
 #[derive(Debug)]
 struct TrainedKernels {
     projections: Projections,
+    biases: Vec<Tensor>, // of each, [out], or none
     division: Arc<Division>,
 }
 
 impl Product for TrainedKernels {
-    fn normed(&self, stream: &mut ResidualStream, norm: &RmsNorm) -> Tensor {
-        self.division.entered(&stream.normed(norm))
+    fn read(&self, stream: &mut ResidualStream, norm: Option<&Norm>) -> Tensor {
+        match norm {
+            Some(norm) => self.division.entered(&stream.normed(norm)),
+            None => self.division.entered(stream.whole()),
+        }
     }
 
     fn of(&self, inputs: &Tensor) -> Joined {
-        self.projections.forward(inputs)
+        self.projections.forward(inputs).plus(&self.biases)
     }
 
     fn add(&self, inputs: &Tensor, stream: &mut ResidualStream) {
         let result = self.projections.forward(inputs).into_wholes().pop();
-        stream.branch = result.map(|result| self.division.left(result));
+        let sum = result.map(|result| self.division.left(result));
+        // Added once to the sum of all processes.
+        stream.branch = sum.map(|sum| match &self.biases[..] {
+            [bias] => sum + self.division.of_stream(bias.shallow_clone()),
+            _ => sum,
+        });
     }
 }

@@ -10,7 +10,7 @@ use super::packed::{PackedKernels, PackedStack};
 use crate::models::parts::{AttentionBlock, RowTensors};
 use crate::nn::{
     Dropout, Joined, KeyValue, Past, bias_from_mask, causal_mask, has_step_kernels, past_attention,
-    reorder_hypotheses, rms_norm, step_attention,
+    reorder_hypotheses, step_attention,
 };
 
 /// The extents of a cache, and its device.
@@ -75,8 +75,8 @@ impl PackedStack {
         let (num_layers, dims) = (self.layers.len() as i64, self.dims);
         let own = [num_layers, hypotheses, max_length, 2, dims.num_heads, dims.head_dim];
         let causal = bias_from_mask(&causal_mask(max_length, device), self.kind);
-        let bias =
-            |embedding: &Tensor| self.spec.position.of_pairs(embedding, max_length) + &causal;
+        let relative = self.spec.position.expect("a decoder has biases of relative position");
+        let bias = |embedding: &Tensor| relative.of_pairs(embedding, max_length) + &causal;
         let own = Tensor::zeros(own, (self.kind, device));
         DecoderCache {
             layers: own.unbind(0),
@@ -129,7 +129,7 @@ impl PackedStack {
                 layer.forward(hidden, RowTensors::default(), Dropout::off(), &mut attend).hidden;
         }
         cache.position.advance();
-        rms_norm(&hidden, &self.norm)
+        self.norm.of(&hidden)
     }
 }
 

@@ -30,7 +30,8 @@ impl StackSpec {
         let PassContext { mesh, is_dropped } = on;
         let num_parts = self.num_parts() as f64;
         work.num_operations += OPERATIONS_OF_PART * num_parts;
-        work.num_operations += self.position.num_operations(self.num_layers);
+        let position = self.position.map_or(0.0, |it| it.num_operations(self.num_layers));
+        work.num_operations += position;
         let share = if mesh.splits_length() { mesh.model().size as f64 } else { 1.0 };
         let stream = tokens.count() * self.dims.emb_dim as f64;
         // A norm reads and writes the stream; a residual reads two and writes one.

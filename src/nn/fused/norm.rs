@@ -93,7 +93,9 @@ impl Rows {
         norm: &RmsNorm,
         mask: Option<&Tensor>,
     ) -> Self {
-        if fits(residual, &norm.scale) && residual.kind() == branch.kind() {
+        // The kernel reads one mask for all positions of a row.
+        let fits_mask = mask.is_none_or(|mask| mask.size()[mask.dim() - 2] == 1);
+        if fits_mask && fits(residual, &norm.scale) && residual.kind() == branch.kind() {
             let (residual, branch) = (residual.contiguous(), branch.contiguous());
             let (sum, absent) = (residual.empty_like(), Tensor::new());
             return Self::by_kernel([&residual, &branch, mask.unwrap_or(&absent)], norm, &sum);

@@ -73,7 +73,7 @@ pub(crate) fn entries(
     for (name, raw) in order {
         let is_embedding = is_tied && table.head.is_some_and(|(head, _)| head == name);
         let own = own_name(table, &named, name).filter(|_| !is_embedding);
-        let Some(own) = own.filter(|name| !table.dropped.contains(name)) else { continue };
+        let Some(own) = own.filter(|name| !table.drops(name)) else { continue };
         let known = rows.to_t5x(own).map(|(t5x, kind)| (t5x, layout.axes(raw, kind.axes)));
         let info = &tensors[*raw];
         // Only a matrix can have its axes swapped: a tensor of another rank is something else.

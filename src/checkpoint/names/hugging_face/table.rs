@@ -51,7 +51,7 @@ pub struct NameTable {
     pub copies: &'static [&'static [&'static str]],
     /// The matrix that maps to logits, and the names of the embedding, which is this matrix in models without one.
     pub head: Option<(&'static str, &'static [&'static str])>,
-    /// Tensors without effect.
+    /// Tensors without effect, with a `#` for the number of a layer.
     pub dropped: &'static [&'static str],
 }
 
@@ -59,6 +59,11 @@ impl NameTable {
     /// The table of no family.
     pub(crate) const NONE: Self =
         Self { model_type: "", class: "", modules: &[], copies: &[], head: None, dropped: &[] };
+
+    /// Whether the tensor of that name has no effect.
+    pub(crate) fn drops(&self, name: &str) -> bool {
+        self.dropped.iter().any(|dropped| renamed(name, dropped, "").is_some())
+    }
 
     pub(crate) fn rows(&self) -> Rows {
         let modules = self.modules.iter().copied().flatten();

@@ -88,7 +88,7 @@ impl TransformerConfig {
             true => RelativePosition::Bidirectional,
             false => RelativePosition::Causal,
         };
-        let position = RelativeBias::t5(direction);
+        let position = Some(RelativeBias::t5(direction));
         let last = StackSpec { attentions: &DECODER[..1], position, ..t5.last };
         let tokens = TokenEmbedding { path: "decoder/token_embedder", ..t5.tokens };
         TransformerSpec { tokens, encoder: None, last, ..t5 }

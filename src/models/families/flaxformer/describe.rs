@@ -7,11 +7,12 @@ use super::parts::{NetworkParts, SparseParts, StackParts};
 use super::stacks::{DecoderOnly, EncoderDecoder, StackParameters};
 use crate::models::ModuleSpec;
 use crate::models::parts::{
-    AttentionSpec, EMBEDDING_INIT, LogitsKernel, RelativeBias, TokenEmbedding,
+    AttentionSpec, EMBEDDING_INIT, FeedForwardDropout, LogitsKernel, RelativeBias, TokenEmbedding,
 };
 use crate::models::t5::spec::{DECODER, ENCODER};
 use crate::models::transformer::{
-    DimensionNames, LayerArrays, LayerDims, LayerInitializers, StackSpec, TransformerSpec,
+    DimensionNames, LayerArrays, LayerDims, LayerInitializers, LayerStyle, StackEnd, StackSpec,
+    TransformerSpec,
 };
 use crate::nn::{Initializer, RelativePosition, RematPolicy};
 
@@ -138,9 +139,12 @@ impl NetworkParts<'_> {
             name,
             num_layers: parts.stack.num_layers,
             attentions,
-            position: parts.position(direction),
+            position: Some(parts.position(direction)),
+            rotary: None,
             reach: parts.reach,
-            shares_last_dropout: !parts.last_dropout.broadcast_dims.is_empty(),
+            end: StackEnd::NormAndDropout {
+                is_shared: !parts.last_dropout.broadcast_dims.is_empty(),
+            },
             dims: parts.dims(emb_dim),
             sparse: parts.sparse.as_ref().map(SparseParts::layers),
         };
@@ -163,6 +167,7 @@ impl NetworkParts<'_> {
                     .map(|logits| LogitsKernel::of_decoder(logits.kernel_init.initializer())),
             },
             memory_tokens: None,
+            encoder_ends: None,
             encoder: self
                 .encoder
                 .as_ref()
@@ -196,7 +201,13 @@ impl StackParts<'_> {
             layer_norm_epsilon: self.norms[0].epsilon,
             float32_attention_logits: attention.parameters.float32_logits,
             scale_attn_logits: attention.parameters.rescale_logits,
-            drops_mlp_twice: self.mlp.final_dropout_rate != 0.0,
+            style: LayerStyle {
+                feed_forward_dropout: match self.mlp.final_dropout_rate {
+                    0.0 => FeedForwardDropout::Between,
+                    _ => FeedForwardDropout::BetweenAndAfter,
+                },
+                ..LayerStyle::T5
+            },
             remat_policy: self.stack.layer_remat.policy(),
             initializers: LayerInitializers {
                 query: attention.q_kernel_init.over_sqrt(number),

@@ -6,7 +6,7 @@ use crate::models::parts::{
     AttentionSpec, LogitsKernel, MemoryTokens, Reach, RelativeBias, TokenEmbedding,
 };
 use crate::models::transformer::{
-    LAYER_NORM_EPSILON, LayerArrays, LayerDims, StackSpec, TransformerSpec,
+    LAYER_NORM_EPSILON, LayerArrays, LayerDims, LayerStyle, StackEnd, StackSpec, TransformerSpec,
 };
 use crate::nn::{
     Activation, Dtype, ParamSpec, RelativePosition, RematPolicy, TransformerEngineConfig,
@@ -169,7 +169,7 @@ impl T5Config {
             layer_norm_epsilon: self.layer_norm_epsilon,
             float32_attention_logits: self.float32_attention_logits,
             scale_attn_logits: self.scale_attn_logits,
-            drops_mlp_twice: false,
+            style: LayerStyle::T5,
             remat_policy: self.remat_policy,
             initializers: initializers.layers,
         };
@@ -190,7 +190,7 @@ impl T5Config {
             direction,
             per_layer: self.relpos_bias_per_layer,
             initializer: initializers.rel_embedding,
-            heads_of_bias: 1,
+            ..RelativeBias::t5(direction)
         };
         let share_biases = (1..self.num_heads).contains(&self.num_cdq_heads);
         let (name, attentions) = match self.tie_encoder_decoder {
@@ -201,8 +201,9 @@ impl T5Config {
             name: "decoder",
             num_layers: self.num_decoder_layers,
             attentions: &DECODER,
-            position: position(RelativePosition::Causal),
-            shares_last_dropout: true,
+            position: Some(position(RelativePosition::Causal)),
+            rotary: None,
+            end: StackEnd::NormAndDropout { is_shared: true },
             reach: Reach::All,
             dims,
             sparse: None,
@@ -211,17 +212,18 @@ impl T5Config {
             name,
             num_layers: self.num_encoder_layers,
             attentions,
-            position: RelativeBias {
+            position: Some(RelativeBias {
                 heads_of_bias: if share_biases { 2 } else { 1 },
                 ..position(RelativePosition::Bidirectional)
-            },
-            shares_last_dropout: self.broadcast_encoder_output_dropout,
+            }),
+            end: StackEnd::NormAndDropout { is_shared: self.broadcast_encoder_output_dropout },
             dims: LayerDims { num_cdq_heads: self.num_cdq_heads, ..decoder.dims.clone() },
             ..decoder.clone()
         };
         TransformerSpec {
             tokens,
             memory_tokens,
+            encoder_ends: None,
             encoder: Some(encoder),
             last: decoder,
             dropout_rate: self.dropout_rate,

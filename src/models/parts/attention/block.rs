@@ -5,13 +5,14 @@ use tch::Tensor;
 use super::cdq_queries::CdqQueries;
 use super::spec::Attention;
 use crate::models::parts::product::{Load, Product, ResidualStream, RowTensors};
-use crate::nn::{Joined, RmsNorm, rms_norm};
+use crate::nn::{Joined, Norm};
 
 /// An attention with its weights.
 #[derive(Debug)]
 pub struct AttentionBlock<P> {
-    norm: RmsNorm,
-    side_norm: Option<RmsNorm>, // of tokens beside the sequence
+    norm: Norm,
+    norm_comes_after: bool,
+    side_norm: Option<Norm>, // of tokens beside the sequence
     inputs: P, // query, and key and value unless they are the context's: [embed, num_heads * head_dim]
     cdq: Option<CdqQueries>, // of heads whose queries depend on the row
     /// Key and value of an encoding, if the attention reads one.
@@ -22,17 +23,17 @@ pub struct AttentionBlock<P> {
 impl Attention {
     /// Reads the weights in the layer of that path.
     pub fn load<L: Load>(&self, layer: &str, load: &L) -> AttentionBlock<L::Product> {
-        let epsilon = self.stream.norm_epsilon;
         let [query, key, value, out] = self.kernels(layer, ["query", "key", "value", "out"]);
         let (inputs, context) = match self.spec.reads_encoding {
             true => (load.kernels(&[query]), Some(load.context(&[key, value]))),
             false if self.queries() == 0 => (load.kernels(&[key, value]), None),
             false => (load.kernels(&[query, key, value]), None),
         };
-        let side_norm = self.side_norm(layer).map(|path| load.shared_scale(&path));
+        let norm = &self.stream.norm;
         AttentionBlock {
-            norm: RmsNorm { scale: load.scale(&self.spec.scale(layer)), epsilon },
-            side_norm: side_norm.map(|scale| RmsNorm { scale, epsilon }),
+            norm: load.norm(&self.spec.norm(layer), norm),
+            norm_comes_after: norm.comes_after,
+            side_norm: self.side_norm(layer).map(|path| load.shared_norm(&path, norm)),
             inputs,
             cdq: CdqQueries::load(self, layer, load.params()),
             context,
@@ -51,19 +52,23 @@ impl<P: Product> AttentionBlock<P> {
         attend: &mut dyn FnMut(&Self, Joined) -> Tensor,
     ) {
         let side = rows.blocks.zip(self.side_norm.as_ref());
+        let norm = (!self.norm_comes_after).then_some(&self.norm);
         let projected = match (&self.cdq, side) {
-            (None, None) => self.inputs.of_norm(stream, &self.norm),
-            (None, Some((blocks, norm))) => {
-                let normal = self.inputs.normed(stream, &self.norm);
-                let beside = rms_norm(&blocks.side_sums(&normal), norm);
+            (None, None) => self.inputs.of_stream(stream, norm),
+            (None, Some((blocks, of_side))) => {
+                let normal = self.inputs.read(stream, norm);
+                let beside = of_side.of(&blocks.side_sums(&normal));
                 self.inputs.of(&Tensor::cat(&[normal, beside], -2))
             }
             (Some(cdq), _) => {
-                let normal = self.inputs.normed(stream, &self.norm);
+                let normal = self.inputs.read(stream, norm);
                 let keys = rows.keys.expect("a stack with such heads has them");
                 cdq.join(self.inputs.of(&normal), &normal, keys, stream.dropout)
             }
         };
         self.out.add(&attend(self, projected), stream);
+        if self.norm_comes_after {
+            stream.normalize(&self.norm);
+        }
     }
 }

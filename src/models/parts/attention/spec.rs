@@ -49,9 +49,9 @@ pub struct Attention {
 }
 
 impl AttentionSpec {
-    /// The norm's scale in the layer of that path.
-    pub fn scale(&self, layer: &str) -> String {
-        format!("{layer}/{}/scale", self.norm)
+    /// Path of the norm in the layer of that path.
+    pub fn norm(&self, layer: &str) -> String {
+        format!("{layer}/{}", self.norm)
     }
 }
 
@@ -62,14 +62,15 @@ impl Attention {
         names.map(|name| KernelSpec {
             path: format!("{layer}/{}/{name}", self.spec.name),
             divisor: divisor.filter(|_| [QUERY, CDQ_QUERY].contains(&name)),
+            has_bias: self.stream.has_biases,
         })
     }
 
-    /// Path of the scale of the norm of tokens beside the sequence, if there are such tokens. Source: flaxformer
+    /// Path of the norm of tokens beside the sequence, if there are such tokens. Source: flaxformer
     /// `long_attention.py`, whose norm has no name of its own.
     pub(super) fn side_norm(&self, layer: &str) -> Option<String> {
         let has_side = self.is_by_blocks() && self.reach.tokens_per_block().is_some();
-        has_side.then(|| format!("{layer}/{}/T5LayerNorm_0/scale", self.spec.name))
+        has_side.then(|| format!("{layer}/{}/T5LayerNorm_0", self.spec.name))
     }
 
     /// Width of all heads.
@@ -158,16 +159,19 @@ impl Attention {
 impl Part for Attention {
     fn params(&self, layer: &str) -> Vec<ParamSpec> {
         let (emb_dim, joined) = (self.stream.emb_dim, self.joined());
-        let norms = [self.spec.scale(layer)].into_iter().chain(self.side_norm(layer));
-        let mut tree: Vec<ParamSpec> = norms.map(|name| self.stream.scale(name)).collect();
+        let norms = [self.spec.norm(layer)].into_iter().chain(self.side_norm(layer));
+        let mut tree: Vec<ParamSpec> =
+            norms.flat_map(|path| self.stream.norm_params(&path)).collect();
         let [query, key, value, out] = self.kernels(layer, ["query", "key", "value", "out"]);
         let (of_query, of_key) = ((self.query, self.queries()), (self.others, self.keys()));
         for (spec, (initializer, width)) in [(query, of_query), (key, of_key), (value, of_key)] {
             if width > 0 {
                 let (shape, axes) = ([emb_dim, width], ["embed", "joined_kv"]);
                 tree.push(kernel(&spec.path, shape, axes, initializer));
+                tree.extend(self.stream.bias(&spec.path, width, "joined_kv"));
             }
         }
+        tree.extend(self.stream.bias(&out.path, emb_dim, "embed"));
         tree.push(kernel(&out.path, [joined, emb_dim], ["joined_kv", "embed"], self.others));
         tree.extend(self.cdq_params(layer));
         tree

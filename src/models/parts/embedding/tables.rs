@@ -30,6 +30,7 @@ impl TokenEmbedding {
         Head {
             hidden: hidden.reshape([-1, self.stream.emb_dim as i64]),
             kernel: self.head_kernel(params),
+            bias: None,
             scale: self.logits_scale(),
             vocabulary: Vocabulary {
                 axis: params.division().axes.model.clone(),
@@ -59,6 +60,11 @@ impl TokenEmbedding {
             None => params.read(&self.table()).tr(),
             Some(logits) => params.read(&format!("{}/kernel", logits.path)),
         }
+    }
+
+    /// The embedding: float32 `[vocab, embed]`.
+    pub fn rows(&self, params: &Params) -> Tensor {
+        params.read(&self.table())
     }
 
     /// The rows of the embedding that are here.

@@ -1,9 +1,9 @@
 //! Feed-forward blocks with their weights.
 
-use super::spec::FeedForward;
+use super::spec::{FeedForward, FeedForwardDropout};
 use crate::models::parts::experts::load_experts;
 use crate::models::parts::product::{Load, Product, ResidualStream};
-use crate::nn::{Activation, Dropout, Experts, RmsNorm, RoutingReport, activated};
+use crate::nn::{Activation, Dropout, Experts, Norm, RoutingReport, activated};
 
 /// A feed-forward block with its weights.
 #[derive(Debug)]
@@ -13,7 +13,7 @@ pub enum FeedForwardBlock<P> {
     /// Experts.
     Sparse {
         /// The norm before them.
-        norm: RmsNorm,
+        norm: Norm,
         /// A router and experts.
         experts: Experts,
     },
@@ -22,29 +22,34 @@ pub enum FeedForwardBlock<P> {
 /// The weights of a block without experts.
 #[derive(Debug)]
 pub struct DenseBlock<P> {
-    norm: RmsNorm,
+    norm: Norm,
+    norm_comes_after: bool,
     inputs: P,                    // [embed, mlp] for each activation
     activations: Vec<Activation>, // those that the product does not apply itself
     out: P,                       // [mlp, embed]
-    drops_twice: bool,
+    drops: FeedForwardDropout,
 }
 
 impl FeedForward {
     /// Reads the weights in the layer of that path.
     pub fn load<L: Load>(&self, layer: &str, load: &L) -> FeedForwardBlock<L::Product> {
         let spec = &self.spec;
-        let (scale, epsilon) = (load.scale(&spec.scale(layer)), self.stream.norm_epsilon);
-        let norm = RmsNorm { scale, epsilon };
+        let norm = load.norm(&spec.norm(layer), &self.stream.norm);
         if spec.experts.is_some() {
             return FeedForwardBlock::Sparse {
                 norm,
                 experts: load_experts(spec, layer, load.params()),
             };
         }
-        let (inputs, activations) = load.mlp_inputs(&spec.inputs(layer), &spec.activations);
-        let out = load.kernels(&[spec.output(layer)]);
-        let drops_twice = self.drops_twice;
-        FeedForwardBlock::Dense(DenseBlock { norm, inputs, activations, out, drops_twice })
+        let (inputs, activations) = load.mlp_inputs(&self.inputs(layer), &spec.activations);
+        FeedForwardBlock::Dense(DenseBlock {
+            norm,
+            norm_comes_after: self.stream.norm.comes_after,
+            inputs,
+            activations,
+            out: load.kernels(&[self.output(layer)]),
+            drops: self.drops,
+        })
     }
 }
 
@@ -53,13 +58,7 @@ impl<P: Product> FeedForwardBlock<P> {
     pub fn forward(&self, stream: &mut ResidualStream, dropout: Dropout) -> Option<RoutingReport> {
         match self {
             Self::Dense(block) => {
-                let inputs = block.inputs.of_norm(stream, &block.norm);
-                let product = activated(&block.activations, &inputs);
-                block.out.add(&dropout.apply_to_columns(product), stream);
-                if block.drops_twice {
-                    let again = |branch| dropout.apply_along_length(branch);
-                    stream.branch = stream.branch.take().map(again);
-                }
+                block.forward(stream, dropout);
                 None
             }
             Self::Sparse { norm, experts } => {
@@ -68,6 +67,25 @@ impl<P: Product> FeedForwardBlock<P> {
                 stream.sum = dropout.add_along_length(&stream.sum, &result);
                 Some(report)
             }
+        }
+    }
+}
+
+impl<P: Product> DenseBlock<P> {
+    fn forward(&self, stream: &mut ResidualStream, dropout: Dropout) {
+        let norm = (!self.norm_comes_after).then_some(&self.norm);
+        let product = activated(&self.activations, &self.inputs.of_stream(stream, norm));
+        let product = match self.drops {
+            FeedForwardDropout::Nowhere => product,
+            _ => dropout.apply_to_columns(product),
+        };
+        self.out.add(&product, stream);
+        if self.drops == FeedForwardDropout::BetweenAndAfter {
+            let again = |branch| dropout.apply_along_length(branch);
+            stream.branch = stream.branch.take().map(again);
+        }
+        if self.norm_comes_after {
+            stream.normalize(&self.norm);
         }
     }
 }

@@ -5,7 +5,7 @@ mod spec;
 #[cfg(feature = "torch")]
 mod block;
 
-pub use spec::{FeedForward, FeedForwardSpec};
+pub use spec::{FeedForward, FeedForwardDropout, FeedForwardSpec};
 
 #[cfg(feature = "torch")]
 pub use block::FeedForwardBlock;

@@ -30,14 +30,25 @@ pub struct FeedForward {
     pub stream: StreamDims,
     /// The initial values of its kernels, but those of experts.
     pub initializer: Initializer,
-    /// Whether its result is dropped once more, before the dropout of every part's (LongT5).
-    pub drops_twice: bool,
+    /// The dropouts of a block without experts, besides that of every part's result.
+    pub drops: FeedForwardDropout,
+}
+
+/// The places of a feed-forward block in which activations are dropped, besides the result of every part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FeedForwardDropout {
+    /// None (BERT).
+    Nowhere,
+    /// Between its two projections (T5).
+    Between,
+    /// There, and its result once more (LongT5).
+    BetweenAndAfter,
 }
 
 impl FeedForwardSpec {
-    /// The norm's scale in the layer of that path.
-    pub fn scale(&self, layer: &str) -> String {
-        format!("{layer}/{}/scale", self.norm)
+    /// Path of the norm in the layer of that path.
+    pub fn norm(&self, layer: &str) -> String {
+        format!("{layer}/{}", self.norm)
     }
 
     /// The input kernels: `wi`, or `wi_0`, `wi_1`, ...
@@ -47,13 +58,13 @@ impl FeedForwardSpec {
             _ => format!("wi_{index}"),
         };
         let path = |index| format!("{}/{}", self.path(layer), name(index));
-        let kernel = |index| KernelSpec { path: path(index), divisor: None };
+        let kernel = |index| KernelSpec { path: path(index), divisor: None, has_bias: false };
         (0..self.activations.len()).map(kernel).collect()
     }
 
     /// The output kernel.
     pub fn output(&self, layer: &str) -> KernelSpec {
-        KernelSpec { path: format!("{}/wo", self.path(layer)), divisor: None }
+        KernelSpec { path: format!("{}/wo", self.path(layer)), divisor: None, has_bias: false }
     }
 
     /// Path of the router's projection in the layer of that path.
@@ -83,6 +94,18 @@ impl FeedForward {
         places as f64
     }
 
+    /// The input kernels of a block without experts.
+    pub(super) fn inputs(&self, layer: &str) -> Vec<KernelSpec> {
+        let has_bias = self.stream.has_biases;
+        let with_bias = |kernel| KernelSpec { has_bias, ..kernel };
+        self.spec.inputs(layer).into_iter().map(with_bias).collect()
+    }
+
+    /// The output kernel of a block without experts.
+    pub(super) fn output(&self, layer: &str) -> KernelSpec {
+        KernelSpec { has_bias: self.stream.has_biases, ..self.spec.output(layer) }
+    }
+
     fn experts(&self) -> Option<ExpertsBlock<'_>> {
         self.spec.experts.as_ref().map(|experts| ExpertsBlock(self, experts))
     }
@@ -91,17 +114,20 @@ impl FeedForward {
 impl Part for FeedForward {
     fn params(&self, layer: &str) -> Vec<ParamSpec> {
         let Self { spec, stream, initializer, .. } = self;
-        let mut tree = vec![stream.scale(spec.scale(layer))];
+        let mut tree = stream.norm_params(&spec.norm(layer));
         if let Some(experts) = self.experts() {
             tree.extend(experts.params(layer));
             return tree;
         }
-        for input in spec.inputs(layer) {
+        for input in self.inputs(layer) {
             let shape = [stream.emb_dim, spec.dim];
             tree.push(kernel(&input.path, shape, ["embed", "mlp"], *initializer));
+            tree.extend(stream.bias(&input.path, spec.dim, "mlp"));
         }
-        let (output, shape) = (spec.output(layer).path, [spec.dim, stream.emb_dim]);
+        let output = spec.output(layer).path;
+        let shape = [spec.dim, stream.emb_dim];
         tree.push(kernel(&output, shape, ["mlp", "embed"], *initializer));
+        tree.extend(stream.bias(&output, stream.emb_dim, "embed"));
         tree
     }
 

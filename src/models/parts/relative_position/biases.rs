@@ -5,9 +5,6 @@ use tch::Tensor;
 use super::spec::RelativeBias;
 use crate::nn::{relative_position_bias, relative_position_distances};
 
-/// Distance from which all positions share a bucket; fixed in T5X's `network.py`.
-const MAX_DISTANCE: i64 = 128;
-
 impl RelativeBias {
     /// The bias of all pairs of positions: `[heads / heads_of_bias, buckets]` to `[1, heads, length, length]`.
     pub fn of_pairs(&self, embedding: &Tensor, length: i64) -> Tensor {
@@ -15,12 +12,17 @@ impl RelativeBias {
             1 => embedding.shallow_clone(),
             count => embedding.repeat([count as i64, 1]),
         };
-        relative_position_bias(&of_heads, (length, length), self.direction, MAX_DISTANCE)
+        relative_position_bias(
+            &of_heads,
+            (length, length),
+            self.direction,
+            self.max_distance as i64,
+        )
     }
 
     /// The bias of all distances, `1 - length` first: `[heads, buckets]` to `[heads, 2 * length - 1]`.
     pub fn of_distances(&self, embedding: &Tensor, length: i64) -> Tensor {
-        relative_position_distances(embedding, length, self.direction, MAX_DISTANCE)
+        relative_position_distances(embedding, length, self.direction, self.max_distance as i64)
     }
 
     /// The bias of neighbours by blocks of that length: `[heads, buckets]` to `[heads, block, 3 * block]`.

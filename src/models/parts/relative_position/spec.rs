@@ -5,6 +5,8 @@ use crate::nn::{Distribution, FanMode, Initializer, ParamSpec, RelativePosition}
 
 /// Buckets of relative position; fixed in T5X's `network.py`.
 const NUM_BUCKETS: usize = 32;
+/// Distance from which all positions share a bucket; fixed in T5X's `network.py`.
+const MAX_DISTANCE: usize = 128;
 /// Operations of a layer's own bias: product with buckets, window, and sum with the mask.
 const OPERATIONS_OF_LAYER: usize = 3;
 
@@ -19,6 +21,10 @@ pub struct RelativeBias {
     pub initializer: Initializer,
     /// Number of heads that share each bias.
     pub heads_of_bias: usize,
+    /// Buckets of distance.
+    pub num_buckets: usize,
+    /// Distance from which all positions share a bucket.
+    pub max_distance: usize,
 }
 
 impl RelativeBias {
@@ -29,7 +35,14 @@ impl RelativeBias {
             mode: FanMode::FanAvg,
             distribution: Distribution::Uniform,
         };
-        Self { direction, per_layer: false, initializer, heads_of_bias: 1 }
+        Self {
+            direction,
+            per_layer: false,
+            initializer,
+            heads_of_bias: 1,
+            num_buckets: NUM_BUCKETS,
+            max_distance: MAX_DISTANCE,
+        }
     }
 
     /// Path of the embedding of a stack or a layer.
@@ -40,7 +53,7 @@ impl RelativeBias {
     /// An embedding: `[heads / heads_of_bias, buckets]`.
     pub fn param(&self, path: String, num_heads: usize) -> ParamSpec {
         let num_biases = num_heads / self.heads_of_bias;
-        let (shape, axes) = (vec![num_biases, NUM_BUCKETS], vec!["heads", "relpos_buckets"]);
+        let (shape, axes) = (vec![num_biases, self.num_buckets], vec!["heads", "relpos_buckets"]);
         param(path, shape, axes, self.initializer)
     }
 

@@ -114,9 +114,12 @@ fn an_embedding_that_makes_logits_unscaled_is_read_as_their_matrix() {
 fn models_of_other_families_are_refused_by_name() {
     let (_dir, dir) = scratch();
     let folder = copied("hugging_face/t5", &dir);
-    folder.join("config.json").write_atomic(br#"{"model_type": "bert"}"#).unwrap();
+    folder.join("config.json").write_atomic(br#"{"model_type": "roberta"}"#).unwrap();
     let message = open(&folder).unwrap_err().to_string();
-    assert!(message.contains("model_type `bert`, expected t5, mt5, umt5 or longt5"), "{message}");
+    assert!(
+        message.contains("model_type `roberta`, expected t5, mt5, umt5, longt5 or bert"),
+        "{message}"
+    );
 }
 
 #[test]

@@ -44,7 +44,7 @@ pub fn stated(model: &dyn BaseModel) -> Result<HuggingFaceOptions, String> {
     let radius = encoder.reach.radius();
     let is_long = encoder.reach != Reach::All;
     let is_mt5 = vocabulary_file(&predictions).is_some_and(|file| file.contains(MT5_VOCABULARY))
-        && !encoder.position.per_layer;
+        && !encoder.position.is_some_and(|position| position.per_layer);
     let model_type = match () {
         () if is_long => Some("longt5"),
         () if is_mt5 && spec.tokens.logits.is_some() => Some("mt5"),

@@ -1,0 +1,139 @@
+//! Models that restore masked tokens.
+
+use super::spec::{BertConfig, Tasks};
+use crate::checkpoint::HuggingFaceOptions;
+use crate::data::{
+    ConverterClass, DataError, EncoderFeatureConverter, Lengths, PassThroughFeatureConverter,
+    feature_length,
+};
+use crate::gin::{Configurable, Parameters};
+use crate::models::contract::memory::StepShape;
+use crate::models::contract::{BaseModel, ModuleSpec};
+use crate::models::heads::{LossNormalizingFactor, LossSpec};
+use crate::models::transformer::TransformerSpec;
+use crate::optim::OptimizerDef;
+use crate::vocab::VocabularySpec;
+
+/// Parameters of every BERT.
+#[derive(Clone, Debug, PartialEq, Parameters)]
+pub struct BertParameters {
+    /// The network.
+    pub config: BertConfig,
+    /// Vocabulary of all ids.
+    pub vocabulary: VocabularySpec,
+    /// Optimizer, which turns gradients into updates.
+    pub optimizer_def: OptimizerDef,
+    /// The id of masked tokens, for tasks with 'inputs' that are masked and 'targets' that are not. None reads examples that
+    /// have the model's own features: `encoder_input_tokens`, `encoder_target_tokens` and `encoder_loss_weights`, perhaps
+    /// `encoder_token_types`.
+    #[gin(default = None)]
+    pub mask_id: Option<i64>,
+    /// Divisor of the sum of each loss: of masked tokens, and of pairs of texts. See
+    /// `t5x.models.EncoderDecoderModel.loss_normalizing_factor`.
+    #[gin(default = LossNormalizingFactor::NumRealTargetTokens)]
+    pub loss_normalizing_factor: LossNormalizingFactor,
+}
+
+/// A BERT that restores masked tokens and recognizes whether the second text of a row follows the first, by
+/// `next_sentence_label`. Source: transformers `modeling_bert.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "bert.BertForPreTraining")]
+pub struct BertForPreTraining {
+    /// Parameters of every BERT.
+    #[gin(flatten)]
+    pub shared: BertParameters,
+}
+
+/// A BERT that restores masked tokens. Source: transformers `modeling_bert.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "bert.BertForMaskedLM")]
+pub struct BertForMaskedLM {
+    /// Parameters of every BERT.
+    #[gin(flatten)]
+    pub shared: BertParameters,
+}
+
+impl BertParameters {
+    fn feature_converter(&self) -> ConverterClass {
+        match self.mask_id {
+            Some(mask_id) => EncoderFeatureConverter { mask_id }.into(),
+            None => PassThroughFeatureConverter {}.into(),
+        }
+    }
+
+    fn step_shape(&self, rows: usize, lengths: &Lengths) -> Result<StepShape, DataError> {
+        let feature = if self.mask_id.is_some() { "inputs" } else { "encoder_input_tokens" };
+        let length = feature_length(feature, lengths)?;
+        let most = self.config.max_position_embeddings;
+        match length <= most {
+            true => Ok(StepShape::whole(rows, [length])),
+            false => Err(DataError::Config(format!(
+                "rows have {length} tokens, expected at most bert.BertConfig.max_position_embeddings, which is {most}"
+            ))),
+        }
+    }
+
+    fn loss_spec(&self) -> LossSpec {
+        LossSpec {
+            loss_normalizing_factor: Some(self.loss_normalizing_factor),
+            ..LossSpec::default()
+        }
+    }
+
+    fn check(&self, name: &str) -> Result<(), String> {
+        let rows = self.config.vocab_size;
+        let is_row = |id: &i64| usize::try_from(*id).is_ok_and(|id| id < rows);
+        match self.mask_id.filter(|id| !is_row(id)) {
+            None => Ok(()),
+            Some(id) => Err(format!(
+                "{name}.mask_id is {id}, expected an id of the embedding, which has {rows} rows"
+            )),
+        }
+    }
+}
+
+/// Implements the contract for a model with `shared` parameters.
+macro_rules! bert {
+    ($model:ty, $tasks:expr) => {
+        impl BaseModel for $model {
+            fn module(&self) -> &dyn ModuleSpec {
+                &self.shared.config
+            }
+
+            fn vocabularies(&self) -> Vec<(&'static str, &VocabularySpec)> {
+                ["inputs", "targets"].map(|feature| (feature, &self.shared.vocabulary)).into()
+            }
+
+            fn feature_converter(&self) -> ConverterClass {
+                self.shared.feature_converter()
+            }
+
+            fn step_shape(&self, rows: usize, lengths: &Lengths) -> Result<StepShape, DataError> {
+                self.shared.step_shape(rows, lengths)
+            }
+
+            fn optimizer_def(&self) -> &OptimizerDef {
+                &self.shared.optimizer_def
+            }
+
+            fn loss_spec(&self) -> LossSpec {
+                self.shared.loss_spec()
+            }
+
+            fn hugging_face(&self) -> Result<HuggingFaceOptions, String> {
+                super::hugging_face::stated(&self.shared.config)
+            }
+
+            fn check_own(&self) -> Result<(), String> {
+                self.shared.check(self.name())
+            }
+
+            fn transformer(&self) -> TransformerSpec {
+                self.shared.config.network($tasks)
+            }
+        }
+    };
+}
+
+bert!(BertForPreTraining, Tasks { next_sentence: true });
+bert!(BertForMaskedLM, Tasks { next_sentence: false });

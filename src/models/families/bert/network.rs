@@ -1,0 +1,116 @@
+//! A BERT behind the interface of networks.
+
+use tch::Tensor;
+
+use super::model::{BertForMaskedLM, BertForPreTraining};
+use crate::metrics::sum;
+use crate::models::heads::{Divisors, Head, LossOutput, LossSpec, NextSentence, TokenLogits};
+use crate::models::parts::EncoderEnds;
+use crate::models::transformer::{Stack, StackInput, TransformerSpec, Visible};
+use crate::models::{BaseModel, Batch, HasNetwork, Network, feature};
+use crate::nn::{Dropout, Params, TransformerEngineConfig, same_segment};
+
+/// A BERT. It holds no weights: every method gets them as `Params`.
+#[derive(Clone, Debug)]
+pub struct Bert(TransformerSpec);
+
+impl Bert {
+    /// The BERT of that description.
+    pub fn new(spec: TransformerSpec) -> Self {
+        Self(spec)
+    }
+
+    fn ends(&self) -> &EncoderEnds {
+        self.0.encoder_ends.as_ref().expect("a BERT has ends")
+    }
+
+    /// Maps tokens to hidden states, `[batch, length, embed]`. Padding is seen by none.
+    pub fn encode(&self, params: &Params, batch: &Batch, dropout: Dropout) -> Tensor {
+        let params = &self.0.begin(params);
+        let tokens = batch.tensor(feature::ENCODER_INPUT_TOKENS);
+        let segments = batch.get(feature::ENCODER_SEGMENT_IDS);
+        // A padded query sees what others of its row see; its result is not read.
+        let keys = tokens.gt(0).unsqueeze(1).unsqueeze(1);
+        let mask = match segments {
+            Some(ids) => keys.logical_and(&same_segment(ids, ids)),
+            None => keys,
+        };
+        let positions = segments.and_then(|_| batch.get(feature::ENCODER_POSITIONS));
+        let embedded = self.0.tokens.embed(params, tokens);
+        let added = [batch.get(feature::ENCODER_TOKEN_TYPES), positions];
+        let embedded = self.ends().begin(params, embedded, added);
+        let input = StackInput { embedded, visible: &Visible::Pairs(mask), real: None };
+        Stack::new(&self.0.last, params).forward(input, None, dropout).hidden
+    }
+
+    /// The logits of tokens at some positions of `hidden` `[batch, length, embed]`, to be computed: int64 `[positions]` in the
+    /// batch as one row.
+    pub fn masked_tokens(&self, params: &Params, hidden: &Tensor, positions: &Tensor) -> Head {
+        let rows = hidden.flatten(0, 1).index_select(0, positions);
+        self.ends().masked_tokens(params, &rows, &self.0.tokens.rows(params))
+    }
+
+    /// The logits of both orders of two texts: float32 `[batch, 2]`, if the model tells them apart.
+    pub fn orders(&self, params: &Params, hidden: &Tensor) -> Option<Tensor> {
+        let ends = self.ends();
+        ends.num_classes.map(|_| ends.class_logits(params, hidden))
+    }
+}
+
+impl Network for Bert {
+    fn dropout(&self) -> Dropout {
+        Dropout::train(self.0.dropout_rate).of_each_position()
+    }
+
+    fn features(&self) -> &'static [&'static str] {
+        const FEATURES: [&str; 6] = [
+            feature::ENCODER_INPUT_TOKENS,
+            feature::ENCODER_TARGET_TOKENS,
+            feature::ENCODER_LOSS_WEIGHTS,
+            feature::ENCODER_TOKEN_TYPES,
+            feature::ENCODER_SEGMENT_IDS,
+            feature::NEXT_SENTENCE_LABEL,
+        ];
+        match self.ends().num_classes {
+            Some(_) => &FEATURES,
+            None => &FEATURES[..5],
+        }
+    }
+
+    fn loss(
+        &self,
+        params: &Params,
+        batch: &Batch,
+        spec: &LossSpec,
+        dropout: Dropout,
+    ) -> LossOutput {
+        let hidden = self.encode(params, batch, dropout);
+        let places = TokenLogits::MASKED.weighted(batch);
+        let head = self.masked_tokens(params, &hidden, &places);
+        let mut tokens = TokenLogits::MASKED.loss_at(Some(&places), &head, batch, spec);
+        tokens.sums.push((sum::MASKED_TOKENS_LOSS, tokens.value.shallow_clone()));
+        let orders = self.orders(params, &hidden);
+        let orders = orders.map(|logits| NextSentence.loss(&logits, batch, spec));
+        LossOutput::new(batch, [tokens].into_iter().chain(orders))
+    }
+
+    fn divisors(&self, batch: &Batch, spec: &LossSpec) -> Divisors {
+        let mut divisors = TokenLogits::MASKED.divisors(batch, spec);
+        if self.ends().num_classes.is_some() {
+            divisors.extend(NextSentence.divisors(batch, spec));
+        }
+        divisors
+    }
+}
+
+impl HasNetwork for BertForPreTraining {
+    fn network(&self, fp8: Option<&TransformerEngineConfig>) -> Box<dyn Network> {
+        Box::new(Bert::new(self.transformer().with_fp8(fp8)))
+    }
+}
+
+impl HasNetwork for BertForMaskedLM {
+    fn network(&self, fp8: Option<&TransformerEngineConfig>) -> Box<dyn Network> {
+        Box::new(Bert::new(self.transformer().with_fp8(fp8)))
+    }
+}

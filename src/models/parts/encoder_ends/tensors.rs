@@ -1,0 +1,67 @@
+//! An encoder's ends in use.
+
+use tch::{Kind, Tensor};
+
+use super::spec::{EncoderEnds, path};
+use crate::models::heads::{Head, Vocabulary};
+use crate::models::parts::norm;
+use crate::nn::{Joined, Norm, Params, Projection, activated, embed, kind};
+
+impl EncoderEnds {
+    /// Adds positions and types to embedded tokens `[batch, length, embed]`, and normalizes the sum. `types` is int64
+    /// `[batch, length]`, or all are 0; `positions` too, or they count from 0.
+    pub fn begin(
+        &self,
+        params: &Params,
+        embedded: Tensor,
+        [types, positions]: [Option<&Tensor>; 2],
+    ) -> Tensor {
+        let kind = embedded.kind();
+        let length = embedded.size()[1];
+        let table = params.read(path::TYPES);
+        let of_types = match types {
+            Some(types) => embed(&table, types, kind),
+            None => table.narrow(0, 0, 1).to_kind(kind),
+        };
+        let mut sum = embedded + of_types;
+        if self.num_positions.is_some() {
+            let table = params.read(path::POSITIONS);
+            sum += match positions {
+                Some(positions) => embed(&table, positions, kind),
+                None => table.narrow(0, 0, length).to_kind(kind),
+            };
+        }
+        self.norm(params, path::NORM).of(&sum)
+    }
+
+    /// The logits of tokens at some positions, to be computed from `hidden` `[positions, embed]`, with the embedding of
+    /// tokens, float32 `[vocab, embed]`.
+    pub fn masked_tokens(&self, params: &Params, hidden: &Tensor, table: &Tensor) -> Head {
+        let dense = self.project(params, path::TRANSFORM, hidden);
+        let active = activated(&[self.activation], &Joined::new(vec![dense], 1));
+        Head {
+            hidden: self.norm(params, path::TRANSFORM_NORM).of(&active),
+            kernel: table.tr(),
+            bias: Some(params.read(path::TOKEN_BIAS)),
+            scale: 1.0,
+            vocabulary: Vocabulary::whole(table.size()[0]),
+        }
+    }
+
+    /// The logits of classes, from `hidden` `[batch, length, embed]`: float32 `[batch, classes]`.
+    pub fn class_logits(&self, params: &Params, hidden: &Tensor) -> Tensor {
+        let pooled = self.project(params, path::POOLER, &hidden.select(1, 0)).tanh();
+        self.project(params, path::CLASSES, &pooled).to_kind(Kind::Float)
+    }
+
+    fn project(&self, params: &Params, path: &str, inputs: &Tensor) -> Tensor {
+        let kind = kind(self.stream.dtype);
+        let bias = params.cast(&format!("{path}/bias"), kind);
+        Projection::new(params, path, kind).forward(inputs) + bias
+    }
+
+    fn norm(&self, params: &Params, path: &str) -> Norm {
+        let kind = kind(self.stream.dtype);
+        norm(path, &self.stream.norm, &|name| params.cast(name, kind))
+    }
+}

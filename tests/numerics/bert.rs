@@ -1,0 +1,151 @@
+//! Compares BERTs of t5-experiments with its own program: t5_experiments.py writes the numbers.
+
+use std::collections::BTreeMap;
+
+use gimlet::metrics::sum;
+use gimlet::models::bert::{
+    AbsolutePositions, Bert, BertConfig, PositionEmbedding, RelativeAttentionBias, RotaryPositions,
+};
+use gimlet::models::heads::{LossNormalizingFactor, LossSpec};
+use gimlet::models::{Batch, ModuleSpec, Network, feature};
+use gimlet::nn::{Activation, Dropout, Dtype, Params, RematPolicy};
+use serde_json::Value;
+use tch::{Kind, Tensor};
+
+use crate::fixture;
+use crate::t5_experiments::check;
+
+fn expected(name: &str) -> Value {
+    let mut all: Value = serde_json::from_str(include_str!("bert.json")).expect("it is JSON");
+    all[name].take()
+}
+
+/// The network of a configuration of transformers.
+fn config(of: &Value) -> BertConfig {
+    let number = |name: &str| of[name].as_u64().unwrap_or(0) as usize;
+    BertConfig {
+        vocab_size: number("vocab_size"),
+        dtype: Dtype::Float32,
+        hidden_size: number("hidden_size"),
+        num_hidden_layers: number("num_hidden_layers"),
+        num_attention_heads: number("num_attention_heads"),
+        intermediate_size: number("intermediate_size"),
+        hidden_act: Activation::GeluExact,
+        hidden_dropout_prob: 0.0,
+        attention_probs_dropout_prob: 0.0,
+        max_position_embeddings: number("max_position_embeddings"),
+        type_vocab_size: number("type_vocab_size"),
+        initializer_range: 0.02,
+        layer_norm_eps: 1e-12,
+        position_embedding: match of["position_embedding_type"].as_str() {
+            Some("rotary") => PositionEmbedding::Rotary(RotaryPositions {
+                base: of["rotary_base"].as_f64().expect("a base"),
+                dim: Some(number("rotary_dim")),
+            }),
+            Some("relative_attention_bias") => PositionEmbedding::Relative(RelativeAttentionBias {
+                num_buckets: number("relative_attention_num_buckets"),
+                last_bucket_distance: number("relative_last_bucket_distance"),
+            }),
+            _ => PositionEmbedding::Absolute(AbsolutePositions {}),
+        },
+        pre_layer_norm: of["pre_layer_norm"] == true,
+        last_layer_norm: of["last_layer_norm"].as_bool(),
+        remat_policy: RematPolicy::None,
+    }
+}
+
+fn batch(of: &Value) -> Batch {
+    let rows = |name: &str| {
+        let rows: Vec<Vec<i64>> = serde_json::from_value(of[name].clone()).expect("rows of ids");
+        fixture::matrix(&rows)
+    };
+    let labels = rows("labels");
+    let order: Vec<i64> = serde_json::from_value(of["next_sentence_label"].clone()).expect("ids");
+    Batch::new([
+        (feature::ENCODER_INPUT_TOKENS, rows("input_ids")),
+        (feature::ENCODER_TOKEN_TYPES, rows("token_type_ids")),
+        (feature::ENCODER_TARGET_TOKENS, labels.clamp_min(0)),
+        (feature::ENCODER_LOSS_WEIGHTS, labels.ge(0).to_kind(Kind::Float)),
+        (feature::NEXT_SENTENCE_LABEL, Tensor::from_slice(&order).unsqueeze(-1)),
+    ])
+}
+
+fn params(name: &str, config: &BertConfig) -> Params {
+    fixture::imported(&format!("t5_experiments/{name}.safetensors"), &config.transformer())
+}
+
+/// Compares losses, logits and gradients, float32. On one thread, as the program ran.
+fn check_model(name: &str, read: impl Fn(&BertConfig) -> Params) {
+    // Layers that are made again set the generator's state.
+    let _held = fixture::generator();
+    tch::set_num_threads(1);
+    let expected = expected(name);
+    let batch = batch(&expected["batch"]);
+    let mean = Some(LossNormalizingFactor::NumRealTargetTokens);
+    let spec = LossSpec { loss_normalizing_factor: mean, ..LossSpec::default() };
+    for remat_policy in [RematPolicy::None, RematPolicy::Minimal, RematPolicy::Full] {
+        let config = BertConfig { remat_policy, ..config(&expected["config"]) };
+        let (bert, params) = (Bert::new(config.transformer()), read(&config));
+        let hidden = bert.encode(&params, &batch, Dropout::off());
+        let (rows, length, _) = hidden.size3().expect("three axes");
+        let places = Tensor::arange_start_step(0, rows * length, 4, (Kind::Int64, hidden.device()));
+        let logits = bert.masked_tokens(&params, &hidden, &places).logits();
+        check("logits", &logits, &expected["logits"]);
+        let output = bert.loss(&params, &batch, &spec, Dropout::off());
+        let sums = output.sums.read();
+        for (found, wanted) in [
+            (sum::LOSS, "loss"),
+            (sum::MASKED_TOKENS_LOSS, "mlm_loss"),
+            (sum::NEXT_SENTENCE_LOSS, "nsp_loss"),
+        ] {
+            let (found, wanted) = (sums.get(found), expected["losses"][wanted].as_f64());
+            let wanted = wanted.expect("a number");
+            assert!((found / wanted - 1.0).abs() < 1e-6, "{found}, expected {wanted}, {name}");
+        }
+        let wanted: BTreeMap<String, Value> =
+            serde_json::from_value(expected["gradients"].clone()).expect("gradients by name");
+        let gradients = params.gradients(&output.loss);
+        for ((param, _), found) in params.iter().zip(&gradients) {
+            let norm = wanted.get(param).and_then(|wanted| wanted[0].as_f64());
+            // Weights do not change by what all keys have in common, unless positions turn it.
+            if norm.is_some_and(|norm| norm < 1e-7) {
+                let found = found.norm().double_value(&[]);
+                assert!(found < 1e-7 && param.ends_with("key/bias"), "{param} of {name}: {found}");
+            } else if let Some(wanted) = wanted.get(param) {
+                check(&format!("gradient of {param} of {name}, {remat_policy:?}"), found, wanted);
+            }
+        }
+        let unnamed = wanted.keys().filter(|name| params.iter().all(|(param, _)| param != *name));
+        assert_eq!(unnamed.collect::<Vec<_>>(), Vec::<&String>::new());
+        // Those of a table that its program does not train are not there.
+        assert!(wanted.len() + 1 >= gradients.len(), "{} of {}", wanted.len(), gradients.len());
+    }
+}
+
+#[test]
+fn absolute_and_rotary_positions_equal_those_of_t5_experiments() {
+    for name in ["bert_absolute", "bert_rotary"] {
+        check_model(name, |config| params(name, config));
+    }
+}
+
+#[test]
+fn norms_before_equal_those_of_t5_experiments() {
+    check_model("bert_pre_ln_last_ln", |config| params("bert_pre_ln_last_ln", config));
+}
+
+/// Its program adds relative biases only where it attends to blocks of positions, here to all of them, and leaves their
+/// table without a gradient; the file has the one that it should have.
+#[test]
+fn relative_biases_equal_those_that_t5_experiments_adds() {
+    check_model("bert_relative_sparse", |config| params("bert_relative_sparse", config));
+    let name = "bert_relative_dense_dead_bias";
+    check_model(name, |config| {
+        let read = params(name, config);
+        let dead = |name: &str| name.ends_with("rel_embedding");
+        Params::from_tensors(read.iter().map(|(name, tensor)| {
+            let tensor = tensor.detach();
+            (name.to_string(), if dead(name) { tensor.zeros_like() } else { tensor })
+        }))
+    });
+}
