@@ -16,14 +16,14 @@ pub mod sum {
     pub const NUM_WEIGHTED_TOKENS: &str = "num_weighted_tokens";
     /// Weights of all targets, after normalization.
     pub const WEIGHT_SUM: &str = "weight_sum";
-    /// The part of the loss that comes from masked tokens, where others come from elsewhere.
-    pub const MASKED_TOKENS_LOSS: &str = "masked_tokens/loss";
+    /// The part of the loss that comes from masked tokens, where others come from elsewhere; with the names of t5-experiments.
+    pub const MASKED_TOKENS_LOSS: &str = "loss_mlm";
     /// The part of the loss that comes from the order of two texts.
-    pub const NEXT_SENTENCE_LOSS: &str = "next_sentence/loss";
+    pub const NEXT_SENTENCE_LOSS: &str = "loss_nsp";
     /// Pairs of texts whose order is recognized.
-    pub const NEXT_SENTENCE_CORRECT: &str = "next_sentence/correct";
+    pub const NEXT_SENTENCE_CORRECT: &str = "correct_nsp";
     /// Pairs of texts.
-    pub const NUM_SENTENCE_PAIRS: &str = "next_sentence/pairs";
+    pub const NUM_SENTENCE_PAIRS: &str = "num_nsp";
     /// The part of the loss that balances the load of experts.
     pub const AUXILIARY_LOSS: &str = "experts/auxiliary_loss";
     /// The part of the loss that keeps the scores of routers small.

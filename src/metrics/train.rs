@@ -65,13 +65,16 @@ impl TrainMetrics {
                 sum::CORRECT => {
                     let accuracy = value / sums.get(sum::NUM_WEIGHTED_TOKENS);
                     out.insert("accuracy".to_string(), accuracy);
+                    if sums.sums.contains_key(sum::MASKED_TOKENS_LOSS) {
+                        out.insert("accuracy_mlm".to_string(), accuracy);
+                    }
                 }
                 sum::WEIGHT_SUM => {
                     out.insert("non_padding_fraction/loss_weights".to_string(), value / targets);
                 }
                 sum::NEXT_SENTENCE_CORRECT => {
                     let accuracy = value / sums.get(sum::NUM_SENTENCE_PAIRS);
-                    out.insert("next_sentence/accuracy".to_string(), accuracy);
+                    out.insert("accuracy_nsp".to_string(), accuracy);
                 }
                 sum::NUM_WEIGHTED_TOKENS | sum::NUM_SENTENCE_PAIRS => {}
                 name => {

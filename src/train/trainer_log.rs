@@ -10,9 +10,8 @@ use crate::telemetry::{self, EventWriter};
 
 use super::last_evaluation::LastEvaluation;
 
-/// The tags of the metrics of a window of steps, and those of the Trainer.
-const OF_WINDOW: [(&str, (&str, &str)); 2] =
-    [("loss", ("loss", "/train")), ("weight_gradient_norm", ("gradients_global_norm", ""))];
+/// The metrics of a model, which have the Trainer's tags, in the order of its lines. Only BERTs have others than the loss.
+const OF_MODEL: [&str; 5] = ["accuracy_mlm", "loss", "loss_mlm", "loss_nsp", "accuracy_nsp"];
 
 /// The writers of these logs.
 pub struct TrainerLog {
@@ -52,19 +51,19 @@ impl TrainerLog {
     /// Writes the metrics of the steps before `step`, and the learning rate of the next one, if it is known.
     pub fn window(&mut self, scalars: &BTreeMap<String, f64>, next_rate: Option<f32>, step: u64) {
         let Some(iteration) = step.checked_sub(1) else { return };
-        for (own, tag) in OF_WINDOW {
-            if let Some(value) = scalars.get(own) {
-                self.scalar(tag, *value, iteration);
-            }
+        let found = OF_MODEL.iter().filter_map(|name| scalars.get_key_value(*name));
+        for (name, value) in found {
+            self.scalar((name, "/train"), *value, iteration);
+            self.line(&format!("step: {iteration}/{} {name}: {value:.4}", self.last));
+        }
+        if let Some(norm) = scalars.get("weight_gradient_norm") {
+            self.scalar(("gradients_global_norm", ""), *norm, iteration);
         }
         if let Some(rate) = scalars.get("timing/steps_per_second") {
             self.scalar(("time", "/per_iter"), rate.recip(), iteration);
         }
         if let Some(rate) = next_rate {
             self.scalar(("lr", "/param_group_0"), rate.into(), iteration);
-        }
-        if let Some(loss) = scalars.get("loss") {
-            self.line(&format!("step: {iteration}/{} loss: {loss:.4}", self.last));
         }
     }
 
@@ -81,10 +80,13 @@ impl TrainerLog {
         }
     }
 
-    /// Writes the loss of held-out batches, and the metrics of predictions.
+    /// Writes the losses of held-out batches, and the metrics of predictions.
     pub fn validation(&mut self, evaluation: &LastEvaluation) {
-        let loss = evaluation.training.values().filter_map(|metrics| metrics.get_key_value("loss"));
-        for (name, value) in loss.chain(evaluation.inference.values().flatten()) {
+        let of_model = |metrics| {
+            OF_MODEL.iter().filter_map(move |name| BTreeMap::get_key_value(metrics, *name))
+        };
+        let losses = evaluation.training.values().flat_map(of_model);
+        for (name, value) in losses.chain(evaluation.inference.values().flatten()) {
             self.line(&format!("Validation on valid {name}: {value:.4}"));
             self.scalar((name, "/valid"), *value, evaluation.step.saturating_sub(1));
         }

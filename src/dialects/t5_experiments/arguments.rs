@@ -91,7 +91,12 @@ impl Arguments {
 
     /// Whether the program fine-tunes.
     pub fn is_tuning(&self) -> bool {
-        self.has("validate_only")
+        self.has("from_pretrained")
+    }
+
+    /// Whether the program pretrains a BERT.
+    pub fn is_bert(&self) -> bool {
+        self.has("use_nsp")
     }
 
     /// Whether a flag of Adafactor is on, which fine-tuning on SCROLLS leaves at the optimizer's own default.

@@ -126,6 +126,38 @@ pub const T5: &[Flag] = &[
 
 const WORKERS: Effect = Nothing("threads that prepare data follow the number of cores");
 
+/// The flags of `run_bert_pretraining.py` beside the Trainer's.
+pub const BERT: &[Flag] = &[
+    flag("data_path", Text, "None", Translated),
+    flag("valid_data_path", Text, "None", Translated),
+    flag(
+        "validate_only",
+        Bool,
+        "False",
+        Refused("validations are part of a training, at each --valid_interval"),
+    ),
+    flag("working_dir", Text, ".", Translated),
+    flag("seed", Int, "42", Translated),
+    flag("data_impl", Text, "mmap", Nothing("the file says in which of the forms it is")),
+    flag("data_name", Text, "", Translated),
+    flag("data_n_epochs", Int, "None", Translated),
+    flag("data_n_samples", Int, "None", Translated),
+    flag("data_skip_warmup", Bool, "False", Nothing("files are not read before they are used")),
+    flag("input_seq_len", Int, "128", Translated),
+    flag("mlm_prob", Float, "0.15", Translated),
+    flag("short_seq_prob", Float, "0.1", Translated),
+    flag("use_nsp", Int, "1", Translated),
+    flag("data_n_workers", Int, "2", WORKERS),
+    flag("model_cfg", Text, "None", Translated),
+    flag("model_cls", Text, "transformers:BertForPreTraining", Translated),
+    flag("tokenizer", Text, "None", Translated),
+    flag("optimizer", Text, "AdamW", Translated),
+    flag("weight_decay", Float, "0.0", Translated),
+    flag("scale_parameter", Switch, "False", Translated),
+    flag("relative_step", Switch, "False", Translated),
+    flag("warmup_init", Switch, "False", Translated),
+];
+
 /// The flags of `run_finetuning_hyp.py` beside the Trainer's.
 pub const HYP: &[Flag] = &[
     flag("data_path", Text, "None", Translated),

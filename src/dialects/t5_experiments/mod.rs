@@ -12,7 +12,9 @@ mod traps;
 
 pub use arguments::{Arguments, help};
 pub use flags::Flag;
-pub use translate::{Facts, SCROLLS_FOLDER, Translation, Tuning, check, scrolls_file, translate};
+pub use translate::{
+    Facts, Pretraining, SCROLLS_FOLDER, Translation, Tuning, check, scrolls_file, translate,
+};
 pub use traps::{shards_of, traps};
 
 /// A program of t5-experiments.
@@ -31,7 +33,7 @@ pub const PROGRAMS: &[Program] = &[
     program("t5", "run_t5_pretraining.py", Some(&[flags::TRAINER, flags::T5])),
     program("hyp", "run_finetuning_hyp.py", Some(&[flags::TRAINER, flags::HYP])),
     program("scrolls", "run_finetuning_scrolls.py", Some(&[flags::TRAINER, flags::SCROLLS])),
-    program("bert", "run_bert_pretraining.py", None),
+    program("bert", "run_bert_pretraining.py", Some(&[flags::TRAINER, flags::BERT])),
     program("bert_accel", "run_bert_pretraining_accel.py", None),
     program("preprocess_data", "megatron/preprocess_data.py", None),
 ];

@@ -82,7 +82,7 @@ mod tests {
     fn facts(num_processes: usize, num_files: usize) -> Facts {
         let shards = (0..num_files).map(|number| format!("shard_{number}.jsonl")).collect();
         let model_config = Default::default();
-        Facts { num_processes, model_config, shards, init_step: 0, tuning: None }
+        Facts { num_processes, model_config, shards, init_step: 0, tuning: None, bert: None }
     }
 
     /// Compares the traps from 4 on that a command line meets, of which every one meets 6.

@@ -97,9 +97,8 @@ fn standard(axis: &str) -> Option<FactorDim> {
     match axis {
         "embed" => Some(FactorDim::Row),
         "vocab" | "mlp" | "heads" | "kv" | "joined_kv" | "q_wi_fused" | "o_wo_fused"
-        | "multiquery_heads" | "kv_fused" | "mlp_activations" | "memory" | "cdq" => {
-            Some(FactorDim::Column)
-        }
+        | "multiquery_heads" | "kv_fused" | "mlp_activations" | "memory" | "cdq"
+        | "abspos_buckets" | "pooled" | "classes" => Some(FactorDim::Column),
         "relpos_buckets" | "layer_norm_scale" => Some(FactorDim::Unfactored),
         "layers" | "stack" => Some(FactorDim::Batch),
         _ => None,

@@ -37,7 +37,7 @@ pub(super) fn description(
         ("seeds".to_string(), format!("{seed}{held_out}")),
     ];
     let files = |rank: usize| (format!("rank {rank}"), shards_of(rank, facts).join(", "));
-    if facts.tuning.is_none() {
+    if facts.reads_shards() {
         lines.extend((0..processes).map(files));
     }
     let met = traps(arguments, facts, has_git());

@@ -1,6 +1,7 @@
 //! `gimlet t5_experiments`: t5-experiments' programs. It translates their flags into a training, which then is what
 //! `gimlet train` would do.
 
+mod bert;
 mod description;
 mod record;
 mod tuning;
@@ -116,7 +117,7 @@ impl T5ExperimentsArgs {
             let run = PROGRAMS.iter().filter(|program| program.flags.is_some());
             let run: Vec<_> = run.map(|program| format!("`{}`", program.name)).collect();
             usage(format!(
-                "{}: BERT and Megatron's data do not run in Gimlet yet; `gimlet t5_experiments` runs {}",
+                "{} does not run in Gimlet yet; `gimlet t5_experiments` runs {}",
                 program.script,
                 run.join(", ")
             ))
@@ -141,13 +142,16 @@ fn facts(arguments: &Arguments, num_processes: usize) -> Result<Facts, Failure> 
     if arguments.is_tuning() {
         return tuning::facts(arguments, num_processes);
     }
+    if arguments.is_bert() {
+        return bert::facts(arguments, num_processes);
+    }
     let model_config = Some(model_config(arguments)?);
     let shards = shards("data_path", arguments)?;
     if arguments.text("valid_data_path").is_some() {
         self::shards("valid_data_path", arguments)?;
     }
     let init_step = init_step(arguments)?;
-    Ok(Facts { num_processes, model_config, shards, init_step, tuning: None })
+    Ok(Facts { num_processes, model_config, shards, init_step, tuning: None, bert: None })
 }
 
 /// Returns the step of `--init_checkpoint`, if a flag asks what it is; a resumed run need not have that file any more.

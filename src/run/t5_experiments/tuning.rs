@@ -24,7 +24,7 @@ pub(super) fn facts(arguments: &Arguments, num_processes: usize) -> Result<Facts
     };
     let init_step = init_step(arguments)?;
     let tuning = Some(Tuning { pretrained, tokenizer });
-    Ok(Facts { num_processes, model_config, shards: Vec::new(), init_step, tuning })
+    Ok(Facts { num_processes, model_config, shards: Vec::new(), init_step, tuning, bert: None })
 }
 
 /// Returns the folder of a model: one on the disk, else that of its name on the hub.
@@ -83,7 +83,7 @@ fn missing_of_scrolls(name: &str, file: &str) -> Diagnostic {
     ))
 }
 
-fn exists(file: &str) -> Result<bool, Failure> {
+pub(super) fn exists(file: &str) -> Result<bool, Failure> {
     let path = Path::parse(file).map_err(Failure::usage)?;
     path.exists().map_err(Failure::world)
 }

@@ -2,6 +2,7 @@
 //!
 //! float32 on the CPU. The numbers of each step may differ by 1e-5 of their value, and final arrays by 1e-5 of their norm.
 
+mod bert;
 mod tuned;
 mod typed;
 

@@ -2,8 +2,8 @@
 
 use gimlet_gin::{Diagnostic, did_you_mean};
 
-use super::check_tuning;
 use super::optimizer::{ADAFACTOR, OF_TORCH, OTHERS, Optimizer, named};
+use super::{bert, check_tuning};
 use crate::t5_experiments::arguments::Arguments;
 use crate::t5_experiments::flags::Effect;
 use crate::t5_experiments::model_config::CLASSES;
@@ -38,9 +38,10 @@ pub fn check(arguments: &Arguments) -> Vec<Diagnostic> {
             refuse(format!("`--{}` cannot be used: {reason}", flag.name), "");
         }
     }
-    let data = match arguments.is_tuning() {
-        true => "a file of JSON lines",
-        false => "a folder of files `*.jsonl`",
+    let data = match (arguments.is_tuning(), arguments.is_bert()) {
+        (true, _) => "a file of JSON lines",
+        (false, true) => "the path of .bin and .idx files without these endings",
+        (false, false) => "a folder of files `*.jsonl`",
     };
     for (flag, what) in [("model_path", "the folder of checkpoints and logs"), ("data_path", data)]
     {
@@ -56,8 +57,10 @@ pub fn check(arguments: &Arguments) -> Vec<Diagnostic> {
     if arguments.is_tuning() {
         check_tuning::check(arguments, &mut refuse);
     }
-    // The classes of encoders are not those of T5.
-    if arguments.text("model_type").is_none_or(|model_type| model_type == "encoder-decoder") {
+    if arguments.is_bert() {
+        bert::check(arguments, &mut refuse);
+    } else if arguments.text("model_type").is_none_or(|model_type| model_type == "encoder-decoder")
+    {
         model_class(arguments, &mut refuse);
     }
     if !arguments.is("validate_only") {

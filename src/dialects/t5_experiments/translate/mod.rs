@@ -1,11 +1,13 @@
 //! The flags of `run_t5_pretraining.py` as statements after `gin/gimlet/t5_experiments/pretrain.gin`, and those of the programs
 //! that fine-tune after other files there.
 
+mod bert;
 mod check;
 mod check_tuning;
 mod optimizer;
 mod tuning;
 
+pub use bert::Pretraining;
 pub use check::check;
 pub use tuning::{SCROLLS_FOLDER, Tuning, scrolls_file};
 
@@ -61,6 +63,15 @@ pub struct Facts {
     pub init_step: u64,
     /// The facts of a fine-tuning.
     pub tuning: Option<Tuning>,
+    /// The facts of a pretraining of BERT.
+    pub bert: Option<Pretraining>,
+}
+
+impl Facts {
+    /// Whether the data are files of which each process reads its own.
+    pub fn reads_shards(&self) -> bool {
+        self.tuning.is_none() && self.bert.is_none()
+    }
 }
 
 /// The command that a command line stands for.
@@ -82,9 +93,13 @@ pub fn translate(arguments: &Arguments, facts: &Facts) -> Result<Translation, Ve
     let mut out = Statements { arguments, list: Vec::new() };
     let mut mistakes = Vec::new();
     let mut notices = notices(arguments);
-    let files = match &facts.tuning {
-        Some(tuning) => tuning::translate(&mut out, tuning),
-        None => {
+    let files = match (&facts.tuning, &facts.bert) {
+        (Some(tuning), _) => tuning::translate(&mut out, tuning),
+        (None, Some(pretraining)) => {
+            notices.extend(bert::ignored(pretraining));
+            bert::translate(&mut out, pretraining)
+        }
+        (None, None) => {
             out.folders();
             vec![FILE.to_string()]
         }
@@ -104,7 +119,7 @@ pub fn translate(arguments: &Arguments, facts: &Facts) -> Result<Translation, Ve
         out.beginning();
         optimizer::translate(&mut out, facts);
     }
-    if facts.tuning.is_none() && facts.shards.len() < facts.num_processes {
+    if facts.reads_shards() && facts.shards.len() < facts.num_processes {
         let message = format!(
             "`--data_path` has {} files `*.jsonl`, expected at least one for each of {} processes",
             facts.shards.len(),
@@ -192,11 +207,18 @@ impl Statements<'_> {
         }
     }
 
-    /// Translates lengths, rows and micro-batches.
-    fn batches(&mut self, facts: &Facts) {
+    fn lengths(&mut self) {
         let (inputs, targets) = (self.count("input_seq_len"), self.count("target_seq_len"));
         let lengths = format!("{{'inputs': {inputs}, 'targets': {targets}}}");
         self.bind("input_seq_len", "TASK_FEATURE_LENGTHS", lengths);
+    }
+
+    /// Translates lengths, rows and micro-batches.
+    fn batches(&mut self, facts: &Facts) {
+        match self.arguments.is_bert() {
+            true => bert::lengths(self),
+            false => self.lengths(),
+        }
         let (rows, parts) = (self.count("batch_size"), self.count("gradient_accumulation_steps"));
         let is_validation = self.arguments.is("validate_only");
         let of_process = rows * parts;
@@ -220,7 +242,7 @@ impl Statements<'_> {
             let microbatches = "t5x.trainer.Trainer.num_microbatches";
             self.bind("gradient_accumulation_steps", microbatches, parts);
         }
-        if facts.num_processes > 1 && facts.tuning.is_none() {
+        if facts.num_processes > 1 && facts.reads_shards() {
             let key = "train/t5x.utils.DatasetConfig.file_parts";
             self.bind("data_path", key, facts.num_processes);
         }

@@ -29,8 +29,13 @@ impl Bert {
         let params = &self.0.begin(params);
         let tokens = batch.tensor(feature::ENCODER_INPUT_TOKENS);
         let segments = batch.get(feature::ENCODER_SEGMENT_IDS);
+        // A masked token may become any other, also padding.
+        let real = match batch.get(feature::ENCODER_LOSS_WEIGHTS) {
+            Some(weights) => tokens.gt(0).logical_or(&weights.gt(0)),
+            None => tokens.gt(0),
+        };
         // A padded query sees what others of its row see; its result is not read.
-        let keys = tokens.gt(0).unsqueeze(1).unsqueeze(1);
+        let keys = real.unsqueeze(1).unsqueeze(1);
         let mask = match segments {
             Some(ids) => keys.logical_and(&same_segment(ids, ids)),
             None => keys,

@@ -124,7 +124,7 @@ impl Part for FeedForward {
             tree.push(kernel(&input.path, shape, ["embed", "mlp"], *initializer));
             tree.extend(stream.bias(&input.path, spec.dim, "mlp"));
         }
-        let output = spec.output(layer).path;
+        let output = self.output(layer).path;
         let shape = [spec.dim, stream.emb_dim];
         tree.push(kernel(&output, shape, ["mlp", "embed"], *initializer));
         tree.extend(stream.bias(&output, stream.emb_dim, "embed"));

@@ -109,8 +109,9 @@ pub(super) fn options(args: &ConvertArgs, from: &Path) -> Result<HuggingFaceOpti
     }
     if configuration.is_missing() {
         notice(&format!(
-            "`{from}` has no config.gin and no config.json beside it: its feed-forward blocks are taken for gated-gelu \
-             with two input projections and for relu with one; give --gin_file=FILE if the model has others"
+            "`{from}` has no config.gin and no config.json beside it: what its arrays do not show is taken from the usual \
+             models, so of a T5 gated-gelu for two input projections and relu for one, of a BERT gelu; give \
+             --gin_file=FILE if the model has others"
         ));
     }
     args.over(options)

@@ -9,37 +9,37 @@ use crate::models::hugging_face::mlp_activations;
 #[derive(Debug, Deserialize)]
 pub(super) struct Config {
     #[serde(default = "vocab_size")]
-    pub vocab_size: usize,
+    vocab_size: usize,
     #[serde(default = "hidden_size")]
-    pub hidden_size: usize,
+    hidden_size: usize,
     #[serde(default = "layers")]
-    pub num_hidden_layers: usize,
+    num_hidden_layers: usize,
     #[serde(default = "layers")]
-    pub num_attention_heads: usize,
+    num_attention_heads: usize,
     #[serde(default = "intermediate_size")]
-    pub intermediate_size: usize,
+    intermediate_size: usize,
     #[serde(default = "hidden_act")]
     hidden_act: String,
     #[serde(default = "dropout")]
-    pub hidden_dropout_prob: f64,
+    hidden_dropout_prob: f64,
     #[serde(default = "dropout")]
-    pub attention_probs_dropout_prob: f64,
+    attention_probs_dropout_prob: f64,
     #[serde(default = "positions")]
-    pub max_position_embeddings: usize,
+    max_position_embeddings: usize,
     #[serde(default = "types")]
-    pub type_vocab_size: usize,
+    type_vocab_size: usize,
     #[serde(default = "range")]
-    pub initializer_range: f64,
+    initializer_range: f64,
     #[serde(default = "epsilon")]
-    pub layer_norm_eps: f64,
+    layer_norm_eps: f64,
     position_embedding_type: Option<String>,
     rotary_base: Option<f64>,
     rotary_dim: Option<usize>,
     relative_attention_num_buckets: Option<usize>,
     relative_last_bucket_distance: Option<usize>,
     #[serde(default)]
-    pub pre_layer_norm: bool,
-    pub last_layer_norm: Option<bool>,
+    pre_layer_norm: bool,
+    last_layer_norm: Option<bool>,
     dtype: Option<String>,
     /// The older name of `dtype`.
     torch_dtype: Option<String>,
@@ -99,7 +99,7 @@ impl Config {
     ///
     /// # Errors
     /// There is no such activation here.
-    pub(super) fn activation(&self) -> Result<&'static str, String> {
+    fn activation(&self) -> Result<&'static str, String> {
         let found = mlp_activations(&self.hidden_act);
         let found = found.map_err(|error| error.replace("feed_forward_proj", "hidden_act"))?;
         match found[..] {
@@ -108,47 +108,79 @@ impl Config {
         }
     }
 
-    /// Returns the lines that bind the positions: a reference, and the parameters of what it names.
+    /// Returns the statements of the positions, each with its key.
     ///
     /// # Errors
     /// There are no such positions here.
-    pub(super) fn positions(&self) -> Result<(&'static str, String), String> {
-        let bound = |name: &str, value: Option<String>| {
-            value.map(|value| format!("  {name} = {value}\n")).unwrap_or_default()
-        };
+    fn positions(&self) -> Result<Vec<(&'static str, String)>, String> {
+        const KEY: &str = "position_embedding_type";
+        let chosen =
+            |name: &str| (KEY, format!("bert.BertConfig.position_embedding = @bert.{name}()"));
         match self.position_embedding_type.as_deref().unwrap_or("absolute") {
-            "absolute" => Ok(("@bert.absolute()", String::new())),
+            "absolute" => Ok(vec![chosen("absolute")]),
             "rotary" => {
                 let base = self.rotary_base.ok_or(
                     "its position_embedding_type is `rotary`, which needs a rotary_base, such as 10000: t5-experiments \
                      cannot start without one either",
                 )?;
-                let dim = bound("dim", self.rotary_dim.map(|dim| dim.to_string()));
-                Ok(("@bert.rotary()", format!("bert.rotary:\n  base = {base:?}\n{dim}")))
+                let base = ("rotary_base", format!("bert.rotary.base = {base:?}"));
+                let dim =
+                    self.rotary_dim.map(|dim| ("rotary_dim", format!("bert.rotary.dim = {dim}")));
+                Ok([chosen("rotary"), base].into_iter().chain(dim).collect())
             }
             "relative_attention_bias" => {
-                let lines = [
-                    bound(
+                let numbers = [
+                    (
+                        "relative_attention_num_buckets",
                         "num_buckets",
-                        self.relative_attention_num_buckets.map(|n| n.to_string()),
+                        self.relative_attention_num_buckets,
                     ),
-                    bound(
+                    (
+                        "relative_last_bucket_distance",
                         "last_bucket_distance",
-                        self.relative_last_bucket_distance.map(|n| n.to_string()),
+                        self.relative_last_bucket_distance,
                     ),
-                ]
-                .concat();
-                let block = match lines.is_empty() {
-                    true => lines,
-                    false => format!("bert.relative_attention_bias:\n{lines}"),
-                };
-                Ok(("@bert.relative_attention_bias()", block))
+                ];
+                let given = numbers.into_iter().filter_map(|(key, name, number)| {
+                    let number = number?;
+                    Some((key, format!("bert.relative_attention_bias.{name} = {number}")))
+                });
+                Ok([chosen("relative_attention_bias")].into_iter().chain(given).collect())
             }
             other => Err(format!(
                 "its position_embedding_type is `{other}`, expected absolute, rotary or relative_attention_bias: \
                  `relative_key` and `relative_key_query` crash in t5-experiments, and transformers removed them"
             )),
         }
+    }
+
+    /// Returns the statements that bind the network, each with its key.
+    ///
+    /// # Errors
+    /// No model here has it.
+    pub(super) fn statements(&self) -> Result<Vec<(&'static str, String)>, String> {
+        let python = |value: bool| if value { "True" } else { "False" };
+        let rows = [
+            ("vocab_size", self.vocab_size.to_string()),
+            ("hidden_size", self.hidden_size.to_string()),
+            ("num_hidden_layers", self.num_hidden_layers.to_string()),
+            ("num_attention_heads", self.num_attention_heads.to_string()),
+            ("intermediate_size", self.intermediate_size.to_string()),
+            ("hidden_act", format!("'{}'", self.activation()?)),
+            ("hidden_dropout_prob", format!("{:?}", self.hidden_dropout_prob)),
+            ("attention_probs_dropout_prob", format!("{:?}", self.attention_probs_dropout_prob)),
+            ("max_position_embeddings", self.max_position_embeddings.to_string()),
+            ("type_vocab_size", self.type_vocab_size.to_string()),
+            ("initializer_range", format!("{:?}", self.initializer_range)),
+            ("layer_norm_eps", format!("{:e}", self.layer_norm_eps)),
+            ("pre_layer_norm", python(self.pre_layer_norm).to_string()),
+        ];
+        let last = self.last_layer_norm.map(|last| ("last_layer_norm", python(last).to_string()));
+        let rows = rows.into_iter().chain(last);
+        let mut statements: Vec<(&'static str, String)> =
+            rows.map(|(key, value)| (key, format!("bert.BertConfig.{key} = {value}"))).collect();
+        statements.extend(self.positions()?);
+        Ok(statements)
     }
 
     /// Returns the format of activations.

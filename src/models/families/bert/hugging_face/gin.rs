@@ -17,53 +17,31 @@ struct Tokenizer {
     do_lower_case: Option<bool>,
 }
 
+/// Returns the statements that bind the network of a file, each with the key from which it follows.
+///
+/// # Errors
+/// No model here has the network.
+pub fn network(file: &HuggingFaceConfig) -> Result<Vec<(&'static str, String)>, String> {
+    Config::of(file)?.statements()
+}
+
 /// Returns the statements that bind the model.
 ///
 /// # Errors
 /// No model here has the network, or a file beside it cannot be read.
 pub(super) fn gin(file: &HuggingFaceConfig) -> Result<String, String> {
     let config = Config::of(file)?;
-    let (positions, of_positions) = config.positions()?;
-    let python = |value: bool| if value { "True" } else { "False" };
-    let last = match config.last_layer_norm {
-        Some(value) => format!("  last_layer_norm = {}\n", python(value)),
-        None => String::new(),
-    };
+    let network: Vec<String> = config.statements()?.into_iter().map(|(_, text)| text).collect();
     Ok(format!(
         "import bert\n\
          import seqio\n\n\
          include \"gimlet/bert/model.gin\"\n\n\
-         bert.BertConfig:\n  \
-         vocab_size = {vocab_size}\n  \
-         dtype = '{dtype}'\n  \
-         hidden_size = {hidden_size}\n  \
-         num_hidden_layers = {num_layers}\n  \
-         num_attention_heads = {num_heads}\n  \
-         intermediate_size = {intermediate_size}\n  \
-         hidden_act = '{activation}'\n  \
-         hidden_dropout_prob = {dropout:?}\n  \
-         attention_probs_dropout_prob = {attention_dropout:?}\n  \
-         max_position_embeddings = {positions_count}\n  \
-         type_vocab_size = {types}\n  \
-         initializer_range = {range:?}\n  \
-         layer_norm_eps = {epsilon:e}\n  \
-         position_embedding = {positions}\n  \
-         pre_layer_norm = {pre}\n{last}{of_positions}{vocabulary}",
-        vocab_size = config.vocab_size,
-        dtype = config.dtype()?,
-        hidden_size = config.hidden_size,
-        num_layers = config.num_hidden_layers,
-        num_heads = config.num_attention_heads,
-        intermediate_size = config.intermediate_size,
-        activation = config.activation()?,
-        dropout = config.hidden_dropout_prob,
-        attention_dropout = config.attention_probs_dropout_prob,
-        positions_count = config.max_position_embeddings,
-        types = config.type_vocab_size,
-        range = config.initializer_range,
-        epsilon = config.layer_norm_eps,
-        pre = python(config.pre_layer_norm),
-        vocabulary = vocabulary(&file.file.folder())?,
+         {}\n\
+         bert.BertConfig.dtype = '{}'\n\
+         {}",
+        network.join("\n"),
+        config.dtype()?,
+        vocabulary(&file.file.folder())?,
     ))
 }
 

@@ -10,6 +10,7 @@ mod stated;
 
 use crate::checkpoint::{HeadFacts, HuggingFaceFamily};
 
+pub use self::gin::network;
 pub use stated::stated;
 
 /// The family as those see it who read and write checkpoints.

@@ -1,0 +1,116 @@
+//! The facts of a pretraining of BERT that its flags do not say: the network, the pieces and the data.
+
+use serde_json::Value;
+
+use crate::checkpoint::{HuggingFaceConfig, HuggingFaceFamily};
+use crate::dialects::Statement;
+use crate::dialects::t5_experiments::{Arguments, Facts, Pretraining};
+use crate::gin::Diagnostic;
+use crate::models::HUGGING_FACE;
+use crate::models::bert::hugging_face::{FAMILY, network};
+use crate::run::failure::Failure;
+use crate::storage::Path;
+
+use super::tuning::exists;
+use super::{failure, init_step, model_config};
+
+/// The list of pieces of a tokenizer, and its configuration.
+const PIECES: &str = "vocab.txt";
+const TOKENIZER: &str = "tokenizer_config.json";
+
+/// The class of transformers, and the keys of t5-experiments that it does not read.
+const OF_TRANSFORMERS: &str = "transformers:";
+const OF_OWN_CLASS: [&str; 8] = [
+    "pre_layer_norm",
+    "last_layer_norm",
+    "rotary_base",
+    "rotary_dim",
+    "relative_attention_num_buckets",
+    "relative_last_bucket_distance",
+    "sparse_config_cls",
+    "sparse_attention",
+];
+
+/// Finds the files, and reads the network.
+///
+/// # Errors
+/// A file is missing, or describes a network that no model here has.
+pub(super) fn facts(arguments: &Arguments, num_processes: usize) -> Result<Facts, Failure> {
+    let mut mistakes = Vec::new();
+    for flag in ["data_path", "valid_data_path"] {
+        let Some(prefix) = arguments.path(flag) else { continue };
+        for ending in ["bin", "idx"] {
+            let file = format!("{prefix}.{ending}");
+            if !exists(&file)? {
+                let message = format!("`--{flag}` is `{prefix}`, and `{file}` is missing");
+                let help = "`gimlet megatron_index` makes both files of texts, as megatron/preprocess_data.py does";
+                mistakes.push(Diagnostic::nowhere(message).help(help));
+            }
+        }
+    }
+    let folder = arguments.path("tokenizer").unwrap_or_default();
+    let pieces = format!("{folder}/{PIECES}");
+    if !exists(&pieces)? {
+        let message = format!("`--tokenizer` is `{folder}`, expected a folder with a {PIECES}");
+        mistakes.push(Diagnostic::nowhere(message));
+    }
+    if !mistakes.is_empty() {
+        return Err(failure(mistakes));
+    }
+    let (network, without_effect) = read_network(arguments)?;
+    let lower_case = lower_case(&format!("{folder}/{TOKENIZER}"))?;
+    let bert = Some(Pretraining { network, without_effect, pieces, lower_case });
+    let init_step = init_step(arguments)?;
+    let (model_config, shards, tuning) = (None, Vec::new(), None);
+    Ok(Facts { num_processes, model_config, shards, init_step, tuning, bert })
+}
+
+/// Returns the statements of the network, and the keys that its class does not read.
+fn read_network(arguments: &Arguments) -> Result<(Vec<Statement>, Vec<String>), Failure> {
+    let (file, text) = model_config(arguments)?;
+    let refused =
+        |message: String| failure(vec![Diagnostic::nowhere(format!("{file}: {message}"))]);
+    let path = Path::parse(&file).map_err(Failure::usage)?;
+    let class = arguments.text("model_cls").unwrap_or_default();
+    let (text, without_effect) = match class.starts_with(OF_TRANSFORMERS) {
+        true => without(&text).map_err(|error| refused(format!("it is not JSON: {error}")))?,
+        false => (text, Vec::new()),
+    };
+    let config = HuggingFaceConfig::parse(&path, text.as_bytes())
+        .map_err(|error| refused(format!("it is not a file of a network: {error}")))?;
+    let family = HuggingFaceFamily::of(&config, HUGGING_FACE);
+    if !family.is_ok_and(|family| std::ptr::eq(family, &FAMILY)) {
+        return Err(refused("its `model_type` is not \"bert\"".to_string()));
+    }
+    if let Some(unknown) =
+        FAMILY.check_keys(&config).map_err(|error| failure(vec![Diagnostic::nowhere(error)]))?
+    {
+        return Err(failure(vec![Diagnostic::nowhere(unknown)]));
+    }
+    let statements = network(&config).map_err(refused)?;
+    let placed = |(key, text): (&str, String)| Statement { place: format!("{file}: {key}"), text };
+    Ok((statements.into_iter().map(placed).collect(), without_effect))
+}
+
+/// Returns the text without the keys of t5-experiments' own class, and these.
+fn without(text: &str) -> Result<(String, Vec<String>), serde_json::Error> {
+    let mut config: Value = serde_json::from_str(text)?;
+    let mut removed = Vec::new();
+    if let Value::Object(keys) = &mut config {
+        let own = OF_OWN_CLASS.iter().filter(|key| keys.remove(**key).is_some());
+        removed = own.map(|key| key.to_string()).collect();
+    }
+    Ok((config.to_string(), removed))
+}
+
+/// Whether a tokenizer folds case, which is the default of transformers' `BertTokenizer`.
+fn lower_case(file: &str) -> Result<bool, Failure> {
+    if !exists(file)? {
+        return Ok(true);
+    }
+    let bytes = Path::parse(file).map_err(Failure::usage)?.read().map_err(Failure::world)?;
+    let config: Value = serde_json::from_slice(&bytes).map_err(|error| {
+        failure(vec![Diagnostic::nowhere(format!("{file} is not JSON: {error}"))])
+    })?;
+    Ok(config["do_lower_case"].as_bool().unwrap_or(true))
+}
