@@ -7,6 +7,7 @@
 mod error;
 mod experts;
 mod shard;
+mod sparse_attention;
 mod spec;
 
 #[cfg(all(feature = "torch", target_os = "linux", target_env = "gnu"))]
@@ -77,6 +78,11 @@ mod untracked;
 pub use error::C10dError;
 pub use experts::{ExpertsSpec, IgnoredPadding, RouterSpec, Routing, RoutingMode, TokenGroups};
 pub use shard::{MeshDim, Shard, part_of};
+pub use sparse_attention::{
+    BSLongformerSparsityConfig, BigBirdSparsityConfig, BlockGrid, BlockLayout, DenseSparsityConfig,
+    FixedSparsityConfig, LayoutDirection, LayoutHeads, LocalSlidingWindowSparsityConfig,
+    PythonRandom, SparsityConfig, VariableSparsityConfig,
+};
 pub use spec::{
     Activation, Distribution, Dtype, FanMode, Fp8Format, Initializer, LayerParts, NormKind,
     ParamSpec, RelativePosition, RematPolicy, SCORES_AT_ONCE, TransformerEngineConfig,
@@ -131,6 +137,8 @@ pub use relative_position::{buckets, relative_position_bias, relative_position_d
 pub use remat::{Block, project};
 #[cfg(feature = "torch")]
 pub use runs::Runs;
+#[cfg(feature = "torch")]
+pub use sparse_attention::{LayoutBias, LayoutTiles, layout_attention};
 #[cfg(feature = "torch")]
 pub use untracked::untracked;
 

@@ -2,6 +2,7 @@
 //! printed form, and the errors for other texts. `reference.py` makes the reference data.
 
 mod accept;
+mod block_layouts;
 mod calls;
 mod checks;
 mod config_str;

@@ -11,6 +11,7 @@ mod fixture;
 mod fp8;
 mod generate;
 mod kernels;
+mod layout_attention;
 mod loss;
 mod members;
 mod model;
