@@ -224,21 +224,77 @@ impl Tiled {
         let [query, key, value, windows @ ..] = slices else { panic!("there are three slices") };
         let (batch, _, _, head_dim) = query.size4().expect("queries have four axes");
         let by_tile = |blocks: &Tensor| blocks.view([batch, chunk.num_tiles(), -1, head_dim]);
-        let [scored_query, scored_key] =
-            [query, key].map(|blocks| by_tile(blocks).to_kind(self.score_kind));
-        // [batch, tiles, rows * block, columns * block]
-        let scores = scored_query.matmul(&scored_key.transpose(-2, -1)).to_kind(Kind::Float);
-        let scores = scores + chunk.addends(&self.of_keys);
-        let scores = match windows {
-            [windows] => scores + chunk.of_pairs(windows).to_kind(Kind::Float),
-            _ => scores,
-        };
+        let scores = self.scores(chunk, [by_tile(query), by_tile(key)], windows.first());
         let weights = scores.softmax(-1, Kind::Float).to_kind(query.kind());
         weights.matmul(&by_tile(value)).view_as(query)
+    }
+
+    /// Computes the scores of a chunk, float32 `[batch, tiles, rows * block, columns * block]`.
+    fn scores(
+        &self,
+        chunk: &TileGroup,
+        query_and_key: [Tensor; 2],
+        windows: Option<&Tensor>,
+    ) -> Tensor {
+        let [query, key] = query_and_key.map(|it| it.to_kind(self.score_kind));
+        let mut scores = query.matmul(&key.transpose(-2, -1)).to_kind(Kind::Float);
+        let _ = scores.g_add_(&chunk.addends(&self.of_keys));
+        if let Some(windows) = windows {
+            let _ = scores.g_add_(&chunk.of_pairs(windows));
+        }
+        scores
     }
 }
 
 /// Returns the parts of each input at its places along axis 1.
 fn gathered(inputs: &[Tensor], places: &[Tensor]) -> Vec<Tensor> {
     inputs.iter().zip(places).map(|(input, places)| input.index_select(1, places)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nn::BlockGrid;
+
+    /// Averages and the gradients of all inputs, of two heads whose rows have six blocks of two.
+    fn results(at_once: i64) -> Vec<Tensor> {
+        tch::manual_seed(4);
+        let random = |size: &[i64]| Tensor::randn(size, (Kind::Float, Device::Cpu));
+        let head = BlockGrid::from_fn(6, |row, column| row == 0 || column == 1 || row == column);
+        let layout = BlockLayout::new(2, vec![head.clone(), head]);
+        let by_block = || random(&[3, 2 * 6, 2, 5]);
+        let mut inputs: Vec<Tensor> = (0..3).map(|_| by_block()).collect();
+        inputs.push(random(&[1, 2 * 11, 3]));
+        let tiled = Tiled {
+            num_blocks: 6,
+            groups: TileGroup::of_layout(&layout, Device::Cpu),
+            of_keys: Tensor::zeros([3, 6, 2], (Kind::Float, Device::Cpu)),
+            score_kind: Kind::Float,
+            at_once,
+        };
+        let mut all = vec![tch::no_grad(|| tiled.attend(&inputs))];
+        all.extend(tiled.gradients(&inputs, &by_block()));
+        all
+    }
+
+    #[test]
+    fn tiles_one_by_one_give_what_all_give_at_once() {
+        let _held = crate::nn::GENERATOR.lock().unwrap_or_else(PoisonError::into_inner);
+        for (apart, together) in results(1).iter().zip(results(1 << 20)) {
+            let error = (apart - together).abs().max().double_value(&[]);
+            assert!(error < 1e-5, "{error}");
+        }
+    }
+
+    #[test]
+    fn the_places_of_a_layout_are_made_once_for_each_length() {
+        let grid = BlockGrid::from_fn(4, |row, column| row == column);
+        let tiles = LayoutTiles::new(BlockLayout::new(2, vec![grid]));
+        for num_blocks in [4, 3, 4, 3] {
+            let queries = |group: &TileGroup| group.queries().numel() as i64;
+            let groups = tiles.groups(num_blocks, Device::Cpu);
+            assert_eq!(groups.iter().map(queries).sum::<i64>(), num_blocks);
+        }
+        assert_eq!(tiles.made.lock().map_or(0, |made| made.len()), 2);
+    }
 }
