@@ -137,7 +137,7 @@ impl Drawn for BigBirdSparsityConfig {
             fill_random(&mut grid, row, random.sample(population, self.num_random_blocks));
         }
         fill_neighbours(&mut grid, self.num_sliding_window_blocks);
-        fill_crosses(&mut grid, [0..self.num_global_blocks]);
+        fill_cross(&mut grid, 0..self.num_global_blocks);
         directed(grid, self.attention)
     }
 }
@@ -152,7 +152,8 @@ impl Drawn for BSLongformerSparsityConfig {
         let mut grid = BlockGrid::from_fn(num_blocks, |_, _| false);
         fill_neighbours(&mut grid, self.num_sliding_window_blocks);
         let ends = self.global_block_end_indices.as_deref();
-        fill_crosses(&mut grid, runs(&self.global_block_indices, ends));
+        let runs = runs(&self.global_block_indices, ends);
+        runs.into_iter().for_each(|blocks| fill_cross(&mut grid, blocks));
         directed(grid, self.attention)
     }
 }
@@ -256,12 +257,10 @@ fn fill_columns(grid: &mut BlockGrid, columns: &Range<usize>, attention: LayoutD
 }
 
 /// Lets all rows read some blocks, and these read all.
-fn fill_crosses(grid: &mut BlockGrid, blocks: impl IntoIterator<Item = Range<usize>>) {
+fn fill_cross(grid: &mut BlockGrid, blocks: Range<usize>) {
     let all = 0..grid.num_blocks();
-    for blocks in blocks {
-        grid.fill(all.clone(), blocks.clone());
-        grid.fill(blocks, all.clone());
-    }
+    grid.fill(all.clone(), blocks.clone());
+    grid.fill(blocks, all);
 }
 
 fn directed(grid: BlockGrid, attention: LayoutDirection) -> BlockGrid {
