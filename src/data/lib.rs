@@ -26,6 +26,7 @@ mod family;
 mod feature;
 mod functions;
 mod identity;
+mod megatron;
 mod mixture;
 mod passes;
 mod pipeline;
@@ -76,14 +77,15 @@ pub use rates::{
     RateUnsupervised,
 };
 pub use source::{
-    ArrowDataSource, BadPlaces, BadRecordPolicy, BadRecords, ColumnType, ConcatenatedDataSource,
-    CsvDataSource, DataSource, FeatureDescription, FeatureSpec, FewshotDataSource, FileDataSource,
-    FilePattern, FileReading, FixedLenFeature, FixedLenSequenceFeature, FunctionDataSource,
-    GeneratedDataSource, GeneratedKind, HuggingFaceDataSource, JsonLinesDataSource,
-    LengthDistribution, MegatronDataSource, OnBadRecord, OriginalSource, ParquetDataSource,
-    ParseSingleExample, ProtoDataSource, ReadFileFn, ShortLength, TextLineDataSource,
-    TextLineDataset, TfDtype, TfExampleDataSource, TfRecordDataset, TfdsDataSource, TfdsSplits,
-    TruncatedDatasetProvider, VarLenFeature, set_tfds_data_dir,
+    ArrowDataSource, BadPlaces, BadRecordPolicy, BadRecords, BertDataset, ColumnType,
+    ConcatenatedDataSource, CsvDataSource, DataSource, FeatureDescription, FeatureSpec,
+    FewshotDataSource, FileDataSource, FilePattern, FileReading, FixedLenFeature,
+    FixedLenSequenceFeature, FunctionDataSource, GeneratedDataSource, GeneratedKind,
+    HuggingFaceDataSource, JsonLinesDataSource, LengthDistribution, MegatronDataSource,
+    OnBadRecord, OriginalSource, ParquetDataSource, ParseSingleExample, ProtoDataSource,
+    ReadFileFn, ShortLength, TextLineDataSource, TextLineDataset, TfDtype, TfExampleDataSource,
+    TfRecordDataset, TfdsDataSource, TfdsSplits, TruncatedDatasetProvider, VarLenFeature,
+    set_tfds_data_dir,
 };
 pub use task::Task;
 pub use tfexample_task::{CreateTaskFromTfexampleFile, Paths, TfExampleFileType};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::row_options::RowOptions;
 use crate::error::DataError;
+use crate::megatron::BertSamples;
 use gimlet_python::{PythonFunction, PythonWorkers};
 use gimlet_storage::Path;
 
@@ -30,6 +31,8 @@ pub(crate) enum Format {
     Python { source: Arc<PythonSource>, num_examples: Option<u64> },
     /// Generated examples: example `i` is a function of `i`.
     Generated { num_examples: u64, bytes_per_example: u64 },
+    /// Samples of Megatron's sentences by their numbers; the file is the `.bin` one.
+    Samples(Arc<BertSamples>),
 }
 
 /// A file of a split.
@@ -87,6 +90,7 @@ impl fmt::Display for RecordPlace<'_> {
             Format::Megatron => write!(f, "{path}, document {number}"),
             Format::Python { .. } => write!(f, "{path} record {number}"),
             Format::Generated { .. } => write!(f, "{path} example {number}"),
+            Format::Samples(_) => write!(f, "{path}, sample {number}"),
         }
     }
 }

@@ -15,6 +15,7 @@ impl SourceFile {
             }
             (None, Format::Python { num_examples, .. }) => records(num_examples.unwrap_or(0)),
             (None, Format::Generated { num_examples, .. }) => records(*num_examples),
+            (None, Format::Samples(samples)) => records(samples.num_samples()?),
             (None, Format::Parquet(_)) => records(num_rows(&self.path)?),
             (None, Format::Arrow(_)) => records(about_num_rows(&self.path)?),
             (None, _) => Ok(Length::Bytes(self.size()? as f64 * expansion(&self.path)?)),

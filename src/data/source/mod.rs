@@ -7,6 +7,7 @@
 
 mod arrow_source;
 mod bad;
+mod bert_dataset;
 mod column_type;
 mod concatenated;
 mod contract;
@@ -48,6 +49,7 @@ mod wire;
 
 pub use arrow_source::{ArrowDataSource, ParquetDataSource};
 pub use bad::{BadPlaces, BadRecordPolicy, BadRecords, OnBadRecord};
+pub use bert_dataset::BertDataset;
 pub use column_type::ColumnType;
 pub use concatenated::ConcatenatedDataSource;
 pub use csv_source::CsvDataSource;

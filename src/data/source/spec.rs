@@ -1,6 +1,7 @@
 //! The enum of all sources.
 
 use super::arrow_source::{ArrowDataSource, ParquetDataSource};
+use super::bert_dataset::BertDataset;
 use super::concatenated::ConcatenatedDataSource;
 use super::contract::Source;
 use super::csv_source::CsvDataSource;
@@ -21,6 +22,7 @@ gimlet_gin::slot! {
     /// Any source of a task.
     pub enum DataSource: Source {
         ArrowDataSource,
+        BertDataset,
         ConcatenatedDataSource,
         CsvDataSource,
         FewshotDataSource,

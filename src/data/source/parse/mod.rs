@@ -111,6 +111,9 @@ impl RecordParser {
                 Example::of(self.targets.clone(), Value::Ints(ids))
             }
             Body::Example(example) => *example,
+            Body::Number if let Format::Samples(samples) = &file.format => {
+                samples.example(number - 1)?
+            }
             Body::Number => {
                 let generator = self.generator.as_ref().expect("a generated source has one");
                 generator.example(number - 1)

@@ -23,7 +23,6 @@ mod seek;
 mod testing;
 mod tests;
 mod tf_record;
-mod token_type;
 
 use std::ops::Range;
 
@@ -64,6 +63,9 @@ pub(crate) fn open_records(
         }
         Format::Generated { num_examples, .. } => {
             Box::new(Numbers { position, num_examples: *num_examples })
+        }
+        Format::Samples(samples) => {
+            Box::new(Numbers { position, num_examples: samples.num_samples()? })
         }
     };
     let Some(range) = file.records.clone() else { return Ok(reader) };

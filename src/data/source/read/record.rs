@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::super::file::SourceFile;
 use super::position::RecordPosition;
 use super::rows::Rows;
-use super::token_type::TokenType;
 use crate::error::DataError;
 use crate::example::Example;
+use crate::megatron::TokenType;
 use crate::value::{Key, Value};
 
 /// The content of a record, as a reader returns it.

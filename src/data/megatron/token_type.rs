@@ -13,7 +13,7 @@ pub(crate) enum TokenType {
 
 impl TokenType {
     /// The type that an index file writes as this code.
-    pub(super) fn of_code(code: u8) -> Option<Self> {
+    pub(crate) fn of_code(code: u64) -> Option<Self> {
         Some(match code {
             1 => Self::U8,
             2 => Self::I8,
@@ -26,7 +26,7 @@ impl TokenType {
     }
 
     /// The bytes of an id.
-    pub(super) fn size(self) -> u64 {
+    pub(crate) fn size(self) -> u64 {
         match self {
             Self::U8 | Self::I8 => 1,
             Self::I16 | Self::U16 => 2,

@@ -1,0 +1,30 @@
+//! Data of Megatron-LM, as t5-experiments trains BERT on them: indexes of sentences, the samples that are drawn from them,
+//! and their masked tokens, number for number (`megatron/data` of yurakuratov/t5-experiments `114dab5`).
+//!
+//! ```text
+//! .bin, .idx -> [`Index`] -> [`mapping`]: sentences and length of each sample -> [`segments`] -> [`masking`]
+//! ```
+//! [`BertSamples`] gives the sample of any number, which depends on its number, the seed and the files alone.
+
+mod index;
+mod mapping;
+mod mapping_file;
+mod masking;
+mod numpy_random;
+mod reference_tests;
+mod samples;
+mod segments;
+mod token_type;
+
+pub(crate) use index::Index;
+pub(crate) use mapping::MappingOptions;
+pub(crate) use samples::{BertOptions, BertSamples};
+pub(crate) use token_type::TokenType;
+
+use crate::error::DataError;
+use gimlet_storage::Path;
+
+/// The error of a file whose content is not as expected.
+fn file_error(path: &Path, reason: impl ToString) -> DataError {
+    DataError::File { file: path.to_string(), reason: reason.to_string() }
+}

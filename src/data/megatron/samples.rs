@@ -1,0 +1,215 @@
+//! Samples for BERT by their numbers.
+
+use std::fmt;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use super::file_error;
+use super::index::Index;
+use super::mapping::{MappingOptions, SampleRow};
+use super::mapping_file::samples_of;
+use super::masking::Masking;
+use super::numpy_random::RandomState;
+use super::segments::{Marks, Segments};
+use crate::error::DataError;
+use crate::example::Example;
+use crate::value::{Key, Value};
+use gimlet_storage::{Path, RangeFile};
+use gimlet_vocab::{PAD_ID, VocabularySpec};
+
+/// The description of a data set of samples.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct BertOptions {
+    /// Path of the `.bin` and `.idx` files without these endings.
+    pub prefix: Path,
+    /// A part of the name of the mapping's file.
+    pub name: String,
+    /// The settings of the mapping.
+    pub mapping: MappingOptions,
+    /// Length of the features.
+    pub input_seq_len: usize,
+    /// Share of the tokens that are masked.
+    pub mlm_prob: f64,
+    /// Whether samples have two segments and a label.
+    pub use_nsp: bool,
+    /// The vocabulary, which has `[PAD]` with id 0, `[CLS]`, `[SEP]` and `[MASK]`.
+    pub vocabulary: VocabularySpec,
+    /// Number of ids of which random ones are drawn.
+    pub num_ids: usize,
+}
+
+/// The samples of a data set. Its files are opened, and the mapping is read or drawn, when the first of its samples, or
+/// their number, is asked for.
+pub(crate) struct BertSamples {
+    options: BertOptions,
+    opened: OnceLock<Opened>,
+    opening: Mutex<()>,
+}
+
+/// The open files of samples.
+struct Opened {
+    bin: RangeFile,
+    index: Index,
+    rows: Vec<SampleRow>,
+    masking: Masking,
+    features: Features,
+}
+
+/// The names of the features.
+struct Features {
+    tokens: Key,
+    targets: Key,
+    weights: Key,
+    types: Key,
+    label: Key,
+}
+
+impl fmt::Debug for BertSamples {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("BertSamples").field(&self.options).finish()
+    }
+}
+
+impl BertSamples {
+    /// The samples of a description; no file is opened yet.
+    pub(crate) fn new(options: BertOptions) -> Self {
+        Self { options, opened: OnceLock::new(), opening: Mutex::new(()) }
+    }
+
+    /// The file of token ids.
+    pub(crate) fn bin(&self) -> Path {
+        self.options.prefix.suffixed(".bin")
+    }
+
+    /// Number of samples.
+    pub(crate) fn num_samples(&self) -> Result<u64, DataError> {
+        Ok(self.opened()?.rows.len() as u64)
+    }
+
+    /// The features of a sample by its number, which is below [`Self::num_samples`], each of `input_seq_len` ids:
+    /// `encoder_input_tokens` and `encoder_token_types`, padded with 0; `encoder_target_tokens`, the original ids at masked
+    /// places and 0 elsewhere; `encoder_loss_weights`, 1 at masked places; and with two segments `next_sentence_label`, one
+    /// number, 1 if they changed places.
+    ///
+    /// # Errors
+    /// A file cannot be read, or is not complete.
+    pub(crate) fn example(&self, number: u64) -> Result<Example, DataError> {
+        let opened = self.opened()?;
+        let [first, behind, target] = opened.rows[number as usize];
+        let sentences = opened.sentences(first.into(), behind.into())?;
+        let seed = u64::from(self.options.mapping.seed).wrapping_add(number) as u32;
+        let mut random = RandomState::new(seed);
+        let length = target as usize;
+        let marks = opened.masking.marks;
+        let segments = match self.options.use_nsp {
+            true => Segments::two(&sentences, length, marks, &mut random),
+            false => Segments::one(&sentences, length, marks, &mut random),
+        };
+        Ok(self.features(&opened.features, segments, length, &opened.masking, &mut random))
+    }
+
+    fn features(
+        &self,
+        names: &Features,
+        segments: Segments,
+        length: usize,
+        masking: &Masking,
+        random: &mut RandomState,
+    ) -> Example {
+        let padded = self.options.input_seq_len;
+        let Segments { mut tokens, first, is_swapped } = segments;
+        let (mut targets, mut weights) = (vec![0; padded], vec![0; padded]);
+        for (place, token) in masking.mask(&mut tokens, length, random) {
+            (targets[place], weights[place]) = (token, 1);
+        }
+        let mut types = vec![0; padded];
+        types[first..tokens.len()].fill(1);
+        tokens.resize(padded, PAD_ID);
+        let lists = [
+            (&names.tokens, tokens),
+            (&names.targets, targets),
+            (&names.weights, weights),
+            (&names.types, types),
+        ];
+        let label = (&names.label, vec![i32::from(is_swapped)]);
+        let label = self.options.use_nsp.then_some(label);
+        let lists = lists.into_iter().chain(label);
+        lists.map(|(name, ids)| (name.clone(), Value::Ints(ids))).collect()
+    }
+
+    fn opened(&self) -> Result<&Opened, DataError> {
+        if let Some(opened) = self.opened.get() {
+            return Ok(opened);
+        }
+        // Other threads wait, instead of drawing the same samples.
+        let _opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.opened.get() {
+            Some(opened) => Ok(opened),
+            None => {
+                let opened = self.open()?;
+                Ok(self.opened.get_or_init(|| opened))
+            }
+        }
+    }
+
+    fn open(&self) -> Result<Opened, DataError> {
+        let BertOptions { prefix, name, mapping, .. } = &self.options;
+        let path = self.bin();
+        let (bin, index) = (path.open_ranges()?, Index::open_beside(&path)?);
+        let masking = self.masking()?;
+        let rows = samples_of(prefix, &index, name, mapping)?;
+        if rows.is_empty() {
+            let least = mapping.min_sentences;
+            let reason = format!(
+                "it has no document of at least {least} sentences of at most 512 tokens, and so no sample"
+            );
+            return Err(file_error(&path, reason));
+        }
+        let features = Features {
+            tokens: "encoder_input_tokens".into(),
+            targets: "encoder_target_tokens".into(),
+            weights: "encoder_loss_weights".into(),
+            types: "encoder_token_types".into(),
+            label: "next_sentence_label".into(),
+        };
+        Ok(Opened { bin, index, rows, masking, features })
+    }
+
+    fn masking(&self) -> Result<Masking, DataError> {
+        let vocabulary = self.options.vocabulary.build()?;
+        let pieces = (0..self.options.num_ids as i32).map(|id| vocabulary.piece(id));
+        let pieces: Vec<String> = pieces.collect();
+        let id_of = |piece: &str| match pieces.iter().position(|known| known == piece) {
+            Some(id) => Ok(id as i32),
+            None => Err(DataError::Config(format!("{} has no piece '{piece}'", vocabulary.name()))),
+        };
+        let pad = id_of("[PAD]")?;
+        if pad != PAD_ID {
+            let name = vocabulary.name();
+            let reason = format!("{name} has '[PAD]' with id {pad}, and rows are padded with 0");
+            return Err(DataError::Config(reason));
+        }
+        Ok(Masking {
+            prob: self.options.mlm_prob,
+            marks: Marks { begin: id_of("[CLS]")?, end: id_of("[SEP]")? },
+            mask_id: id_of("[MASK]")?,
+            begins_word: pieces.iter().map(|piece| !piece.starts_with("##")).collect(),
+        })
+    }
+}
+
+impl Opened {
+    /// The token ids of sentences, which follow each other in the file.
+    fn sentences(&self, first: u64, behind: u64) -> Result<Vec<Vec<i32>>, DataError> {
+        let size = self.index.token_type.size();
+        let starts = self.index.starts(first..behind)?;
+        let lengths = self.index.lengths(first..behind)?;
+        let ranges: Vec<_> = (starts.iter().zip(&lengths))
+            .map(|(start, length)| *start..start.saturating_add(u64::from(*length) * size))
+            .collect();
+        let ids = |bytes: Vec<u8>| {
+            let ids = self.index.token_type.ids(&bytes);
+            ids.map_err(|reason| file_error(self.bin.path(), reason))
+        };
+        self.bin.read_all(&ranges)?.into_iter().map(ids).collect()
+    }
+}
