@@ -77,15 +77,15 @@ pub use rates::{
     RateUnsupervised,
 };
 pub use source::{
-    ArrowDataSource, BadPlaces, BadRecordPolicy, BadRecords, BertDataset, ColumnType,
-    ConcatenatedDataSource, CsvDataSource, DataSource, FeatureDescription, FeatureSpec,
+    ArrowDataSource, BadPlaces, BadRecordPolicy, BadRecords, BertDataset, BlendableDataset,
+    ColumnType, ConcatenatedDataSource, CsvDataSource, DataSource, FeatureDescription, FeatureSpec,
     FewshotDataSource, FileDataSource, FilePattern, FileReading, FixedLenFeature,
     FixedLenSequenceFeature, FunctionDataSource, GeneratedDataSource, GeneratedKind,
     HuggingFaceDataSource, JsonLinesDataSource, LengthDistribution, MegatronDataSource,
-    OnBadRecord, OriginalSource, ParquetDataSource, ParseSingleExample, ProtoDataSource,
-    ReadFileFn, ShortLength, TextLineDataSource, TextLineDataset, TfDtype, TfExampleDataSource,
-    TfRecordDataset, TfdsDataSource, TfdsSplits, TruncatedDatasetProvider, VarLenFeature,
-    set_tfds_data_dir,
+    MixtureDataset, OnBadRecord, OriginalSource, ParquetDataSource, ParseSingleExample,
+    ProtoDataSource, ReadFileFn, ShortLength, TextLineDataSource, TextLineDataset, TfDtype,
+    TfExampleDataSource, TfRecordDataset, TfdsDataSource, TfdsSplits, TruncatedDatasetProvider,
+    VarLenFeature, set_tfds_data_dir,
 };
 pub use task::Task;
 pub use tfexample_task::{CreateTaskFromTfexampleFile, Paths, TfExampleFileType};

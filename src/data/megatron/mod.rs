@@ -6,6 +6,8 @@
 //! ```
 //! [`BertSamples`] gives the sample of any number, which depends on its number, the seed and the files alone.
 
+mod blend;
+mod blended;
 mod index;
 mod mapping;
 mod mapping_file;
@@ -16,6 +18,7 @@ mod samples;
 mod segments;
 mod token_type;
 
+pub(crate) use blended::{Proportions, Samples};
 pub(crate) use index::Index;
 pub(crate) use mapping::MappingOptions;
 pub(crate) use samples::{BertOptions, BertSamples};

@@ -5,6 +5,7 @@
 
 use serde_json::Value as Json;
 
+use super::blend::Blend;
 use super::mapping::{MappingOptions, SampleRow, build_mapping};
 use super::numpy_random::{RandomState, choice_sums};
 use super::samples::{BertOptions, BertSamples};
@@ -140,7 +141,7 @@ fn samples_are_those_of_the_real_data_set() {
             mapping.as_flattened().iter().flat_map(|number| number.to_le_bytes()).collect();
         assert!(saved.ends_with(&rows) && saved.len() == 128 + rows.len());
         for (number, expected) in items(&case["first_samples"]).enumerate() {
-            let example = samples.example(number as u64).unwrap();
+            let example = Example::from_iter(samples.features(number as u64).unwrap());
             check(&example, expected, numbers(&case["max_seq_length"]));
             let label = (case["binary_head"] == 1).then(|| [numbers(&expected["is_random"])]);
             assert_eq!(example.ints("next_sentence_label"), label.as_ref().map(|label| &label[..]));
@@ -197,4 +198,29 @@ fn samples_of_other_settings_have_files_of_other_names() {
         names.insert(written(&folder).file_name().unwrap().to_owned());
     }
     assert_eq!(names.len(), 4);
+}
+
+#[test]
+fn blends_and_mixtures_take_samples_in_the_order_of_upstream() {
+    for case in items(&reference("blends")) {
+        let lengths: Vec<u64> = numbers(&case["lengths"]);
+        let weights: Vec<f64> = numbers(&case["weights"]);
+        let blends = [
+            ("blend", Blend::of_shares(&lengths, &weights)),
+            ("mixture", Blend::of_multiples(&lengths, &weights)),
+        ];
+        for (kind, blend) in blends {
+            let datasets: Vec<usize> = numbers(&case[format!("{kind}_dataset")]);
+            let samples: Vec<u64> = numbers(&case[format!("{kind}_sample")]);
+            assert_eq!(blend.len(), case[format!("{kind}_len")].as_u64().unwrap());
+            for (number, (dataset, sample)) in (0..).zip(datasets.into_iter().zip(samples)) {
+                // Upstream fails at samples after the last one of a data set.
+                assert_eq!(
+                    blend.get(number),
+                    (dataset, sample % lengths[dataset]),
+                    "{kind} {number}"
+                );
+            }
+        }
+    }
 }

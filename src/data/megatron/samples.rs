@@ -11,7 +11,6 @@ use super::masking::Masking;
 use super::numpy_random::RandomState;
 use super::segments::{Marks, Segments};
 use crate::error::DataError;
-use crate::example::Example;
 use crate::value::{Key, Value};
 use gimlet_storage::{Path, RangeFile};
 use gimlet_vocab::{PAD_ID, VocabularySpec};
@@ -92,7 +91,7 @@ impl BertSamples {
     ///
     /// # Errors
     /// A file cannot be read, or is not complete.
-    pub(crate) fn example(&self, number: u64) -> Result<Example, DataError> {
+    pub(crate) fn features(&self, number: u64) -> Result<Vec<(Key, Value)>, DataError> {
         let opened = self.opened()?;
         let [first, behind, target] = opened.rows[number as usize];
         let sentences = opened.sentences(first.into(), behind.into())?;
@@ -100,25 +99,25 @@ impl BertSamples {
         let mut random = RandomState::new(seed);
         let length = target as usize;
         let marks = opened.masking.marks;
-        let segments = match self.options.use_nsp {
+        let mut segments = match self.options.use_nsp {
             true => Segments::two(&sentences, length, marks, &mut random),
             false => Segments::one(&sentences, length, marks, &mut random),
         };
-        Ok(self.features(&opened.features, segments, length, &opened.masking, &mut random))
+        let masked = opened.masking.mask(&mut segments.tokens, length, &mut random);
+        Ok(self.named(&opened.features, segments, masked))
     }
 
-    fn features(
+    /// The features of a sample with these masked places and their original tokens.
+    fn named(
         &self,
         names: &Features,
         segments: Segments,
-        length: usize,
-        masking: &Masking,
-        random: &mut RandomState,
-    ) -> Example {
+        masked: Vec<(usize, i32)>,
+    ) -> Vec<(Key, Value)> {
         let padded = self.options.input_seq_len;
         let Segments { mut tokens, first, is_swapped } = segments;
         let (mut targets, mut weights) = (vec![0; padded], vec![0; padded]);
-        for (place, token) in masking.mask(&mut tokens, length, random) {
+        for (place, token) in masked {
             (targets[place], weights[place]) = (token, 1);
         }
         let mut types = vec![0; padded];

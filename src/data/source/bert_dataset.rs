@@ -8,7 +8,7 @@ use super::file::{Format, SourceFile};
 use super::parse::RecordParser;
 use super::split::SplitFiles;
 use crate::error::DataError;
-use crate::megatron::{BertOptions, BertSamples, MappingOptions};
+use crate::megatron::{BertOptions, BertSamples, MappingOptions, Samples};
 use gimlet_gin::Configurable;
 use gimlet_storage::Path;
 use gimlet_vocab::VocabularySpec;
@@ -110,10 +110,11 @@ impl BertDataset {
     }
 }
 
-/// The files of samples.
-pub(super) fn split_of(samples: BertSamples) -> SplitFiles {
-    let file = SourceFile::new(samples.bin(), Format::Samples(Arc::new(samples)));
-    SplitFiles::new(vec![file], RecordParser::of_columns(None))
+/// The files of samples. A saved position belongs to their names.
+pub(super) fn split_of(samples: Samples) -> Result<SplitFiles, DataError> {
+    let name = Path::parse(&samples.name())?;
+    let file = SourceFile::new(name, Format::Samples(Arc::new(samples)));
+    Ok(SplitFiles::new(vec![file], RecordParser::of_columns(None)))
 }
 
 impl Source for BertDataset {
@@ -126,7 +127,7 @@ impl Source for BertDataset {
     }
 
     fn split(&self, task: &str, split: &str) -> Result<SplitFiles, DataError> {
-        Ok(split_of(self.samples(task, split)?))
+        split_of(Samples::one(self.samples(task, split)?))
     }
 
     fn num_input_examples(&self, _: &str) -> Option<u64> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::row_options::RowOptions;
 use crate::error::DataError;
-use crate::megatron::BertSamples;
+use crate::megatron::Samples;
 use gimlet_python::{PythonFunction, PythonWorkers};
 use gimlet_storage::Path;
 
@@ -31,8 +31,8 @@ pub(crate) enum Format {
     Python { source: Arc<PythonSource>, num_examples: Option<u64> },
     /// Generated examples: example `i` is a function of `i`.
     Generated { num_examples: u64, bytes_per_example: u64 },
-    /// Samples of Megatron's sentences by their numbers; the file is the `.bin` one.
-    Samples(Arc<BertSamples>),
+    /// Samples of Megatron's sentences: sample `i` is a function of `i`.
+    Samples(Arc<Samples>),
 }
 
 /// A file of a split.
@@ -52,10 +52,11 @@ impl SourceFile {
 
     /// Size of the file in bytes; for data that are not stored, an estimate.
     pub(crate) fn size(&self) -> Result<u64, DataError> {
-        match self.format {
-            Format::Generated { num_examples, bytes_per_example } => {
+        match &self.format {
+            &Format::Generated { num_examples, bytes_per_example } => {
                 Ok(num_examples.saturating_mul(bytes_per_example))
             }
+            Format::Samples(samples) => samples.size(),
             // Size 0, since the records are read by one stream.
             Format::Python { .. } => Ok(0),
             _ => Ok(self.path.size()?),

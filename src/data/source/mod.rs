@@ -8,6 +8,7 @@
 mod arrow_source;
 mod bad;
 mod bert_dataset;
+mod blended_dataset;
 mod column_type;
 mod concatenated;
 mod contract;
@@ -50,6 +51,7 @@ mod wire;
 pub use arrow_source::{ArrowDataSource, ParquetDataSource};
 pub use bad::{BadPlaces, BadRecordPolicy, BadRecords, OnBadRecord};
 pub use bert_dataset::BertDataset;
+pub use blended_dataset::{BlendableDataset, MixtureDataset};
 pub use column_type::ColumnType;
 pub use concatenated::ConcatenatedDataSource;
 pub use csv_source::CsvDataSource;

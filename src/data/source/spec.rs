@@ -2,6 +2,7 @@
 
 use super::arrow_source::{ArrowDataSource, ParquetDataSource};
 use super::bert_dataset::BertDataset;
+use super::blended_dataset::{BlendableDataset, MixtureDataset};
 use super::concatenated::ConcatenatedDataSource;
 use super::contract::Source;
 use super::csv_source::CsvDataSource;
@@ -23,6 +24,7 @@ gimlet_gin::slot! {
     pub enum DataSource: Source {
         ArrowDataSource,
         BertDataset,
+        BlendableDataset,
         ConcatenatedDataSource,
         CsvDataSource,
         FewshotDataSource,
@@ -32,6 +34,7 @@ gimlet_gin::slot! {
         HuggingFaceDataSource,
         JsonLinesDataSource,
         MegatronDataSource,
+        MixtureDataset,
         ParquetDataSource,
         ProtoDataSource,
         TextLineDataSource,

@@ -5,6 +5,7 @@ mod cache;
 mod derived;
 mod file_parts;
 mod library;
+mod megatron;
 mod mesh_rows;
 mod metrics;
 mod mixtures;

@@ -112,7 +112,7 @@ impl RecordParser {
             }
             Body::Example(example) => *example,
             Body::Number if let Format::Samples(samples) = &file.format => {
-                samples.example(number - 1)?
+                samples.features(number - 1)?.into_iter().collect()
             }
             Body::Number => {
                 let generator = self.generator.as_ref().expect("a generated source has one");
