@@ -22,6 +22,7 @@ mod launch;
 mod launch_flags;
 mod library;
 mod machines;
+mod megatron_index;
 mod named_tasks;
 mod older;
 mod output;

@@ -3,6 +3,7 @@
 use super::cache::cache_command;
 use super::cli::Command;
 use super::failure::Failure;
+use super::megatron_index::megatron_index_command;
 use super::plan::plan_command;
 use super::report::report_command;
 use super::shell::{completions_command, man_command};
@@ -17,6 +18,7 @@ pub(super) fn run(command: &Command, color: bool) -> Option<Result<(), Failure>>
         Command::Task(command) => command.run(color),
         Command::Vocab(command) => command.run(),
         Command::Checkpoint(command) => command.run(),
+        Command::MegatronIndex(args) => megatron_index_command(args),
         Command::Report(args) => report_command(args),
         Command::Shims(args) => shims_command(args),
         Command::Completions(args) => completions_command(args),

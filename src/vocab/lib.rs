@@ -24,6 +24,7 @@ pub use spec::{
     UnigramVocabulary, VocabularySpec,
 };
 pub use train::train_sentencepiece;
+pub use word_piece::BertTokenizer;
 
 /// The id that pads every vocabulary.
 pub const PAD_ID: i32 = 0;

@@ -4,6 +4,7 @@ mod checkpoint;
 mod child;
 mod command_line;
 mod data;
+mod megatron_index;
 mod predictions;
 mod report;
 mod storage;

@@ -17,9 +17,9 @@ use super::token_type::TokenType;
 use crate::error::DataError;
 use gimlet_storage::{Path, RangeFile};
 
-const MMAP_MAGIC: &[u8] = b"MMIDIDX\0\0";
-const LAZY_MAGIC: &[u8] = b"TNTIDX\0\0";
-const VERSION: u64 = 1;
+pub(super) const MMAP_MAGIC: &[u8] = b"MMIDIDX\0\0";
+pub(super) const LAZY_MAGIC: &[u8] = b"TNTIDX\0\0";
+pub(super) const VERSION: u64 = 1;
 const MMAP_HEADER: u64 = 34;
 const LAZY_HEADER: u64 = 56;
 

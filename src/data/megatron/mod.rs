@@ -9,10 +9,13 @@
 mod blend;
 mod blended;
 mod index;
+mod index_writer;
 mod mapping;
 mod mapping_file;
 mod masking;
 mod numpy_random;
+mod prepare;
+mod punkt;
 mod reference_tests;
 mod samples;
 mod segments;
@@ -20,7 +23,10 @@ mod token_type;
 
 pub(crate) use blended::{Proportions, Samples};
 pub(crate) use index::Index;
+pub use index_writer::IndexFormat;
 pub(crate) use mapping::MappingOptions;
+pub use prepare::{Preparation, prepare};
+pub use punkt::{Parameters as PunktParameters, Punkt, Spaces};
 pub(crate) use samples::{BertOptions, BertSamples};
 pub(crate) use token_type::TokenType;
 

@@ -13,16 +13,21 @@ pub(crate) enum TokenType {
 
 impl TokenType {
     /// The type that an index file writes as this code.
-    pub(crate) fn of_code(code: u64) -> Option<Self> {
-        Some(match code {
-            1 => Self::U8,
-            2 => Self::I8,
-            3 => Self::I16,
-            4 => Self::I32,
-            5 => Self::I64,
-            8 => Self::U16,
-            _ => return None,
-        })
+    pub(super) fn of_code(code: u64) -> Option<Self> {
+        let all = [Self::U8, Self::I8, Self::I16, Self::I32, Self::I64, Self::U16];
+        all.into_iter().find(|token_type| token_type.code() == code)
+    }
+
+    /// The code that index files write for the type.
+    pub(super) fn code(self) -> u64 {
+        match self {
+            Self::U8 => 1,
+            Self::I8 => 2,
+            Self::I16 => 3,
+            Self::I32 => 4,
+            Self::I64 => 5,
+            Self::U16 => 8,
+        }
     }
 
     /// The bytes of an id.
@@ -51,5 +56,13 @@ impl TokenType {
                 longs.map(id).collect::<Result<_, _>>()?
             }
         })
+    }
+
+    /// The bytes of ids, which are cut to the type.
+    pub(super) fn bytes(self, ids: &[i32]) -> Vec<u8> {
+        let size = self.size() as usize;
+        // The first bytes of a number are its last digits.
+        let bytes = |id: &i32| i64::from(*id).to_le_bytes().into_iter().take(size);
+        ids.iter().flat_map(bytes).collect()
     }
 }

@@ -26,6 +26,7 @@ use super::doctor::DoctorArgs;
 use super::foreign::ForeignCommand;
 use super::gin::GinToolArgs;
 use super::launch_flags::LaunchArgs;
+use super::megatron_index::MegatronIndexArgs;
 use super::plan::PlanArgs;
 use super::report::ReportArgs;
 use super::shell::{CompletionsArgs, ManArgs};
@@ -119,6 +120,9 @@ pub enum Command {
     Report(ReportArgs),
     /// Train vocabularies, and show how they encode text.
     Vocab(VocabToolArgs),
+    /// Convert texts to files of token ids, as Megatron's `preprocess_data.py` does, with its flags.
+    #[command(name = "megatron_index")]
+    MegatronIndex(Box<MegatronIndexArgs>),
     /// Write a folder of Python programs that replace T5X's, SeqIO's and t5-experiments' in scripts and run gimlet.
     Shims(ShimsArgs),
     /// Print the completions of this command line for a shell: bash, zsh, fish and others.

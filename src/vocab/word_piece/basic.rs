@@ -91,7 +91,8 @@ fn spaces(text: &str) -> usize {
     text.bytes().take_while(|byte| *byte == b' ').count()
 }
 
-fn is_ideograph(c: char) -> bool {
+/// Whether it is an ideograph of Chinese, Japanese or Korean.
+pub(super) fn is_ideograph(c: char) -> bool {
     matches!(u32::from(c),
         0x4e00..=0x9fff
         | 0x3400..=0x4dbf

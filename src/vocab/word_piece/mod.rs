@@ -6,11 +6,13 @@
 //! neither does this one.
 
 mod basic;
+mod bert;
 mod unicode;
 
 use std::collections::HashMap;
 
 use self::basic::BasicTokenizer;
+pub use self::bert::BertTokenizer;
 use super::spec::BertWordPieceVocabulary;
 use super::{VocabError, Vocabulary};
 use gimlet_storage::Path;

@@ -1,0 +1,130 @@
+//! `gimlet megatron_index`, as a user calls it, compared with the files of the real `preprocess_data.py`
+//! (`data/reference/megatron_reference.py`).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use assert_cmd::Command;
+
+fn reference(name: &str) -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pipeline/data/reference/megatron");
+    here.join(name)
+}
+
+/// A folder with the texts, their vocabulary as that of a folder of transformers, and more that is not read.
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("texts")).unwrap();
+    // The real program reads files in the order of `os.listdir`, which was this one.
+    for (shard, name) in [("shard_01.jsonl", "a.jsonl"), ("shard_00.jsonl", "b.jsonl")] {
+        fs::copy(reference(shard), folder.path().join("texts").join(name)).unwrap();
+    }
+    fs::copy(reference("vocab.txt"), folder.path().join("vocab.txt")).unwrap();
+    fs::write(folder.path().join("texts/notes.txt"), "not JSON").unwrap();
+    folder
+}
+
+/// Status and standard error of the command, which runs in the folder.
+fn run(folder: &tempfile::TempDir, flags: &str) -> (i32, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gimlet"));
+    let words = std::iter::once("megatron_index").chain(flags.split_whitespace());
+    let output = command.current_dir(folder.path()).args(words).output().unwrap();
+    (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[track_caller]
+fn succeeds(folder: &tempfile::TempDir, flags: &str) -> String {
+    let (status, error) = run(folder, flags);
+    assert_eq!(status, 0, "{error}");
+    error
+}
+
+#[track_caller]
+fn fails(folder: &tempfile::TempDir, flags: &str, expected: &str) {
+    let (status, error) = run(folder, flags);
+    assert_eq!(status, 2, "{error}");
+    assert!(error.contains(expected), "{error}");
+}
+
+fn read(folder: &tempfile::TempDir, name: &str) -> Vec<u8> {
+    fs::read(folder.path().join(name)).unwrap()
+}
+
+const INPUT: &str = "--input texts --split_sentences --output_prefix out";
+
+#[test]
+fn files_are_those_of_megatron_byte_for_byte() {
+    let folder = folder();
+    let dashes = "--input texts --split-sentences --output-prefix out --tokenizer-type BertWordPieceLowerCase \
+                  --vocab-file vocab.txt --json-keys text --dataset-impl mmap --log-interval 50";
+    let hugging_face =
+        format!("{INPUT} --tokenizer_type=HFTokenizer --tokenizer_name_or_path=. --workers=3");
+    for flags in [dashes, &hugging_face] {
+        let told = succeeds(&folder, flags);
+        assert_eq!(told.contains("50 documents ("), flags == dashes, "{told}");
+        for ending in ["bin", "idx"] {
+            let expected = fs::read(reference(&format!("train_text_sentence.{ending}"))).unwrap();
+            assert!(read(&folder, &format!("out_text_sentence.{ending}")) == expected, "{ending}");
+        }
+    }
+    let left = fs::read_dir(folder.path()).unwrap().count();
+    assert_eq!(left, 4, "texts, the vocabulary and the two files");
+}
+
+#[test]
+fn several_keys_lists_of_sentences_and_empty_texts_are_written() {
+    let folder = folder();
+    let lines = "{\"text\": [\"ba 1\", \"\", \"2 3\"], \"title\": \"4. 5\"}\n\n{\"text\": \"\", \"title\": \"6\"}\n";
+    fs::write(folder.path().join("lines.json"), lines).unwrap();
+    let flags = "--input lines.json --tokenizer_type BertWordPieceCase --vocab_file vocab.txt --dataset_impl lazy \
+                 --output_prefix out --json_keys text title";
+    succeeds(&folder, flags);
+    // `lazy` has ids of 32 bits; without `--split_sentences` a list is one text.
+    let ids = |name: &str| {
+        let bytes = read(&folder, name);
+        bytes.as_chunks().0.iter().map(|id| i32::from_le_bytes(*id)).collect::<Vec<_>>()
+    };
+    let pieces = fs::read_to_string(reference("vocab.txt")).unwrap();
+    let id = |piece: &str| pieces.lines().position(|line| line == piece).unwrap() as i32;
+    assert_eq!(ids("out_text_document.bin"), [id("ba"), id("1"), id("##2"), id("3")]);
+    assert_eq!(ids("out_title_document.bin"), [id("4"), id("."), id("5"), id("6")]);
+    let index: Vec<u64> = read(&folder, "out_title_document.idx")[8..]
+        .as_chunks()
+        .0
+        .iter()
+        .map(|number| u64::from_le_bytes(*number))
+        .collect();
+    // Version, type, bytes, sentences, lengths, documents; dimensions; starts; lengths; documents.
+    assert_eq!(index, [1, 4, 4, 2, 2, 3, 0, 1, 2, 0, 3, 4, 3, 1, 0, 1, 2]);
+    succeeds(&folder, &format!("{flags} --split_sentences"));
+    assert_eq!(ids("out_text_sentence.bin"), [id("ba"), id("1"), id("2"), id("3")]);
+}
+
+#[test]
+fn mistakes_are_named_and_leave_no_files() {
+    let folder = folder();
+    let bert = format!("{INPUT} --tokenizer_type BertWordPieceLowerCase");
+    fails(&folder, &bert, "`--tokenizer_type=BertWordPieceLowerCase` needs `--vocab_file`");
+    let bert = format!("{bert} --vocab_file vocab.txt");
+    fails(&folder, &format!("{bert} --append_eod"), "has no end of a sequence");
+    fails(&folder, &format!("{bert} --punkt_dir absent"), "absent");
+    fails(&folder, &format!("{bert} --input absent.jsonl"), "absent.jsonl");
+    fails(&folder, &format!("{bert} --json_keys body"), "texts/a.jsonl:1: it has no 'body'");
+    fails(&folder, &format!("{INPUT} --tokenizer_type GPT2BPETokenizer"), "no byte-level BPE");
+    fs::write(folder.path().join("texts/z.jsonl"), "{\"text\": 5}\n").unwrap();
+    fails(&folder, &bert, "texts/z.jsonl:1: 'text' is neither a text nor a list of texts");
+    let left = fs::read_dir(folder.path()).unwrap().count();
+    assert_eq!(left, 2, "texts and the vocabulary");
+}
+
+/// The files of an earlier run stay whole until the new ones are.
+#[test]
+fn a_run_that_fails_keeps_the_files_of_an_earlier_one() {
+    let folder = folder();
+    let flags = format!("{INPUT} --tokenizer_type BertWordPieceLowerCase --vocab_file vocab.txt");
+    succeeds(&folder, &flags);
+    let before = read(&folder, "out_text_sentence.idx");
+    fs::write(folder.path().join("texts/z.jsonl"), "{\"text\": \"ba\"}\nno JSON\n").unwrap();
+    fails(&folder, &flags, "texts/z.jsonl:2: ");
+    assert_eq!(read(&folder, "out_text_sentence.idx"), before);
+}
