@@ -35,7 +35,6 @@ pub const PROGRAMS: &[Program] = &[
     program("scrolls", "run_finetuning_scrolls.py", Some(&[flags::TRAINER, flags::SCROLLS])),
     program("bert", "run_bert_pretraining.py", Some(&[flags::TRAINER, flags::BERT])),
     program("bert_accel", "run_bert_pretraining_accel.py", None),
-    program("preprocess_data", "megatron/preprocess_data.py", None),
 ];
 
 const fn program(

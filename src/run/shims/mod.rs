@@ -40,7 +40,7 @@ pub(super) const PROGRAMS: [(&str, &[&str]); 20] = [
     ("run_t5_pretraining.py", &["t5_experiments", "t5"]),
     ("run_bert_pretraining.py", &["t5_experiments", "bert"]),
     ("run_bert_pretraining_accel.py", &["t5_experiments", "bert_accel"]),
-    ("megatron/preprocess_data.py", &["t5_experiments", "preprocess_data"]),
+    ("megatron/preprocess_data.py", &["megatron_index"]),
     ("downstream_tasks/scrolls/run_finetuning_scrolls.py", &["t5_experiments", "scrolls"]),
     (
         "downstream_tasks/hyperpartisan_news_detection/run_finetuning_hyp.py",
