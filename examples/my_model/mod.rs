@@ -103,6 +103,7 @@ impl ModuleSpec for Encoder {
                 rotary: None,
                 end: StackEnd::NormAndDropout { is_shared: true },
                 reach: Reach::All,
+                layouts: [].into(),
                 dims,
                 sparse: None,
             },

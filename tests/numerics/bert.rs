@@ -8,7 +8,7 @@ use gimlet::models::bert::{
 };
 use gimlet::models::heads::{LossNormalizingFactor, LossSpec};
 use gimlet::models::{Batch, ModuleSpec, Network, feature};
-use gimlet::nn::{Activation, Dropout, Dtype, Params, RematPolicy};
+use gimlet::nn::{Activation, BlockGrid, BlockLayout, Dropout, Dtype, Params, RematPolicy};
 use serde_json::Value;
 use tch::{Kind, Tensor};
 
@@ -50,8 +50,19 @@ fn config(of: &Value) -> BertConfig {
         },
         pre_layer_norm: of["pre_layer_norm"] == true,
         last_layer_norm: of["last_layer_norm"].as_bool(),
+        sparsity: None,
+        sparsity_seed: 42,
         remat_policy: RematPolicy::None,
     }
+}
+
+/// The blocks that a file lists, if it does: 0 and 1 for each head, block of queries and block of keys.
+fn layout(of: &Value) -> Option<BlockLayout> {
+    let heads: Vec<Vec<Vec<u8>>> = serde_json::from_value(of["layout"].clone()).ok()?;
+    let block = of["config"]["sparse_attention"]["block"].as_u64().expect("a number") as usize;
+    let grid =
+        |head: Vec<Vec<u8>>| BlockGrid::from_fn(head.len(), |row, column| head[row][column] == 1);
+    Some(BlockLayout::new(block, heads.into_iter().map(grid).collect()))
 }
 
 fn batch(of: &Value) -> Batch {
@@ -85,10 +96,17 @@ fn check_model(name: &str, read: impl Fn(&BertConfig) -> Params) {
     let spec = LossSpec { loss_normalizing_factor: mean, ..LossSpec::default() };
     for remat_policy in [RematPolicy::None, RematPolicy::Minimal, RematPolicy::Full] {
         let config = BertConfig { remat_policy, ..config(&expected["config"]) };
-        let (bert, params) = (Bert::new(config.transformer()), read(&config));
+        let mut spec_of_bert = config.transformer();
+        // Its program computes all layers by the blocks of the first one.
+        if let Some(layout) = layout(&expected) {
+            spec_of_bert.last.layouts = vec![layout; config.num_hidden_layers].into();
+        }
+        let (bert, params) = (Bert::new(spec_of_bert), read(&config));
         let hidden = bert.encode(&params, &batch, Dropout::off());
-        let (rows, length, _) = hidden.size3().expect("three axes");
-        let places = Tensor::arange_start_step(0, rows * length, 4, (Kind::Int64, hidden.device()));
+        let tokens = batch.tensor(feature::ENCODER_INPUT_TOKENS).view(-1);
+        let every = Tensor::arange(tokens.numel() as i64, (Kind::Int64, hidden.device()));
+        let is_compared = tokens.gt(0).logical_and(&every.remainder(4).eq(0));
+        let places = is_compared.nonzero().view(-1);
         let logits = bert.masked_tokens(&params, &hidden, &places).logits();
         check("logits", &logits, &expected["logits"]);
         let output = bert.loss(&params, &batch, &spec, Dropout::off());
@@ -132,6 +150,13 @@ fn absolute_and_rotary_positions_equal_those_of_t5_experiments() {
 #[test]
 fn norms_before_equal_those_of_t5_experiments() {
     check_model("bert_pre_ln_last_ln", |config| params("bert_pre_ln_last_ln", config));
+}
+
+#[test]
+fn blocks_of_layouts_equal_those_of_t5_experiments() {
+    for name in ["bert_bigbird", "bert_fixed"] {
+        check_model(name, |config| params(name, config));
+    }
 }
 
 /// Its program adds relative biases only where it attends to blocks of positions, here to all of them, and leaves their

@@ -21,7 +21,8 @@ import numpy as np
 from samples import noise
 
 MODELS = ["t5_relu_tied", "t5_gated_gelu", "t5_memory_5", "t5_cdq_mixed", "t5_cdq_only"]
-BERTS = ["bert_absolute", "bert_rotary", "bert_pre_ln_last_ln", "bert_relative_dense_dead_bias", "bert_relative_sparse"]
+SPARSE_BERTS = ["bert_bigbird", "bert_fixed"]
+BERTS = SPARSE_BERTS + ["bert_absolute", "bert_rotary", "bert_pre_ln_last_ln", "bert_relative_dense_dead_bias", "bert_relative_sparse"]
 FRESH = ["t5_relu_tied", "t5_gated_untied_memory_factor_0.5", "t5_cdq_mixed"]
 NUM_PRODUCTS = 16
 TOP = {
@@ -61,6 +62,18 @@ def tensors(path):
     kinds = {"F32": np.float32, "I64": np.int64}
     read = lambda it: np.frombuffer(data[start:][slice(*it["data_offsets"])], kinds[it["dtype"]]).reshape(it["shape"])
     return {name: read(it) for name, it in header.items()}
+
+
+def save(path, arrays):
+    """Writes arrays of float32 to a file of safetensors."""
+    header, data = {}, b""
+    for name, array in arrays.items():
+        raw = np.ascontiguousarray(array, np.float32).tobytes()
+        header[name] = {"dtype": "F32", "shape": list(array.shape), "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header).encode()
+    text = text.ljust((len(text) + 7) // 8 * 8)
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
 
 
 def products(array):
@@ -117,18 +130,20 @@ def of_bert(name, array):
 
 def bert(folder, weights):
     meta, expected = json.loads((folder / "meta.json").read_text()), tensors(folder / "expect.safetensors")
-    # Buffers are marked as such; in a model's own file they are not.
-    data = (folder / "weights.safetensors").read_bytes()
-    start = 8 + int.from_bytes(data[:8], "little")
-    header = data[8:start].replace(b'"buffer.', b'"')
-    weights.write_bytes(data[:8] + header.ljust(start - 8) + data[start:])
-    gradients = {name.split("grad.")[1]: array for name, array in expected.items() if "grad." in name}
     batch = {name: expected[f"batch.{name}"] for name in ["input_ids", "token_type_ids", "labels", "next_sentence_label"]}
+    # Buffers are marked as such; in a model's own file they are not. Layouts are written apart.
+    arrays = tensors(folder / "weights.safetensors")
+    layout = next((array for name, array in arrays.items() if name.endswith("layout")), None)
+    save(weights, {name.removeprefix("buffer."): array for name, array in arrays.items() if not name.endswith("layout")})
+    # Padded positions differ where a block has padding alone.
+    real = batch["input_ids"][:, ::4] > 0
+    gradients = {name.split("grad.")[1]: array for name, array in expected.items() if "grad." in name}
     assert ((batch["input_ids"] > 0) == expected["batch.attention_mask"]).all(), "only padding is masked"
     return {
         "config": meta["config"], "losses": meta["losses"], "batch": {name: ids.tolist() for name, ids in batch.items()},
         "orders": expected["seq_relationship_logits"].tolist(),
-        "logits": products(expected["prediction_logits_every_4th_position"]),
+        "logits": products(expected["prediction_logits_every_4th_position"][real]),
+        "layout": layout.tolist() if layout is not None else None,
         "gradients": {own: products(array) for own, array in (of_bert(*it) for it in gradients.items())},
     }
 

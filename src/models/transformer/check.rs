@@ -77,6 +77,12 @@ impl TransformerSpec {
         (setting, remedy): (&str, &str),
     ) -> Result<(), String> {
         match self.of_whole_rows() {
+            None if self.stacks().any(|stack| !stack.layouts.is_empty()) => Err(format!(
+                "{setting} puts several examples into a row, and {} lets blocks of a row see each other, expected one of \
+                 the two: bind {remedy}, or {} = None",
+                names.parameter("sparsity"),
+                names.parameter("sparsity")
+            )),
             None => Ok(()),
             Some((dimension, number)) => Err(format!(
                 "{setting} puts several examples into a row, and {} = {number} lets them see each other, expected one of \

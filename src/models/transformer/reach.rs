@@ -1,12 +1,14 @@
 //! The positions of its own stack that each position attends to, in training: all pairs of a mask, or neighbours by blocks.
 
+use std::sync::Arc;
+
 use tch::{Kind, Tensor};
 
 use super::spec::StackSpec;
 use crate::models::parts::RelativeBias;
 use crate::nn::{
-    AttentionBias, AttentionDims, BlockBias, BlockRows, Dropout, Heads, attention, bias_from_mask,
-    block_attention,
+    AttentionBias, AttentionDims, BlockBias, BlockRows, Dropout, Heads, LayoutBias, LayoutTiles,
+    attention, bias_from_mask, block_attention, layout_attention,
 };
 
 /// The positions that may attend to each other.
@@ -16,6 +18,8 @@ pub enum Visible {
     Pairs(Tensor),
     /// Positions of the same example: int64 `[batch, length]`, its number, or 0 for padding. Each example is one run.
     Examples(Tensor),
+    /// Keys that are no padding: bool `[batch, length]`, of which each position attends to those of the blocks of its layer.
+    Keys(Tensor, Arc<[LayoutTiles]>),
 }
 
 impl Visible {
@@ -23,7 +27,9 @@ impl Visible {
     pub(super) fn of_keys(&self, kind: Kind) -> Tensor {
         match self {
             Self::Pairs(mask) => bias_from_mask(&mask.any_dim(2, false), kind),
-            Self::Examples(_) => panic!("queries that depend on the row attend to all of it"),
+            Self::Examples(_) | Self::Keys(..) => {
+                panic!("queries that depend on the row attend to all of it")
+            }
         }
     }
 }
@@ -49,6 +55,7 @@ impl Embeddings {
     pub(super) fn biases(&self, spec: &StackSpec, length: i64) -> Vec<Tensor> {
         let Some(position) = &spec.position else { return Vec::new() };
         let own = self.own.as_ref().map(|embedding| match spec.reach.radius() {
+            None if !spec.layouts.is_empty() => position.of_distances(embedding, length),
             None => position.of_pairs(embedding, length),
             Some(radius) => position.of_neighbours(embedding, radius as i64 + 1),
         });
@@ -66,6 +73,8 @@ pub(super) enum OwnBias {
     Pairs { bias: AttentionBias, length: i64, position: Option<RelativeBias> },
     /// Of neighbours.
     Blocks { rows: BlockRows, biases: Vec<Tensor> },
+    /// Of the blocks of a layout.
+    Layout { tiles: Arc<[LayoutTiles]>, bias: LayoutBias },
 }
 
 impl OwnBias {
@@ -81,6 +90,10 @@ impl OwnBias {
                 rows: BlockRows::new(segments, radius, spec.reach.tokens_per_block()),
                 biases: handles().collect(),
             },
+            (Visible::Keys(keys, tiles), None) => {
+                let bias = LayoutBias { keys: keys.shallow_clone(), by_distance: handles().next() };
+                Self::Layout { tiles: Arc::clone(tiles), bias }
+            }
             (visible, radius) => panic!("{visible:?} is not for a radius of {radius:?}"),
         }
     }
@@ -97,6 +110,11 @@ impl OwnBias {
                 rows: rows.shallow_clone(),
                 biases: shared.iter().map(|bias| bias.shallow_clone()).collect(),
             },
+            Self::Layout { tiles, bias } => {
+                let by_distance = shared.first().map(|bias| bias.shallow_clone());
+                let bias = LayoutBias { keys: bias.keys.shallow_clone(), by_distance };
+                Self::Layout { tiles: Arc::clone(tiles), bias }
+            }
         }
     }
 
@@ -113,14 +131,23 @@ impl OwnBias {
     /// The rows, if positions attend to neighbours.
     pub(super) fn rows(&self) -> Option<&BlockRows> {
         match self {
-            Self::Pairs { .. } => None,
+            Self::Pairs { .. } | Self::Layout { .. } => None,
             Self::Blocks { rows, .. } => Some(rows),
         }
     }
 
-    /// Computes the attention: `[batch, length, num_heads * head_dim]`, heads joined.
-    pub(super) fn attend(&self, heads: &Heads, dims: &AttentionDims, dropout: Dropout) -> Tensor {
+    /// Computes the attention of the layer with that number: `[batch, length, num_heads * head_dim]`, heads joined.
+    pub(super) fn attend(
+        &self,
+        layer: usize,
+        heads: &Heads,
+        dims: &AttentionDims,
+        dropout: Dropout,
+    ) -> Tensor {
         match self {
+            Self::Layout { tiles, bias } => {
+                layout_attention(heads, &tiles[layer], bias, dims, dropout)
+            }
             Self::Pairs { bias, .. } => attention(heads, bias, dims, dropout),
             Self::Blocks { rows, biases } => {
                 let [local, side @ ..] = &biases[..] else { panic!("layers share a bias") };

@@ -20,14 +20,14 @@ impl PackedStack {
         let shared: Vec<Tensor> = self.rel_embedding.iter().filter_map(of_pairs).collect();
         let shared = OwnBias::new(&self.spec, &sequences.visible(), length, &shared);
         let mut hidden = sequences.gather(&embedded.narrow(1, 0, length));
-        for layer in &self.layers {
+        for (index, layer) in self.layers.iter().enumerate() {
             let own = layer.rel_embedding.as_ref().map(|embedding| shared.of_layer(embedding));
             let bias = own.as_ref().unwrap_or(&shared);
             let mut attend = |_: &AttentionBlock<PackedKernels>, projected: Joined| {
                 let projected = projected.into_wholes().remove(0); // [rows, 3 * joined]
                 let joined = Joined::new(vec![sequences.scatter(&projected)], 3);
                 let heads = Heads { joined, count: self.dims.num_heads };
-                sequences.gather(&bias.attend(&heads, &self.dims, Dropout::off()))
+                sequences.gather(&bias.attend(index, &heads, &self.dims, Dropout::off()))
             };
             hidden =
                 layer.forward(hidden, RowTensors::default(), Dropout::off(), &mut attend).hidden;

@@ -1,6 +1,8 @@
 //! The description of a Transformer, from which everything else about it follows: its parameters,
 //! its passes in training and prediction, its memory and its operations.
 
+use std::sync::Arc;
+
 use super::layer_arrays::LayerArrays;
 use super::sparse::SparseLayers;
 use crate::models::contract::memory::StepShape;
@@ -9,7 +11,7 @@ use crate::models::parts::{
     MemoryTokens, NormSpec, Part, Reach, RelativeBias, Rotary, StreamDims, TokenEmbedding, Tokens,
 };
 use crate::nn::{
-    Activation, Distribution, Dtype, FanMode, Initializer, NormKind, RematPolicy,
+    Activation, BlockLayout, Distribution, Dtype, FanMode, Initializer, NormKind, RematPolicy,
     TransformerEngineConfig,
 };
 
@@ -55,6 +57,8 @@ pub struct StackSpec {
     pub end: StackEnd,
     /// The stack's own positions that a position attends to.
     pub reach: Reach,
+    /// The blocks that it attends to in each layer, with [`Reach::Layout`].
+    pub layouts: Arc<[BlockLayout]>,
     /// Dimensions of a layer.
     pub dims: LayerDims,
     /// The layers with experts, if there are some.

@@ -128,7 +128,7 @@ impl Stack {
             let read = Read { encoded, real: real.as_ref(), dropout };
             let passed = match layer {
                 Block::Kept(layer) => {
-                    biases.layer(layer, &hidden, read, &mut |joined| watch(index, joined))
+                    biases.layer((index, layer), &hidden, read, &mut |joined| watch(index, joined))
                 }
                 Block::Remade(recipe) => {
                     let biases = biases.with_shared(&[]);
@@ -142,7 +142,7 @@ impl Stack {
                         let encoded = encoded.first().copied();
                         let read = Read { encoded, real: real.as_ref(), dropout };
                         let Passed { hidden, routing } =
-                            biases.layer(layer, inputs[0], read, &mut |_| ());
+                            biases.layer((index, layer), inputs[0], read, &mut |_| ());
                         let routing = routing.into_iter().map(|report| report.0);
                         [hidden].into_iter().chain(routing).collect()
                     });
@@ -200,7 +200,7 @@ impl Biases {
     /// Runs a layer; `watch` receives the projections of its own positions.
     fn layer(
         &self,
-        layer: &Layer<TrainedKernels>,
+        (index, layer): (usize, &Layer<TrainedKernels>),
         hidden: &Tensor,
         Read { encoded, real, dropout }: Read<'_>,
         watch: &mut dyn FnMut(&Joined),
@@ -222,7 +222,7 @@ impl Biases {
                 _ => {
                     watch(&projected);
                     let turned = self.rotary.map(|it| it.turn(&projected, self.dims.num_heads));
-                    own.attend(&heads(turned.unwrap_or(projected)), &self.dims, of_weights)
+                    own.attend(index, &heads(turned.unwrap_or(projected)), &self.dims, of_weights)
                 }
             }
         };

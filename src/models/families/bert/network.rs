@@ -1,5 +1,7 @@
 //! A BERT behind the interface of networks.
 
+use std::sync::Arc;
+
 use tch::Tensor;
 
 use super::model::{BertForMaskedLM, BertForPreTraining};
@@ -8,25 +10,29 @@ use crate::models::heads::{Divisors, Head, LossOutput, LossSpec, NextSentence, T
 use crate::models::parts::EncoderEnds;
 use crate::models::transformer::{Stack, StackInput, TransformerSpec, Visible};
 use crate::models::{BaseModel, Batch, HasNetwork, Network, feature};
-use crate::nn::{Dropout, Params, TransformerEngineConfig, same_segment};
+use crate::nn::{Dropout, LayoutTiles, Params, TransformerEngineConfig, same_segment};
 
 /// A BERT. It holds no weights: every method gets them as `Params`.
 #[derive(Clone, Debug)]
-pub struct Bert(TransformerSpec);
+pub struct Bert {
+    spec: TransformerSpec,
+    tiles: Arc<[LayoutTiles]>, // of each layer, if positions attend to some blocks
+}
 
 impl Bert {
     /// The BERT of that description.
     pub fn new(spec: TransformerSpec) -> Self {
-        Self(spec)
+        let tiles = spec.last.layouts.iter().cloned().map(LayoutTiles::new).collect();
+        Self { spec, tiles }
     }
 
     fn ends(&self) -> &EncoderEnds {
-        self.0.encoder_ends.as_ref().expect("a BERT has ends")
+        self.spec.encoder_ends.as_ref().expect("a BERT has ends")
     }
 
     /// Maps tokens to hidden states, `[batch, length, embed]`. Padding is seen by none.
     pub fn encode(&self, params: &Params, batch: &Batch, dropout: Dropout) -> Tensor {
-        let params = &self.0.begin(params);
+        let params = &self.spec.begin(params);
         let tokens = batch.tensor(feature::ENCODER_INPUT_TOKENS);
         let segments = batch.get(feature::ENCODER_SEGMENT_IDS);
         // A masked token may become any other, also padding.
@@ -35,24 +41,27 @@ impl Bert {
             None => tokens.gt(0),
         };
         // A padded query sees what others of its row see; its result is not read.
-        let keys = real.unsqueeze(1).unsqueeze(1);
-        let mask = match segments {
-            Some(ids) => keys.logical_and(&same_segment(ids, ids)),
-            None => keys,
+        let visible = match segments {
+            _ if !self.tiles.is_empty() => Visible::Keys(real, Arc::clone(&self.tiles)),
+            Some(ids) => {
+                let keys = real.unsqueeze(1).unsqueeze(1);
+                Visible::Pairs(keys.logical_and(&same_segment(ids, ids)))
+            }
+            None => Visible::Pairs(real.unsqueeze(1).unsqueeze(1)),
         };
         let positions = segments.and_then(|_| batch.get(feature::ENCODER_POSITIONS));
-        let embedded = self.0.tokens.embed(params, tokens);
+        let embedded = self.spec.tokens.embed(params, tokens);
         let added = [batch.get(feature::ENCODER_TOKEN_TYPES), positions];
         let embedded = self.ends().begin(params, embedded, added);
-        let input = StackInput { embedded, visible: &Visible::Pairs(mask), real: None };
-        Stack::new(&self.0.last, params).forward(input, None, dropout).hidden
+        let input = StackInput { embedded, visible: &visible, real: None };
+        Stack::new(&self.spec.last, params).forward(input, None, dropout).hidden
     }
 
     /// The logits of tokens at some positions of `hidden` `[batch, length, embed]`, to be computed: int64 `[positions]` in the
     /// batch as one row.
     pub fn masked_tokens(&self, params: &Params, hidden: &Tensor, positions: &Tensor) -> Head {
         let rows = hidden.flatten(0, 1).index_select(0, positions);
-        self.ends().masked_tokens(params, &rows, &self.0.tokens.rows(params))
+        self.ends().masked_tokens(params, &rows, &self.spec.tokens.rows(params))
     }
 
     /// The logits of both orders of two texts: float32 `[batch, 2]`, if the model tells them apart.
@@ -64,7 +73,7 @@ impl Bert {
 
 impl Network for Bert {
     fn dropout(&self) -> Dropout {
-        Dropout::train(self.0.dropout_rate).of_each_position()
+        Dropout::train(self.spec.dropout_rate).of_each_position()
     }
 
     fn features(&self) -> &'static [&'static str] {

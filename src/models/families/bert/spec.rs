@@ -9,7 +9,10 @@ use crate::models::transformer::{
     DimensionNames, LayerArrays, LayerDims, LayerInitializers, LayerStyle, StackEnd, StackSpec,
     TransformerSpec,
 };
-use crate::nn::{Activation, Dtype, Initializer, NormKind, RelativePosition, RematPolicy};
+use crate::nn::{
+    Activation, BlockLayout, Dtype, Initializer, NormKind, PythonRandom, RelativePosition,
+    RematPolicy, SparsityConfig,
+};
 
 /// The classes of two texts: in their order, or swapped.
 const NUM_ORDERS: usize = 2;
@@ -66,6 +69,14 @@ pub struct BertConfig {
     /// Whether a norm follows the layers; None means `pre_layer_norm`. Layers that end in a norm have none after them.
     #[gin(default = None)]
     pub last_layer_norm: Option<bool>,
+    /// The blocks of a row that each block of positions attends to, such as `@bert.BigBirdSparsityConfig()`; None means all.
+    /// With it, rows are not packed.
+    #[gin(default = None)]
+    pub sparsity: Option<SparsityConfig>,
+    /// The seed of random blocks, which each layer draws anew. (t5-experiments has no seed, and computes all layers with the
+    /// blocks of the first one.)
+    #[gin(default = 42)]
+    pub sparsity_seed: u64,
     /// The tensors that each layer keeps for its backward pass: less memory for more computing.
     #[gin(default = RematPolicy::None)]
     pub remat_policy: RematPolicy,
@@ -128,6 +139,25 @@ impl BertConfig {
         self.hidden_size / self.num_attention_heads.max(1)
     }
 
+    /// The blocks of all layers; none without sparsity.
+    ///
+    /// # Errors
+    /// They contradict each other, the heads or the greatest length.
+    fn layouts(&self) -> Result<Vec<BlockLayout>, String> {
+        let Some(sparsity) = &self.sparsity else { return Ok(Vec::new()) };
+        let heads = sparsity.heads().num_heads;
+        if heads != self.num_attention_heads {
+            return Err(format!(
+                "bert.BertConfig.num_attention_heads is {}, and its sparsity has num_heads = {heads}, expected the same",
+                self.num_attention_heads
+            ));
+        }
+        let mut random = PythonRandom::new(self.sparsity_seed);
+        (0..self.num_hidden_layers)
+            .map(|_| sparsity.layout(self.max_position_embeddings, &mut random))
+            .collect()
+    }
+
     fn has_last_norm(&self) -> bool {
         self.last_layer_norm.unwrap_or(self.pre_layer_norm)
     }
@@ -186,6 +216,11 @@ impl BertConfig {
     pub(super) fn network(&self, tasks: Tasks) -> TransformerSpec {
         let dims = self.dims();
         let (position, rotary) = self.position();
+        // `check` tells of those that cannot be drawn.
+        let layouts = self.layouts().unwrap_or_default();
+        let mean_keys = |layout: &BlockLayout| layout.mean_keys(self.max_position_embeddings);
+        let reach = layouts.first().map(mean_keys);
+        let reach = reach.map_or(Reach::All, |keys| Reach::Layout { mean_keys: keys as usize });
         let initializer = Initializer::Normal { stddev: self.initializer_range };
         let is_absolute = matches!(self.position_embedding, PositionEmbedding::Absolute(_));
         TransformerSpec {
@@ -214,7 +249,8 @@ impl BertConfig {
                 position,
                 rotary,
                 end: if self.has_last_norm() { StackEnd::Norm } else { StackEnd::Open },
-                reach: Reach::All,
+                reach,
+                layouts: layouts.into(),
                 dims,
                 sparse: None,
             },
@@ -245,6 +281,7 @@ impl ModuleSpec for BertConfig {
     }
 
     fn check(&self) -> Result<(), String> {
+        self.layouts()?;
         let (width, heads) = (self.hidden_size, self.num_attention_heads);
         if heads == 0 || !width.is_multiple_of(heads) {
             return Err(format!(

@@ -142,6 +142,7 @@ impl NetworkParts<'_> {
             position: Some(parts.position(direction)),
             rotary: None,
             reach: parts.reach,
+            layouts: [].into(),
             end: StackEnd::NormAndDropout {
                 is_shared: !parts.last_dropout.broadcast_dims.is_empty(),
             },

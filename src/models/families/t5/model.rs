@@ -173,6 +173,7 @@ impl Masks {
                     Visible::Pairs(pairs.logical_and(&same_segment(encoder, encoder)))
                 }
                 Visible::Examples(real) => Visible::Examples(real * encoder),
+                other => other,
             },
             decoder: self.decoder.logical_and(&same_segment(decoder, decoder)),
             cross: self.cross.logical_and(&same_segment(decoder, encoder)),

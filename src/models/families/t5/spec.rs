@@ -205,6 +205,7 @@ impl T5Config {
             rotary: None,
             end: StackEnd::NormAndDropout { is_shared: true },
             reach: Reach::All,
+            layouts: [].into(),
             dims,
             sparse: None,
         };

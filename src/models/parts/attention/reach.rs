@@ -18,21 +18,26 @@ pub enum Reach {
         /// Positions of a block.
         tokens_per_block: usize,
     },
+    /// Those of some blocks, which a layout of its layer lists (BigBird).
+    Layout {
+        /// Their mean number in rows of the greatest length.
+        mean_keys: usize,
+    },
 }
 
 impl Reach {
     /// Positions that each token beside the sequence stands for, if there are such tokens.
     pub fn tokens_per_block(self) -> Option<usize> {
         match self {
-            Self::All | Self::Local { .. } => None,
+            Self::All | Self::Local { .. } | Self::Layout { .. } => None,
             Self::TransientGlobal { tokens_per_block, .. } => Some(tokens_per_block),
         }
     }
 
-    /// Positions that a position attends to on either side; `None` if all.
+    /// Positions that a position attends to on either side; `None` if these are no neighbours alone.
     pub fn radius(self) -> Option<usize> {
         match self {
-            Self::All => None,
+            Self::All | Self::Layout { .. } => None,
             Self::Local { radius } | Self::TransientGlobal { radius, .. } => Some(radius),
         }
     }
@@ -44,7 +49,11 @@ impl Reach {
 
     /// Keys of a query in a sequence of that length.
     pub fn num_keys(self, length: f64) -> f64 {
-        let near = self.radius().map_or(length, |radius| length.min((2 * radius + 1) as f64));
-        near + self.num_beside(length)
+        let most = match self {
+            Self::All => None,
+            Self::Local { radius } | Self::TransientGlobal { radius, .. } => Some(2 * radius + 1),
+            Self::Layout { mean_keys } => Some(mean_keys),
+        };
+        most.map_or(length, |most| length.min(most as f64)) + self.num_beside(length)
     }
 }

@@ -140,13 +140,18 @@ impl Attention {
     /// Bytes of scores, weights and their gradients of as many blocks as are computed at once, and of gradients of queries, keys
     /// and values in float32; 0 unless it attends by blocks.
     pub fn passing_of_blocks(&self, tokens: Tokens) -> f64 {
-        let Some(radius) = self.reach.radius().filter(|_| !self.spec.reads_encoding) else {
+        if !self.is_by_blocks() {
             return 0.0;
-        };
+        }
         let [rows, length, heads] =
             [tokens.rows, tokens.length, self.num_heads].map(|number| number as f64);
-        let block = (radius + 1) as f64;
-        let keys = 3.0 * block + self.reach.num_beside(length);
+        let (block, keys) = match self.reach.radius() {
+            Some(radius) => {
+                let block = (radius + 1) as f64;
+                (block, 3.0 * block + self.reach.num_beside(length))
+            }
+            None => (1.0, self.reach.num_keys(length)),
+        };
         let of_block = rows * heads * block * keys;
         let of_row = rows * heads * length.max(block) * keys;
         let scores = of_block.max(SCORES_AT_ONCE as f64).min(of_row);

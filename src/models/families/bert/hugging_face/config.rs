@@ -1,6 +1,7 @@
 //! The `config.json` of a BERT.
 
 use serde::Deserialize;
+use serde_json::{Map, Value};
 
 use crate::checkpoint::{ConfigFacts, HuggingFaceConfig};
 use crate::models::hugging_face::mlp_activations;
@@ -40,10 +41,23 @@ pub(super) struct Config {
     #[serde(default)]
     pre_layer_norm: bool,
     last_layer_norm: Option<bool>,
+    sparse_config_cls: Option<String>,
+    sparse_attention: Option<Map<String, Value>>,
     dtype: Option<String>,
     /// The older name of `dtype`.
     torch_dtype: Option<String>,
 }
+
+/// The beginning of the names of DeepSpeed's layouts, and these.
+const SPARSE_CLASSES: &str = "deepspeed.ops.sparse_attention:";
+const LAYOUTS: [&str; 6] = [
+    "DenseSparsityConfig",
+    "FixedSparsityConfig",
+    "VariableSparsityConfig",
+    "BigBirdSparsityConfig",
+    "BSLongformerSparsityConfig",
+    "LocalSlidingWindowSparsityConfig",
+];
 
 fn vocab_size() -> usize {
     30_522
@@ -154,6 +168,33 @@ impl Config {
         }
     }
 
+    /// Returns the statements of the blocks that positions attend to, each with its key.
+    ///
+    /// # Errors
+    /// There are no such blocks here.
+    fn sparsity(&self) -> Result<Vec<(&'static str, String)>, String> {
+        const KEYS: [&str; 2] = ["sparse_config_cls", "sparse_attention"];
+        let Some(class) = &self.sparse_config_cls else { return Ok(Vec::new()) };
+        let name = class.strip_prefix(SPARSE_CLASSES).filter(|name| LAYOUTS.contains(name));
+        let name = name.ok_or_else(|| {
+            format!(
+                "its sparse_config_cls is `{class}`, expected `{SPARSE_CLASSES}` and one of {}",
+                LAYOUTS.join(", ")
+            )
+        })?;
+        let mut statements = vec![(KEYS[0], format!("bert.BertConfig.sparsity = @bert.{name}()"))];
+        for (parameter, value) in self.sparse_attention.iter().flatten() {
+            let value = match value {
+                Value::Bool(true) => "True".to_string(),
+                Value::Bool(false) => "False".to_string(),
+                Value::Null => "None".to_string(),
+                other => other.to_string(),
+            };
+            statements.push((KEYS[1], format!("bert.{name}.{parameter} = {value}")));
+        }
+        Ok(statements)
+    }
+
     /// Returns the statements that bind the network, each with its key.
     ///
     /// # Errors
@@ -180,6 +221,7 @@ impl Config {
         let mut statements: Vec<(&'static str, String)> =
             rows.map(|(key, value)| (key, format!("bert.BertConfig.{key} = {value}"))).collect();
         statements.extend(self.positions()?);
+        statements.extend(self.sparsity()?);
         Ok(statements)
     }
 

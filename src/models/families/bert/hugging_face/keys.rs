@@ -44,8 +44,9 @@ pub const KEYS: KeyTable = &[
     ),
     ("pruned_heads", refused(&["{}"], "all layers have the same number of heads")),
     ("chunk_size_feed_forward", Honoured),
-    ("sparse_config_cls", refused(&[], "attention to some blocks of positions is not there yet")),
-    ("sparse_attention", refused(&[], "attention to some blocks of positions is not there yet")),
+    ("sparse_config_cls", Honoured),
+    ("sparse_attention", Honoured),
+    ("gradient_checkpointing", Honoured),
     (
         "quantization_config",
         refused(&["{}"], "weights are read as floats; save the model without quantization"),

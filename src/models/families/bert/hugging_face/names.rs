@@ -152,7 +152,6 @@ const fn table(class: &'static str, modules: &'static [&'static [ModuleNames]]) 
             "bert.embeddings.position_ids",
             "embeddings.position_ids",
             "bert.encoder.layer.#.attention.self.rotary_emb.inv_freq",
-            "bert.encoder.layer.#.attention.self.sparse_self_attention.master_layout",
         ],
     }
 }

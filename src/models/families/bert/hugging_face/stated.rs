@@ -20,6 +20,12 @@ pub fn stated(config: &BertConfig) -> Result<HuggingFaceOptions, String> {
         Activation::Sigmoid => "sigmoid",
         other => return Err(format!("transformers has no BERT with {other:?} as its activation")),
     };
+    if config.sparsity.is_some() {
+        return Err(
+            "transformers has no BERT whose positions attend to some blocks: convert --to t5x"
+                .to_string(),
+        );
+    }
     let mut entries = Map::new();
     let mut set = |key: &str, value: Value| drop(entries.insert(key.to_string(), value));
     set("hidden_act", json!(activation));
