@@ -90,6 +90,7 @@ impl ModuleSpec for Encoder {
                 vocab_size: self.vocab_size,
                 stream: dims.stream(),
                 initializer: EMBEDDING_INIT,
+                learns_padding: true,
                 logits: None,
             },
             memory_tokens: None,

@@ -15,11 +15,13 @@ pub fn kind(dtype: Dtype) -> Kind {
     }
 }
 
-/// Rows of `embedding` `[vocab, embed]` for int64 `tokens` of any shape, in `kind`.
-pub fn embed(embedding: &Tensor, tokens: &Tensor, kind: Kind) -> Tensor {
+/// Rows of `embedding` `[vocab, embed]` for int64 `tokens` of any shape, in `kind`. The first row has no gradient unless
+/// `learns_first`.
+pub fn embed(embedding: &Tensor, tokens: &Tensor, kind: Kind, learns_first: bool) -> Tensor {
     let _part = part(Activity::Embeddings);
     // Rows are cast after the lookup, with the same result as a cast of the whole table.
-    Tensor::embedding(embedding, tokens, -1, false, false).to_kind(kind)
+    let without_gradient = if learns_first { -1 } else { 0 };
+    Tensor::embedding(embedding, tokens, without_gradient, false, false).to_kind(kind)
 }
 
 /// Applies the activation, elementwise.

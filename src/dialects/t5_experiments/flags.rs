@@ -1,6 +1,6 @@
 //! The flags of t5-experiments' programs, in the order in which `config.json` lists them, with what becomes of each.
-//! Source: t5-experiments `lm_experiments_tools/trainer.py`, `run_t5_pretraining.py`, `run_finetuning_hyp.py` and
-//! `run_finetuning_scrolls.py`.
+//! Source: t5-experiments `lm_experiments_tools/trainer.py`, `run_t5_pretraining.py`, `run_bert_pretraining.py`,
+//! `run_finetuning_hyp.py` and `run_finetuning_scrolls.py`.
 
 use Effect::{InTuning, Nothing, Refused, Translated, With};
 use Kind::{Bool, Float, Int, Switch, Text};
@@ -52,7 +52,7 @@ const fn flag(name: &'static str, kind: Kind, default: &'static str, effect: Eff
     Flag { name, kind, default, effect }
 }
 
-/// The flags of the Trainer.
+/// The first flags of the Trainer.
 pub const TRAINER: &[Flag] = &[
     flag("model_path", Text, "None", Translated),
     flag("log_interval", Int, "None", Translated),
@@ -74,6 +74,10 @@ pub const TRAINER: &[Flag] = &[
     flag("batch_size", Int, "1", Translated),
     flag("iters", Int, "1", Translated),
     flag("gradient_accumulation_steps", Int, "1", Translated),
+];
+
+/// The flags of half precision, which the Trainer for Accelerate leaves to its launcher.
+pub const HALF_PRECISION: &[Flag] = &[
     flag(
         "fp16",
         Bool,
@@ -87,6 +91,10 @@ pub const TRAINER: &[Flag] = &[
     flag("apex_opt_lvl", Text, "None", With("fp16")),
     flag("min_loss_scale", Float, "None", With("fp16")),
     flag("max_loss_scale", Float, "16777216", With("fp16")),
+];
+
+/// The last flags of the Trainer.
+pub const TRAINER_END: &[Flag] = &[
     flag("clip_grad_norm", Float, "None", Translated),
     flag("clip_grad_value", Float, "None", Translated),
     flag("early_stopping_patience", Int, "None", With("valid_data_path")),

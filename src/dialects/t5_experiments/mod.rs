@@ -10,6 +10,8 @@ mod model_config;
 mod translate;
 mod traps;
 
+use flags::{HALF_PRECISION, TRAINER, TRAINER_END};
+
 pub use arguments::{Arguments, help};
 pub use flags::Flag;
 pub use translate::{
@@ -24,23 +26,31 @@ pub struct Program {
     pub name: &'static str,
     /// Its file.
     pub script: &'static str,
-    /// Its flags in the order of `config.json`; none if only a later version of Gimlet has the program.
-    pub flags: Option<&'static [&'static [Flag]]>,
+    /// Its flags in the order of `config.json`.
+    pub flags: &'static [&'static [Flag]],
 }
 
 /// Every program.
 pub const PROGRAMS: &[Program] = &[
-    program("t5", "run_t5_pretraining.py", Some(&[flags::TRAINER, flags::T5])),
-    program("hyp", "run_finetuning_hyp.py", Some(&[flags::TRAINER, flags::HYP])),
-    program("scrolls", "run_finetuning_scrolls.py", Some(&[flags::TRAINER, flags::SCROLLS])),
-    program("bert", "run_bert_pretraining.py", Some(&[flags::TRAINER, flags::BERT])),
-    program("bert_accel", "run_bert_pretraining_accel.py", None),
+    program("t5", "run_t5_pretraining.py", &[TRAINER, HALF_PRECISION, TRAINER_END, flags::T5]),
+    program("hyp", "run_finetuning_hyp.py", &[TRAINER, HALF_PRECISION, TRAINER_END, flags::HYP]),
+    program(
+        "scrolls",
+        "run_finetuning_scrolls.py",
+        &[TRAINER, HALF_PRECISION, TRAINER_END, flags::SCROLLS],
+    ),
+    program(
+        "bert",
+        "run_bert_pretraining.py",
+        &[TRAINER, HALF_PRECISION, TRAINER_END, flags::BERT],
+    ),
+    program("bert_accel", "run_bert_pretraining_accel.py", &[TRAINER, TRAINER_END, flags::BERT]),
 ];
 
 const fn program(
     name: &'static str,
     script: &'static str,
-    flags: Option<&'static [&'static [Flag]]>,
+    flags: &'static [&'static [Flag]],
 ) -> Program {
     Program { name, script, flags }
 }

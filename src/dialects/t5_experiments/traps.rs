@@ -22,7 +22,8 @@ pub fn traps(arguments: &Arguments, facts: &Facts, has_git: bool) -> Vec<(u8, &'
     let remembers = arguments.changed().any(|flag| remembers.contains(&flag.name));
     let parts = count("gradient_accumulation_steps");
     let is_given = |name: &str| arguments.changed().any(|flag| flag.name == name);
-    let is_tuning = arguments.is_tuning();
+    let is_t5 = !arguments.is_tuning() && !arguments.is_bert();
+    let by_accelerate = !arguments.has("fp16");
     let left = facts.shards.len() % facts.num_processes;
     let rows = [
         (2, true, "steps count from 0 to --iters, which is one update more: the same here"),
@@ -33,16 +34,16 @@ pub fn traps(arguments: &Arguments, facts: &Facts, has_git: bool) -> Vec<(u8, &'
             falls && total <= count("iters"),
             "the last step has a learning rate of 0: the same here",
         ),
-        (5, is_validated && !is_tuning, "each validation is masked anew: always alike here"),
-        (6, !is_tuning, "the run has no seed: --gin.RANDOM_SEED=N sets it here"),
+        (5, is_validated && is_t5, "each validation is masked anew: always alike here"),
+        (6, is_t5, "the run has no seed: --gin.RANDOM_SEED=N sets it here"),
         (
             6,
-            is_tuning,
+            !is_t5,
             "--seed is only that of the order of examples: also of first values and dropout here",
         ),
         (
             7,
-            !is_tuning && left > 0,
+            is_t5 && left > 0,
             "files that the number of processes does not divide are not read: the same here",
         ),
         (
@@ -61,6 +62,21 @@ pub fn traps(arguments: &Arguments, facts: &Facts, has_git: bool) -> Vec<(u8, &'
             "--lr has no effect, since --init_checkpoint has a rate: it has here",
         ),
         (
+            12,
+            by_accelerate && facts.num_processes > 1 && !schedule.is_empty(),
+            "each update moves the schedule by as many steps as there are processes: by one here",
+        ),
+        (
+            15,
+            arguments.is_bert(),
+            "the file of drawn samples is taken for that of any data of this name: only of the same data here",
+        ),
+        (
+            16,
+            arguments.is_bert(),
+            "random words depend on the tokenizer's order of pieces: they are drawn from ascending ids here",
+        ),
+        (
             23,
             arguments.has("source_prefix") && arguments.is("use_generate_on_valid"),
             "labels of different lengths end the run at its first validation: padding is left out here",
@@ -76,7 +92,7 @@ const PARTIAL_BATCHES: &str = "the last batch of a pass is divided by --gradient
 
 #[cfg(test)]
 mod tests {
-    use super::super::flags::{T5, TRAINER};
+    use super::super::flags::{T5, TRAINER, TRAINER_END};
     use super::*;
 
     fn facts(num_processes: usize, num_files: usize) -> Facts {
@@ -88,7 +104,7 @@ mod tests {
     /// Compares the traps from 4 on that a command line meets, of which every one meets 6.
     fn check(line: &str, facts: &Facts, expected: &[u8]) {
         let words: Vec<String> = line.split_whitespace().map(str::to_string).collect();
-        let arguments = Arguments::parse(&[TRAINER, T5], &words).expect(line);
+        let arguments = Arguments::parse(&[TRAINER, TRAINER_END, T5], &words).expect(line);
         let met = traps(&arguments, facts, true).into_iter().map(|(trap, _)| trap);
         let met: Vec<u8> = met.filter(|trap| *trap >= 4).collect();
         assert_eq!(met, expected, "{line}: {facts:?}");

@@ -9,7 +9,6 @@ use std::fs;
 
 use anyhow::{Context, Error, anyhow, bail};
 
-use crate::dialects::t5_experiments::PROGRAMS;
 use crate::gin::did_you_mean;
 use crate::run::shims;
 use crate::run::world::visible_gpus;
@@ -141,10 +140,7 @@ pub(super) fn with_launcher_translated(args: Vec<String>) -> Result<Vec<String>,
     let placed = |error: Error| anyhow!("`{called}`: {error:#}");
     let (given, program) = launcher.read(words).map_err(placed)?;
     let command = command(program);
-    // A program that does not run yet says so first.
-    if !command.as_ref().is_some_and(|command| is_later(command)) {
-        given.values().try_for_each(Value::check).map_err(placed)?;
-    }
+    given.values().try_for_each(Value::check).map_err(placed)?;
     let Some(command) = command else {
         let found = program_of(program).first().unwrap_or(&"nothing");
         bail!(
@@ -264,14 +260,6 @@ fn command(program: &[&str]) -> Option<Vec<String>> {
     Some(command.iter().chain(words).map(|word| word.to_string()).collect())
 }
 
-/// Whether a command is a program that only a later version has.
-fn is_later(command: &[String]) -> bool {
-    let later = PROGRAMS.iter().filter(|program| program.flags.is_none());
-    later
-        .map(|program| ["t5_experiments", program.name])
-        .any(|words| command.starts_with(&words.map(str::to_string)))
-}
-
 /// Returns the last part of the name of a file or module.
 fn stem(name: &str) -> &str {
     let name = name.rsplit('/').next().unwrap_or(name);
@@ -315,8 +303,7 @@ mod tests {
             scrolls,
         );
         check("horovodrun -np 3 gimlet train --gin_file=a", "3 -- train --gin_file=a");
-        // The program says that it does not run yet, and not that its flags are refused.
-        let bert = "accelerate launch --num_processes 2 --mixed_precision fp16 --use_deepspeed --zero_stage 2 run_bert_pretraining_accel.py -x";
+        let bert = "accelerate launch --num_processes 2 --mixed_precision no run_bert_pretraining_accel.py -x";
         check(bert, "2 -- t5_experiments bert_accel -x");
         assert_eq!(translated("gimlet train -np 2"), Ok("gimlet train -np 2".to_string()));
     }

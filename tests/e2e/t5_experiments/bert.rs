@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::{TOLERANCE, assert_near, check_weights, opened};
 use crate::command::{Train, sources};
 use crate::events::read_scalars;
+use crate::folder::Folder;
 use crate::processes::launched;
 
 fn expected() -> Value {
@@ -40,8 +41,13 @@ fn a_bert_repeats_that_of_t5_experiments() {
 }
 
 #[test]
-fn a_bert_in_microbatches_of_two_processes_repeats_that_of_t5_experiments() {
-    check(|train| launched(train.bind("trainer.Trainer.num_microbatches", 2), 2));
+fn a_divided_bert_repeats_that_of_t5_experiments() {
+    check(|train| launched(train, 2));
+}
+
+#[test]
+fn a_bert_in_microbatches_repeats_that_of_t5_experiments() {
+    check(|train| train.bind("trainer.Trainer.num_microbatches", 2));
 }
 
 /// Three of its four validations see the same examples in other batches.
@@ -68,4 +74,49 @@ fn a_bert_logs_what_t5_experiments_logs() {
     }
     let theirs = sources("t5_experiments/bert").join("final.safetensors");
     check_weights(&*opened(&model_dir.join("model_12.pth")), &theirs);
+}
+
+/// The command of t5-experiments' tests, with fewer rows and steps, in a folder with its files.
+#[test]
+fn a_bert_is_pretrained_as_typed_and_as_printed() {
+    let folder = Folder::new();
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pipeline/data/reference/megatron");
+    for (from, to) in [
+        ("train_text_sentence.bin", "train_text_sentence.bin"),
+        ("train_text_sentence.idx", "train_text_sentence.idx"),
+        ("vocab.txt", "vocabs/vocab.txt"),
+    ] {
+        let to = folder.path(to);
+        fs::create_dir_all(to.parent().expect("it is in the folder")).expect("a folder");
+        fs::copy(data.join(from), to).expect("it is committed");
+    }
+    let network = r#"{"model_type": "bert", "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
+        "intermediate_size": 24, "max_position_embeddings": 64, "vocab_size": 128, "pre_layer_norm": true,
+        "position_embedding_type": "relative_attention_bias",
+        "sparse_config_cls": "deepspeed.ops.sparse_attention:BigBirdSparsityConfig",
+        "sparse_attention": {"num_heads": 2, "block": 16}}"#;
+    folder.write("bert.json", network);
+    let line = "bert --data_path train_text_sentence --valid_data_path train_text_sentence --tokenizer ./vocabs/ \
+        --model_cfg bert.json --model_cls modeling_bert:BertForPreTraining --batch_size 4 \
+        --gradient_accumulation_steps 2 --data_n_epochs 1 --input_seq_len 48 --lr 3e-04 --save_best --iters 5 \
+        --log_interval 1 --save_interval 2 --valid_interval 3";
+    let run = |words: &str| {
+        let train = Train::new(&folder.path("")).tool(&["t5_experiments"]);
+        line.split_whitespace()
+            .chain(words.split_whitespace())
+            .fold(train, |train, word| train.arg(word))
+    };
+    run("--model_path typed").succeeds();
+    for name in ["config.json", "model_0.pth", "model_2.pth", "model_4.pth", "model_best.pth"] {
+        assert!(folder.path("typed").join(name).exists(), "{name}");
+    }
+    let printed = run("--model_path printed --print_gin").succeeds().stdout;
+    folder.write("printed.gin", &printed);
+    Train::new(&folder.path("")).gin_file("printed.gin").succeeds();
+    let losses = |model_dir: &str| {
+        ["train", "training_eval/pretraining"]
+            .map(|events| read_scalars(&folder.path(model_dir).join(events))["loss_nsp"].clone())
+    };
+    assert_eq!(losses("typed"), losses("printed"));
+    assert_eq!(losses("typed")[0].len(), 6);
 }

@@ -26,8 +26,8 @@ fn check_more(words: &str, parts: &[&str]) {
 fn a_program_is_named_first() {
     check("t6", &["t5-experiments has no program `t6`", "did you mean `t5`"]);
     let later =
-        "BERT does not run in Gimlet yet; `gimlet t5_experiments` runs `t5`, `hyp`, `scrolls`";
-    check("bert --lr 1", &["run_bert_pretraining.py: ", later]);
+        "does not run in Gimlet yet; `gimlet t5_experiments` runs `t5`, `hyp`, `scrolls`, `bert`";
+    check("bert_accel --lr 1", &["run_bert_pretraining_accel.py ", later]);
 }
 
 #[test]

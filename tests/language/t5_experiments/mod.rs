@@ -1,5 +1,6 @@
 //! t5-experiments' command lines: the statements that they become, the files that record them, and what is refused.
 
+mod bert;
 mod mistakes;
 mod tuning;
 

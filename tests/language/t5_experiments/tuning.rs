@@ -143,7 +143,10 @@ fn a_dry_run_names_the_traps_of_fine_tuning() {
 #[test]
 fn models_that_are_not_encoder_decoders_are_refused_with_the_reason() {
     let encoder = HYP.replace("encoder-decoder", "encoder");
-    refused(&encoder, &["`--model_type` is encoder: a later version of Gimlet has BERT"]);
+    refused(
+        &encoder,
+        &["`--model_type` is encoder: a later version of Gimlet has heads for classes"],
+    );
     let decoder = HYP.replace("encoder-decoder", "decoder");
     refused(&decoder, &["`--model_type` is `decoder`, expected encoder-decoder"]);
     let bart = HYP.replace("T5For", "BartFor");

@@ -17,7 +17,8 @@ pub(super) fn check(arguments: &Arguments, refuse: &mut impl FnMut(String, &str)
     match &model_type[..] {
         "encoder-decoder" => {}
         "encoder" => refuse(
-            "`--model_type` is encoder: a later version of Gimlet has BERT".to_string(),
+            "`--model_type` is encoder: a later version of Gimlet has heads for classes"
+                .to_string(),
             "an encoder-decoder is trained with --model_type encoder-decoder",
         ),
         _ => {

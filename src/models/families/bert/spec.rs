@@ -229,6 +229,7 @@ impl BertConfig {
                 vocab_size: self.vocab_size,
                 stream: dims.stream(),
                 initializer,
+                learns_padding: false,
                 logits: None,
             },
             memory_tokens: None,

@@ -163,6 +163,7 @@ impl NetworkParts<'_> {
                 initializer: self
                     .embed
                     .map_or(EMBEDDING_INIT, |embed| embed.embedding_init.initializer()),
+                learns_padding: true,
                 logits: self
                     .logits
                     .map(|logits| LogitsKernel::of_decoder(logits.kernel_init.initializer())),

@@ -178,6 +178,7 @@ impl T5Config {
             vocab_size: self.vocab_size,
             stream: dims.stream(),
             initializer: initializers.embedding,
+            learns_padding: true,
             logits: (!self.logits_via_embedding)
                 .then(|| LogitsKernel::of_decoder(initializers.logits)),
         };

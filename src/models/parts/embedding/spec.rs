@@ -21,6 +21,8 @@ pub struct TokenEmbedding {
     pub stream: StreamDims,
     /// The initial values of the embedding.
     pub initializer: Initializer,
+    /// Whether the row of padding, the first one, learns from inputs.
+    pub learns_padding: bool,
     /// The logits' own kernel; None if the embedding also maps to logits (T5 1.0).
     pub logits: Option<LogitsKernel>,
 }

@@ -16,12 +16,12 @@ impl TokenEmbedding {
         let (table, rows) = (params.read(&self.table()), self.vocabulary(params));
         let model = &params.division().axes.model;
         if model.is_alone() {
-            return embed(&table, tokens, kind);
+            return embed(&table, tokens, kind, self.learns_padding);
         }
         // Each process looks its own rows up, and the others' are zero.
         let places = tokens - rows.start as i64;
         let own = places.ge(0).logical_and(&places.lt(rows.len() as i64));
-        let found = embed(&table, &(places * &own), kind) * own.unsqueeze(-1);
+        let found = embed(&table, &(places * &own), kind, true) * own.unsqueeze(-1);
         model.summed(found)
     }
 

@@ -20,14 +20,14 @@ impl EncoderEnds {
         let length = embedded.size()[1];
         let table = params.read(path::TYPES);
         let of_types = match types {
-            Some(types) => embed(&table, types, kind),
+            Some(types) => embed(&table, types, kind, true),
             None => table.narrow(0, 0, 1).to_kind(kind),
         };
         let mut sum = embedded + of_types;
         if self.num_positions.is_some() {
             let table = params.read(path::POSITIONS);
             sum += match positions {
-                Some(positions) => embed(&table, positions, kind),
+                Some(positions) => embed(&table, positions, kind, true),
                 None => table.narrow(0, 0, length).to_kind(kind),
             };
         }

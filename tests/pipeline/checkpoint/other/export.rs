@@ -310,6 +310,10 @@ fn what_is_no_t5_is_refused_and_leaves_nothing() {
     let memory = "../../../numerics/data/t5_experiments/t5_memory_5.safetensors";
     let reason = "transformers has no T5 with `encoder/memory_tokens/embedding`";
     check(opened(memory).as_ref(), &plain, reason);
-    let bert = HuggingFaceOptions { model_type: Some("bert".to_string()), ..plain };
-    check(model.as_ref(), &bert, "`bert` is unknown, expected one of t5, mt5, umt5, longt5");
+    let llama = HuggingFaceOptions { model_type: Some("llama".to_string()), ..plain };
+    check(
+        model.as_ref(),
+        &llama,
+        "`llama` is unknown, expected one of t5, mt5, umt5, longt5, bert",
+    );
 }

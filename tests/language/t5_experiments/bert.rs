@@ -1,0 +1,161 @@
+//! Command lines of `run_bert_pretraining.py`: the statements that they become, and what is refused.
+
+use super::Checkout;
+
+/// A run of t5-experiments that was measured.
+const MEASURED: &str = "bert --data_path train_text_sentence --valid_data_path valid_text_sentence \
+    --tokenizer vocab/bert --model_cls modeling_bert:BertForPreTraining --data_n_workers 0 --input_seq_len 48 \
+    --data_n_epochs 2 --model_cfg bert-nano.json --batch_size 4 --gradient_accumulation_steps 2 --iters 12 \
+    --log_interval 3 --valid_interval 4 --save_interval 6 --save_best --lr 3e-03 --weight_decay 0.01 \
+    --optimizer AdamW --lr_scheduler linear --num_warmup_steps 3 --clip_grad_norm 0.5 \
+    --early_stopping_patience 5 --optimize_metric accuracy_mlm --optimize_mode max --model_path run_bert";
+
+/// The network of that run.
+const NANO: &str = r#"{"architectures": ["BertForMaskedLM"], "attention_probs_dropout_prob": 0.0, "gradient_checkpointing": false,
+    "hidden_act": "gelu", "hidden_dropout_prob": 0.0, "hidden_size": 16, "intermediate_size": 24, "max_position_embeddings": 64,
+    "model_type": "bert", "num_attention_heads": 2, "num_hidden_layers": 1, "pad_token_id": 0, "pre_layer_norm": true,
+    "transformers_version": "4.6.0.dev0", "use_cache": true, "vocab_size": 128}"#;
+
+/// Keys of `bert_base_uncased-4L_preln_sparse_rope.json`.
+const SPARSE: &str = r#"{"model_type": "bert", "hidden_size": 16, "num_attention_heads": 2, "pre_layer_norm": true,
+    "position_embedding_type": "rotary", "rotary_base": 10000, "rotary_dim": 4,
+    "sparse_config_cls": "deepspeed.ops.sparse_attention:BigBirdSparsityConfig",
+    "sparse_attention": {"num_heads": 2, "block": 16, "different_layout_per_head": true, "num_sliding_window_blocks": 1,
+    "num_global_blocks": 1, "num_random_blocks": 1}}"#;
+
+fn checkout() -> Checkout {
+    let checkout = Checkout::new();
+    for name in ["train", "valid"] {
+        checkout.write(&format!("{name}_text_sentence.bin"), "");
+        checkout.write(&format!("{name}_text_sentence.idx"), "");
+    }
+    checkout.write("bert-nano.json", NANO);
+    checkout.write("vocab/bert/vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n");
+    checkout.write("vocab/bert/tokenizer_config.json", r#"{"do_lower_case": false}"#);
+    checkout
+}
+
+#[test]
+fn a_pretraining_of_bert_becomes_statements() {
+    let checkout = checkout();
+    checkout.check(MEASURED, "bert.golden");
+    let translated = checkout.translated(MEASURED).expect("it can be translated");
+    assert_eq!(
+        translated.notices,
+        ["--data_n_workers has no effect: threads that prepare data follow the number of cores"]
+    );
+}
+
+#[test]
+fn keys_of_layouts_and_positions_are_parameters() {
+    let checkout = checkout();
+    checkout.write("bert-nano.json", SPARSE);
+    let translated = checkout.translated(MEASURED).unwrap_or_else(|message| panic!("{message}"));
+    for expected in [
+        "bert.BertConfig.position_embedding = @bert.rotary()",
+        "bert.rotary.dim = 4",
+        "bert.BertConfig.sparsity = @bert.BigBirdSparsityConfig()",
+        "bert.BigBirdSparsityConfig.different_layout_per_head = True",
+    ] {
+        assert!(translated.statements.iter().any(|it| it.text == expected), "{expected}");
+    }
+    translated.command.check(false, 1).unwrap_or_else(|failure| panic!("{failure}"));
+    // The class of transformers ignores what only t5-experiments' reads.
+    let line = MEASURED.replace("modeling_bert:", "transformers:");
+    let said = checkout.translated(&line).map(|translated| translated.notices);
+    let said = said.unwrap_or_else(|message| panic!("{message}"));
+    assert!(
+        said.iter().any(|notice| notice.contains("no effect have `pre_layer_norm`")),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn the_form_for_accelerate_has_no_flags_of_half_precision() {
+    let line = MEASURED.replacen("bert ", "bert_accel ", 1);
+    let translated = checkout().translated(&line).unwrap_or_else(|message| panic!("{message}"));
+    let plain = checkout().translated(MEASURED).expect("it can be translated");
+    assert_eq!(translated.statements, plain.statements);
+    check_line(NANO, &format!("{line} --fp16"), &["there is no flag `--fp16`"]);
+}
+
+#[test]
+fn texts_in_one_order_need_no_second_head() {
+    let translated = checkout().translated(&format!("{MEASURED} --use_nsp 0"));
+    let translated = translated.unwrap_or_else(|message| panic!("{message}"));
+    assert!(translated.statements.iter().any(|it| it.text == "MODEL = @bert.BertForMaskedLM()"));
+    translated.command.check(false, 1).unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+/// The message for a changed command line, in a checkout with this network, has all of the parts.
+fn check(network: &str, (from, to): (&str, &str), parts: &[&str]) {
+    check_line(network, &MEASURED.replace(from, to), parts);
+}
+
+fn check_line(network: &str, line: &str, parts: &[&str]) {
+    let checkout = checkout();
+    checkout.write("bert-nano.json", network);
+    let translated = checkout.translated(line);
+    let checked = translated.and_then(|it| it.command.check(false, 1).map_err(|e| e.to_string()));
+    let Err(message) = checked else { panic!("{line} is accepted") };
+    for part in parts {
+        assert!(message.contains(part), "{part:?} is not in\n{message}");
+    }
+}
+
+#[test]
+fn mistakes_have_the_flag_and_what_was_expected() {
+    let same = ("", "");
+    check(
+        NANO,
+        ("--data_n_epochs 2", ""),
+        &["`--data_n_epochs` and `--data_n_samples` are missing"],
+    );
+    check(NANO, ("--iters 12", "--iters 12 --use_nsp 2"), &["`--use_nsp` is 2, expected 0 or 1"]);
+    check(
+        NANO,
+        ("modeling_bert:Bert", "my:Bert"),
+        &["`my:BertForPreTraining`, expected", "never run"],
+    );
+    check(
+        NANO,
+        ("--data_path train", "--data_path absent"),
+        &["absent_text_sentence.bin` is missing", "megatron_index"],
+    );
+    check(
+        NANO,
+        ("vocab/bert", "vocab/none"),
+        &["`--tokenizer` is", "expected a folder with a vocab.txt"],
+    );
+    check(
+        r#"{"model_type": "big_bird"}"#,
+        same,
+        &["bert-nano.json", "`model_type` is not \"bert\""],
+    );
+    check(r#"{"model_type": "bert", "hiden_size": 2}"#, same, &["`hiden_size`"]);
+    check(r#"{"model_type": "bert", "num_cdq_heads": 2}"#, same, &["`num_cdq_heads`"]);
+    let positions = r#"{"model_type": "bert", "position_embedding_type": "POSITION"}"#;
+    check(
+        &positions.replace("POSITION", "relative_key"),
+        same,
+        &["`relative_key`, expected absolute, rotary", "crash"],
+    );
+    check(&positions.replace("POSITION", "rotary"), same, &["needs a rotary_base"]);
+    check(
+        &NANO.replace("\"hidden_size\": 16", "\"hidden_size\": 15"),
+        same,
+        &[
+            "bert.BertConfig.hidden_size is 15, expected a multiple of num_attention_heads, which is 2",
+        ],
+    );
+    check(
+        &SPARSE.replace("\"num_heads\": 2", "\"num_heads\": 3"),
+        same,
+        &["its sparsity has num_heads = 3, expected the same"],
+    );
+    check(
+        NANO,
+        ("--input_seq_len 48", "--input_seq_len 65"),
+        &["65", "max_position_embeddings", "64"],
+    );
+}
