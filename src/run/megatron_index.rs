@@ -8,7 +8,9 @@ use std::time::Instant;
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 
-use crate::data::{DataError, IndexFormat, Preparation, Punkt, PunktParameters, Spaces, prepare};
+use crate::data::{
+    DataError, IndexFormat, Indexing, Punkt, PunktParameters, Spaces, write_indexes,
+};
 use crate::storage::Path;
 use crate::telemetry::notice;
 use crate::vocab::{BertTokenizer, Vocabulary, hugging_face_tokenizer};
@@ -136,7 +138,7 @@ pub(super) fn megatron_index_command(args: &MegatronIndexArgs) -> Result<(), Fai
     }
     let punkt = args.split_sentences.then(|| args.punkt()).transpose()?;
     let files = args.files().map_err(|error| failure(error.into()))?;
-    let preparation = Preparation {
+    let indexing = Indexing {
         keys: &args.json_keys,
         punkt: punkt.as_ref(),
         encode: &|text| tokenizer.encode(text),
@@ -156,7 +158,7 @@ pub(super) fn megatron_index_command(args: &MegatronIndexArgs) -> Result<(), Fai
             notice(&format!("{documents} documents ({rate:.1} documents/s, {speed:.2} MB/s)"));
         }
     };
-    prepare(&files, &args.output_prefix, preparation, report).map_err(failure)
+    write_indexes(&files, &args.output_prefix, indexing, report).map_err(failure)
 }
 
 impl MegatronIndexArgs {

@@ -13,9 +13,9 @@ const SMALL_VOCABULARY: usize = 65500;
 /// A format of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexFormat {
-    /// That of `--dataset-impl=mmap`: ids of small vocabularies have 16 bits, others 32.
+    /// The format of `--dataset_impl=mmap`: ids of small vocabularies have 16 bits, others 32.
     Mmap,
-    /// That of `lazy` and `cached`: ids have 32 bits.
+    /// The format of `lazy` and `cached`: ids have 32 bits.
     Lazy,
 }
 

@@ -4,17 +4,18 @@
 //! ```text
 //! .bin, .idx -> [`Index`] -> [`mapping`]: sentences and length of each sample -> [`segments`] -> [`masking`]
 //! ```
-//! [`BertSamples`] gives the sample of any number, which depends on its number, the seed and the files alone.
+//! [`BertSamples`] gives the sample of any number, which depends on its number, the seed and the files alone. [`write_indexes`] makes
+//! the files from texts, whose sentences [`Punkt`] finds.
 
 mod blend;
 mod blended;
 mod index;
 mod index_writer;
+mod indexing;
 mod mapping;
 mod mapping_file;
 mod masking;
 mod numpy_random;
-mod prepare;
 mod punkt;
 mod reference_tests;
 mod samples;
@@ -24,8 +25,8 @@ mod token_type;
 pub(crate) use blended::{Proportions, Samples};
 pub(crate) use index::Index;
 pub use index_writer::IndexFormat;
+pub use indexing::{Indexing, write_indexes};
 pub(crate) use mapping::MappingOptions;
-pub use prepare::{Preparation, prepare};
 pub use punkt::{Parameters as PunktParameters, Punkt, Spaces};
 pub(crate) use samples::{BertOptions, BertSamples};
 pub(crate) use token_type::TokenType;

@@ -1,4 +1,4 @@
-//! What punkt knows of a language: its abbreviations, and words seen at the beginning of sentences and within them.
+//! Punkt's knowledge of a language: its abbreviations, and words seen at the beginning of sentences and within them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -25,7 +25,7 @@ const STARTERS: &str = "a after all although an and as at because before both bu
     how however i if in it its last many most mr mrs my no on one only other others our she since so some such that the \
     their then there these they this those though to under until we what when where while who why with yet you";
 
-/// What punkt knows of a language.
+/// Punkt's knowledge of a language.
 #[derive(Debug, Default)]
 pub struct Parameters {
     abbreviations: HashSet<String>,

@@ -18,7 +18,7 @@ const BUFFER_SIZE: usize = 1 << 20;
 
 /// The conversion of texts to `.bin` files.
 #[derive(Clone, Copy)]
-pub struct Preparation<'a> {
+pub struct Indexing<'a> {
     /// The keys of the objects whose texts are converted, each to files of its own.
     pub keys: &'a [String],
     /// Divides texts into sentences; without it a text is one sentence.
@@ -46,7 +46,7 @@ struct Line {
 }
 
 /// Some lines, and the result of each.
-type Part = Vec<Line>;
+type Lines = Vec<Line>;
 type Converted = Result<Vec<(u64, Document)>, DataError>;
 
 /// Converts the objects of the files, each on a line of its own, in their order. For each key writes
@@ -55,27 +55,27 @@ type Converted = Result<Vec<(u64, Document)>, DataError>;
 ///
 /// # Errors
 /// A file cannot be read or written; a line is not an object with texts, or lists of texts, under the keys.
-pub fn prepare(
+pub fn write_indexes(
     files: &[Path],
     output_prefix: &str,
-    preparation: Preparation<'_>,
+    indexing: Indexing<'_>,
     mut progress: impl FnMut(u64, u64),
 ) -> Result<(), DataError> {
-    let level = if preparation.punkt.is_some() { "sentence" } else { "document" };
+    let level = if indexing.punkt.is_some() { "sentence" } else { "document" };
     let create = |key: &String| {
         let prefix = Path::parse(&format!("{output_prefix}_{key}_{level}"))?;
-        IndexWriter::create(&prefix, preparation.format, preparation.vocab_size)
+        IndexWriter::create(&prefix, indexing.format, indexing.vocab_size)
     };
-    let mut writers = preparation.keys.iter().map(create).collect::<Result<Vec<_>, _>>()?;
+    let mut writers = indexing.keys.iter().map(create).collect::<Result<Vec<_>, _>>()?;
     let (mut num_documents, mut num_bytes) = (0, 0);
     std::thread::scope(|scope| {
         let mut sources = Vec::new();
-        let results: Vec<Receiver<Converted>> = (0..preparation.num_threads.max(1))
+        let results: Vec<Receiver<Converted>> = (0..indexing.num_threads.max(1))
             .map(|_| {
-                let (source, parts) = sync_channel::<Result<Part, DataError>>(PARTS_AHEAD);
+                let (source, parts) = sync_channel::<Result<Lines, DataError>>(PARTS_AHEAD);
                 let (sink, results) = sync_channel(PARTS_AHEAD);
                 sources.push(source);
-                scope.spawn(move || convert_parts(&parts, &sink, preparation));
+                scope.spawn(move || convert_parts(&parts, &sink, indexing));
                 results
             })
             .collect();
@@ -97,7 +97,7 @@ pub fn prepare(
 }
 
 /// Deals the lines of the files out to threads, until they have ended or one of the threads has stopped.
-fn read_parts(files: &[Path], sources: &[SyncSender<Result<Part, DataError>>]) {
+fn read_parts(files: &[Path], sources: &[SyncSender<Result<Lines, DataError>>]) {
     let mut sources = sources.iter().cycle();
     let mut send = |part| sources.next().is_some_and(|source| source.send(part).is_ok());
     let mut part = Vec::new();
@@ -130,14 +130,14 @@ fn lines(file: &Path) -> Box<dyn Iterator<Item = Result<Line, DataError>> + '_> 
 
 /// Converts parts until there are no more, or nobody takes them.
 fn convert_parts(
-    parts: &Receiver<Result<Part, DataError>>,
+    parts: &Receiver<Result<Lines, DataError>>,
     sink: &SyncSender<Converted>,
-    preparation: Preparation<'_>,
+    indexing: Indexing<'_>,
 ) {
     for part in parts {
         let convert = |line: Line| {
             let size = line.text.len() as u64 + 1;
-            Ok((size, preparation.document(&line)?))
+            Ok((size, indexing.document(&line)?))
         };
         let converted = part.and_then(|part| {
             let lines = part.into_iter().filter(|line| !line.text.trim().is_empty());
@@ -149,7 +149,7 @@ fn convert_parts(
     }
 }
 
-impl Preparation<'_> {
+impl Indexing<'_> {
     fn document(&self, line: &Line) -> Result<Document, DataError> {
         let bad = |reason: String| DataError::Record {
             place: format!("{}:{}", line.file, line.number),
