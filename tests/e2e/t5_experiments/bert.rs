@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::{TOLERANCE, assert_near, check_weights, opened};
+use super::{TOLERANCE, assert_near, check_weights_where, opened};
 use crate::command::{Train, sources};
 use crate::events::read_scalars;
 use crate::folder::Folder;
@@ -19,7 +19,18 @@ fn expected() -> Value {
 
 fn run(model_dir: &Path) -> Train {
     let train = Train::new(&sources("t5_experiments/bert")).gin_file("run.gin");
-    train.bind_text("MODEL_DIR", model_dir).bind("TRAIN_STEPS", 12)
+    let train = train.bind_text("MODEL_DIR", model_dir).bind("TRAIN_STEPS", 12);
+    train
+        .bind("utils.SaveCheckpointConfig.period", 6)
+        .bind_text("utils.SaveCheckpointConfig.format", "trainer")
+}
+
+/// Compares the final weights, but biases of keys: weights of attention do not depend on them, and Adam moves them by the
+/// noise of their gradients.
+fn check_final(model_dir: &Path) {
+    let theirs = sources("t5_experiments/bert").join("final.safetensors");
+    let is_compared = |name: &str| !name.ends_with("key/bias");
+    check_weights_where(&*opened(&model_dir.join("model_12.pth")), &theirs, is_compared);
 }
 
 /// Compares losses, norms and rates of each step, and the final weights.
@@ -31,8 +42,7 @@ fn check(change: impl Fn(Train) -> Train) {
     for tag in ["loss", "loss_mlm", "loss_nsp", "weight_gradient_norm", "learning_rate"] {
         assert_near(tag, found[tag].values(), &expected[tag]);
     }
-    let weights = sources("t5_experiments/bert").join("final.safetensors");
-    check_weights(&crate::arrays::open(&model_dir, 13), &weights);
+    check_final(&model_dir);
 }
 
 #[test]
@@ -60,9 +70,7 @@ fn a_bert_logs_what_t5_experiments_logs() {
         .bind("train.eval_period", 4)
         .bind("train.best", "@gimlet.BestModel()")
         .bind_text("gimlet.BestModel.metric", "accuracy_mlm")
-        .bind_text("gimlet.BestModel.mode", "max")
-        .bind("utils.SaveCheckpointConfig.period", 6)
-        .bind_text("utils.SaveCheckpointConfig.format", "trainer");
+        .bind_text("gimlet.BestModel.mode", "max");
     train.succeeds();
     let found = read_scalars(&model_dir);
     for (tag, values) in expected()["tensorboard"].as_object().expect("values by tag") {
@@ -72,8 +80,7 @@ fn a_bert_logs_what_t5_experiments_logs() {
             assert!((near - value).abs() <= TOLERANCE * value.abs(), "{tag} {at}: {near}, {value}");
         }
     }
-    let theirs = sources("t5_experiments/bert").join("final.safetensors");
-    check_weights(&*opened(&model_dir.join("model_12.pth")), &theirs);
+    check_final(&model_dir);
 }
 
 /// The command of t5-experiments' tests, with fewer rows and steps, in a folder with its files.
