@@ -1,6 +1,6 @@
 //! Batches of random tokens.
 
-use tch::{Kind, Tensor};
+use tch::{Device, Kind, Tensor};
 
 use crate::models::memory::StepShape;
 use crate::models::{Batch, feature};
@@ -38,6 +38,8 @@ pub(super) fn batch(
             let value = match *name {
                 feature::DECODER_INPUT_TOKENS => begun(&tokens, &ids),
                 feature::DECODER_CAUSAL_ATTENTION => prefix(&ids),
+                feature::ENCODER_LOSS_WEIGHTS => masked(&ids),
+                feature::ENCODER_TOKEN_TYPES => ids.zeros_like(),
                 name if name.ends_with("tokens") => tokens.shallow_clone(),
                 name if name.ends_with("weights") => ids.gt(0).to_kind(Kind::Float),
                 _ if kind.is_packed() => ids.shallow_clone(),
@@ -46,7 +48,17 @@ pub(super) fn batch(
             out.push((*name, value));
         }
     }
+    if features.contains(&feature::NEXT_SENTENCE_LABEL) {
+        let rows = Tensor::arange(shape.rows as i64, (Kind::Int64, Device::Cpu));
+        out.push((feature::NEXT_SENTENCE_LABEL, rows.remainder(2).unsqueeze(-1)));
+    }
     Batch::new(out)
+}
+
+/// Weighs one token in seven, about as many as BERT masks.
+fn masked(ids: &Tensor) -> Tensor {
+    let places = Tensor::arange(ids.size()[1], (Kind::Int64, ids.device()));
+    places.remainder(7).eq(0).logical_and(&ids.gt(0)).to_kind(Kind::Float)
 }
 
 /// Moves the targets of each example right by one.

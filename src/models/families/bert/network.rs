@@ -77,17 +77,18 @@ impl Network for Bert {
     }
 
     fn features(&self) -> &'static [&'static str] {
-        const FEATURES: [&str; 6] = [
+        const FEATURES: [&str; 7] = [
             feature::ENCODER_INPUT_TOKENS,
             feature::ENCODER_TARGET_TOKENS,
             feature::ENCODER_LOSS_WEIGHTS,
             feature::ENCODER_TOKEN_TYPES,
             feature::ENCODER_SEGMENT_IDS,
+            feature::ENCODER_POSITIONS,
             feature::NEXT_SENTENCE_LABEL,
         ];
         match self.ends().num_classes {
             Some(_) => &FEATURES,
-            None => &FEATURES[..5],
+            None => &FEATURES[..6],
         }
     }
 
