@@ -61,7 +61,6 @@ impl InteractiveModel {
     /// The first mistake.
     pub fn check(&self) -> Result<(), UnfitSpec> {
         self.model.check().map_err(UnfitSpec)?;
-        self.model.prediction_spec()?;
         if self.checkpoint_path.is_empty() {
             return unfit(
                 "no checkpoint is named, expected one: give --checkpoint=PATH".to_string(),

@@ -53,9 +53,8 @@ impl LayerNorm {
     fn of(&self, inputs: &Tensor) -> Tensor {
         let _part = part(Activity::Elementwise);
         let (scale, bias) = (Some(&self.scale), Some(&self.bias));
-        let width = [self.scale.size()[0]];
         // libtorch computes bfloat16 in float32.
-        inputs.layer_norm(&width, scale, bias, self.epsilon, true).to_kind(inputs.kind())
+        inputs.layer_norm([self.scale.size()[0]], scale, bias, self.epsilon, true)
     }
 }
 

@@ -152,6 +152,36 @@ fn norms_before_equal_those_of_t5_experiments() {
     check_model("bert_pre_ln_last_ln", |config| params("bert_pre_ln_last_ln", config));
 }
 
+/// Parts of a batch may have no masked token, or padding alone.
+#[test]
+fn a_part_without_masked_tokens_has_no_loss_of_them_and_finite_gradients() {
+    let _held = fixture::generator();
+    let expected = expected("bert_absolute");
+    let config = config(&expected["config"]);
+    let (bert, params) = (Bert::new(config.transformer()), params("bert_absolute", &config));
+    let real = batch(&expected["batch"]);
+    let weights = real.tensor(feature::ENCODER_LOSS_WEIGHTS).zeros_like();
+    let ids = real.tensor(feature::ENCODER_INPUT_TOKENS).zeros_like();
+    let unmasked = || batch(&expected["batch"]).with(feature::ENCODER_LOSS_WEIGHTS, weights.copy());
+    let padded = unmasked().with(feature::ENCODER_INPUT_TOKENS, ids);
+    for (part, has_loss) in [(unmasked(), true), (padded, false)] {
+        let mut spec = LossSpec {
+            loss_normalizing_factor: Some(LossNormalizingFactor::NumRealTargetTokens),
+            ..LossSpec::default()
+        };
+        for divisors in [Default::default(), bert.divisors(&part, &spec)] {
+            spec.divisors = divisors;
+            let output = bert.loss(&params, &part, &spec, Dropout::off());
+            let sums = output.sums.read();
+            assert_eq!(sums.get(sum::MASKED_TOKENS_LOSS), 0.0);
+            assert_eq!(sums.get(sum::NEXT_SENTENCE_LOSS) > 0.0, has_loss);
+            for gradient in params.gradients(&output.loss) {
+                assert!(gradient.isfinite().all().int64_value(&[]) == 1);
+            }
+        }
+    }
+}
+
 #[test]
 fn blocks_of_layouts_equal_those_of_t5_experiments() {
     for name in ["bert_bigbird", "bert_fixed"] {

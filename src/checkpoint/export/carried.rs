@@ -13,7 +13,8 @@ pub(super) const CONFIG: &str = HuggingFaceConfig::FILE;
 pub(super) const GENERATION: &str = crate::foreign::GENERATION_FILE;
 
 /// The files from which transformers build a tokenizer.
-const TOKENIZER: [&str; 6] = [
+const TOKENIZER: [&str; 7] = [
+    "vocab.txt",
     "spiece.model",
     "tokenizer.json",
     "tokenizer_config.json",

@@ -80,8 +80,11 @@ impl<'a> Spelled<'a> {
             .filter_map(|leaf| Some((leaf.name.strip_prefix("target/")?, *leaf)))
             .collect();
         let asked = options.model_type.as_deref().or(carried.text("model_type"));
-        let (table, rows) =
-            spelling(families, asked, &params).map_err(|reason| refused(from, reason))?;
+        let is_stated = |key: &str| {
+            options.config.get(key).or(carried.config.get(key)) == Some(&Value::Bool(true))
+        };
+        let (table, rows) = spelling(families, asked, &params, &is_stated)
+            .map_err(|reason| refused(from, reason))?;
         let family = HuggingFaceFamily::with(families, Some(table.model_type));
         let family = family.expect("the table is one of a family");
         let (tensors, nameless) = tensors(&params, &rows, options);
@@ -144,8 +147,11 @@ fn spelling(
     families: Families,
     asked: Option<&str>,
     params: &Params<'_>,
+    is_stated: &dyn Fn(&str) -> bool,
 ) -> Result<(&'static NameTable, Rows), String> {
-    let tables = families.iter().flat_map(|family| family.spellings(asked));
+    let all = || families.iter().flat_map(|family| family.spellings(asked));
+    let stated: Vec<_> = all().filter(|table| table.stated_by.is_some_and(is_stated)).collect();
+    let tables = if stated.is_empty() { all().collect() } else { stated };
     let known = |rows: &Rows| params.keys().filter(|name| rows.to_torch(name).is_some()).count();
     fitting(tables, known).ok_or_else(|| {
         format!(

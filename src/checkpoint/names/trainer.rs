@@ -17,16 +17,36 @@ pub(crate) const OWN: &str = "gimlet";
 pub(crate) const ARRAYS: &str = "arrays";
 pub(crate) const FILES: &str = "files";
 
-/// The parts of the names of a T5's modules in transformers, in the order in which a model registers them, which numbers its
-/// parameters for optimizers. Sources: transformers and t5-experiments, `modeling_t5.py`.
-const ORDER: [&str; 26] = [
+/// The parts of the names of modules of T5 and BERT in transformers, in the order in which a model registers them, which
+/// numbers its parameters for optimizers. Sources: transformers and t5-experiments, `modeling_t5.py` and `modeling_bert.py`.
+const ORDER: [&str; 54] = [
+    "bert",
+    "cls",
     "memory_tokens",
     "shared",
+    "embeddings",
     "encoder",
     "decoder",
+    "pooler",
+    "predictions",
+    "seq_relationship",
     "lm_head",
     "block",
     "final_layer_norm",
+    "layer",
+    "last_layer_ln",
+    "word_embeddings",
+    "position_embeddings",
+    "token_type_embeddings",
+    "pre_attention_ln",
+    "post_attention_ln",
+    "attention",
+    "self",
+    "intermediate",
+    "output",
+    "query",
+    "key",
+    "value",
     "SelfAttention",
     "LocalSelfAttention",
     "TransientGlobalSelfAttention",
@@ -46,6 +66,14 @@ const ORDER: [&str; 26] = [
     "wi",
     "wi_0",
     "wi_1",
+    "wo",
+    "dense",
+    "LayerNorm",
+    "weight",
+    "gamma",
+    "bias",
+    "beta",
+    "transform",
 ];
 
 /// A slot of T5X's Adafactor, its name in torch, and the dimensions of the parameter that it has.
@@ -95,7 +123,7 @@ pub(crate) fn slot_and_parameter(name: &str) -> Option<(&str, &str)> {
     Some((of_torch.map_or(slot, |(_, torch)| torch), parameter))
 }
 
-/// Returns the place of a tensor's name in the order in which a T5 registers its parameters: that of each part of the name.
+/// Returns the place of a tensor's name in the order in which a model registers its parameters: that of each part of the name.
 pub(crate) fn registered_place(name: &str) -> Vec<usize> {
     let known = |part: &str| ORDER.iter().position(|known| *known == part);
     let number = |part: &str| part.parse().ok();
@@ -139,5 +167,61 @@ mod tests {
             "lm_head.weight",
         ];
         assert!(names.is_sorted_by_key(|name| registered_place(name)), "{names:?}");
+    }
+
+    /// That of a BERT of t5-experiments, by `named_parameters()`.
+    #[test]
+    fn parameters_of_bert_are_in_the_order_of_their_modules() {
+        let layer = [
+            "pre_attention_ln.weight",
+            "pre_attention_ln.bias",
+            "post_attention_ln.weight",
+            "post_attention_ln.bias",
+            "attention.self.query.weight",
+            "attention.self.query.bias",
+            "attention.self.key.weight",
+            "attention.self.key.bias",
+            "attention.self.value.weight",
+            "attention.self.value.bias",
+            "attention.self.relative_attention_bias.weight",
+            "attention.output.dense.weight",
+            "attention.output.dense.bias",
+            "attention.output.LayerNorm.weight",
+            "attention.output.LayerNorm.bias",
+            "intermediate.dense.weight",
+            "intermediate.dense.bias",
+            "output.dense.weight",
+            "output.dense.bias",
+            "output.LayerNorm.weight",
+            "output.LayerNorm.bias",
+        ];
+        let layer = layer.map(|name| format!("bert.encoder.layer.0.{name}"));
+        let before = [
+            "word_embeddings.weight",
+            "position_embeddings.weight",
+            "token_type_embeddings.weight",
+            "LayerNorm.weight",
+            "LayerNorm.bias",
+        ];
+        let before = before.map(|name| format!("bert.embeddings.{name}"));
+        let after = [
+            "bert.encoder.last_layer_ln.weight",
+            "bert.encoder.last_layer_ln.bias",
+            "bert.pooler.dense.weight",
+            "bert.pooler.dense.bias",
+            "cls.predictions.bias",
+            "cls.predictions.transform.dense.weight",
+            "cls.predictions.transform.dense.bias",
+            "cls.predictions.transform.LayerNorm.weight",
+            "cls.predictions.transform.LayerNorm.bias",
+            "cls.seq_relationship.weight",
+            "cls.seq_relationship.bias",
+        ];
+        let after = after.map(str::to_string);
+        let names: Vec<&String> = before.iter().chain(&layer).chain(&after).collect();
+        let mut places: Vec<_> = names.iter().map(|name| registered_place(name)).collect();
+        assert!(places.is_sorted(), "{names:?}");
+        places.dedup();
+        assert_eq!(places.len(), names.len());
     }
 }

@@ -280,12 +280,17 @@ pub fn help(tables: &[&'static [Flag]]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::flags::{HYP, SCROLLS, T5, TRAINER};
+    use super::super::flags::{HALF_PRECISION, HYP, SCROLLS, T5, TRAINER, TRAINER_END};
     use super::*;
+
+    /// The tables of a program with these flags of its own.
+    const fn tables(own: &'static [Flag]) -> [&'static [Flag]; 4] {
+        [TRAINER, HALF_PRECISION, TRAINER_END, own]
+    }
 
     fn parse(line: &str) -> Result<Arguments, String> {
         let words: Vec<String> = line.split_whitespace().map(str::to_string).collect();
-        Arguments::parse(&[TRAINER, T5], &words)
+        Arguments::parse(&tables(T5), &words)
     }
 
     fn check(line: &str, flag: &str, expected: &Json) {
@@ -337,8 +342,8 @@ mod tests {
 
     #[test]
     fn every_flag_of_the_help_fits_its_table() {
-        let help = help(&[TRAINER, T5]);
-        assert_eq!(help.lines().count(), TRAINER.len() + T5.len() + OWN.len() + 1);
+        let help = help(&tables(T5));
+        assert_eq!(help.lines().count(), tables(T5).concat().len() + OWN.len() + 1);
         let line = help.lines().find(|line| line.contains("--fp16_allreduce")).expect("listed");
         assert!(line.contains("[True|False]") && line.contains("no effect: gradients"), "{line}");
         let generates = |help: &str| {
@@ -347,9 +352,6 @@ mod tests {
             !line.contains("no effect")
         };
         assert!(!generates(&help));
-        assert!(
-            generates(&super::help(&[TRAINER, HYP]))
-                && generates(&super::help(&[TRAINER, SCROLLS]))
-        );
+        assert!(generates(&super::help(&tables(HYP))) && generates(&super::help(&tables(SCROLLS))));
     }
 }

@@ -84,7 +84,7 @@ pub const HALF_PRECISION: &[Flag] = &[
         "False",
         Refused(
             "float16 needs a scale of the loss, which a later version of Gimlet has; bfloat16 needs none: \
-             --gin.network.T5Config.dtype=\"'bfloat16'\"",
+             --gin.network.T5Config.dtype=\"'bfloat16'\", of a BERT --gin.bert.BertConfig.dtype=\"'bfloat16'\"",
         ),
     ),
     flag("fp16_allreduce", Bool, "False", Nothing("gradients are summed in float32")),

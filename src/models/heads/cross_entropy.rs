@@ -5,7 +5,7 @@
 //! and multiplied into the gradients of the head's inputs at once; those gradients then enter the
 //! graph through a scalar with these derivatives.
 
-use tch::{Kind, Tensor};
+use tch::{Device, Kind, Tensor};
 
 use super::head::{Head, HeadGradients, HeadProducts, Vocabulary};
 use super::spec::LossSpec;
@@ -62,7 +62,7 @@ pub fn cross_entropy(head: &Head, targets: &Targets, spec: &LossSpec) -> (TokenL
         Some(gradients) => gradients.into_scalar(&products),
         None => Tensor::zeros([], (Kind::Float, head.hidden.device())),
     };
-    (TokenLosses::concat(&losses), scalar)
+    (TokenLosses::concat(&losses, head.hidden.device()), scalar)
 }
 
 /// `log p(target)` of each row, detached. `[rows]`
@@ -189,9 +189,11 @@ fn row_sums(values: &Tensor) -> Tensor {
 }
 
 impl TokenLosses {
-    fn concat(slices: &[TokenLosses]) -> Self {
-        let concat = |read: fn(&TokenLosses) -> &Tensor| {
-            Tensor::cat(&slices.iter().map(read).collect::<Vec<_>>(), 0)
+    /// Joins the losses of slices, of which there is none if there are no rows.
+    fn concat(slices: &[TokenLosses], device: Device) -> Self {
+        let concat = |read: fn(&TokenLosses) -> &Tensor| match slices {
+            [] => Tensor::zeros([0], (Kind::Float, device)),
+            _ => Tensor::cat(&slices.iter().map(read).collect::<Vec<_>>(), 0),
         };
         Self {
             loss: concat(|slice| &slice.loss),

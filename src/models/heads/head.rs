@@ -15,7 +15,7 @@ pub struct Head {
     pub kernel: Tensor,
     /// The addend of logits, float32 `[vocab]`, if there is one.
     pub bias: Option<Tensor>,
-    /// The factor of logits without it.
+    /// The factor of logits, before the bias is added.
     pub scale: f64,
     /// The tokens of those columns.
     pub vocabulary: Vocabulary,
@@ -123,7 +123,11 @@ impl HeadGradients {
         let hidden = || Tensor::empty(head.hidden.size(), (Kind::Float, head.hidden.device()));
         head.hidden.requires_grad().then(|| Self {
             hidden: hidden(),
-            kernel: head.kernel.empty_like(),
+            // The first slice of rows writes all of it, if there is one.
+            kernel: match head.hidden.size()[0] {
+                0 => head.kernel.zeros_like(),
+                _ => head.kernel.empty_like(),
+            },
             bias: head.bias.as_ref().map(Tensor::zeros_like),
         })
     }

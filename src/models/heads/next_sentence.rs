@@ -21,9 +21,11 @@ impl NextSentence {
         let _part = part(Activity::Loss);
         let NormalizedWeights { weights, factor } = self.normalized(batch, spec);
         let weights = weights.reshape(-1);
+        // Of rows of padding alone the divisor is 0, and so are the weights.
         let coefficients = match (spec.divisors.get(Self::LABEL), &factor) {
+            (Some(divisor), _) if *divisor == 0.0 => weights.shallow_clone(),
             (Some(divisor), _) => &weights / *divisor,
-            (None, Some(factor)) => &weights / factor,
+            (None, Some(factor)) => &weights / (factor + factor.eq(0)),
             (None, None) => weights.shallow_clone(),
         };
         let labels = batch.tensor(Self::LABEL).reshape(-1);

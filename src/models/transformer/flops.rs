@@ -15,7 +15,7 @@ impl TransformerSpec {
         let stacks = self
             .stacks_of(shape)
             .map(|(stack, tokens)| stack.sum_of_parts(|part| part.flops(tokens)));
-        let head = self.tokens.flops(shape.rows * shape.last_length());
+        let head = self.tokens.flops(self.num_predicted(shape));
         3.0 * (stacks.sum::<f64>() + head)
     }
 }

@@ -82,7 +82,7 @@ fn activations(passes: &[Pass<'_>], spec: &TransformerSpec, shape: &StepShape) -
     let ends: f64 = passes.iter().map(Pass::ends).sum();
     // The larger of a slice of logits and the gradients inside one attention layer.
     let row = 4 * spec.tokens.vocab_size as u64;
-    let targets = (shape.rows * shape.last_length()) as f64;
+    let targets = spec.num_predicted(shape) as f64;
     let logits = targets.min(((128 << 20) / row).max(256) as f64) * row as f64;
     let passing = passes.iter().map(Pass::passing).fold(logits, f64::max);
     layers.sum::<f64>() + whole.fold(0.0, f64::max) + ends + passing

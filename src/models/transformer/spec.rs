@@ -192,6 +192,12 @@ impl TransformerSpec {
         Self { fp8: fp8.cloned().or(self.fp8), ..self }
     }
 
+    /// About how many positions of the last stack have logits of tokens.
+    pub fn num_predicted(&self, shape: &StepShape) -> usize {
+        let positions = shape.rows * shape.last_length();
+        self.encoder_ends.as_ref().map_or(positions, |ends| ends.num_predicted(positions))
+    }
+
     /// The stacks, the encoder first.
     pub fn stacks(&self) -> impl Iterator<Item = &StackSpec> {
         self.encoder.iter().chain([&self.last])

@@ -16,8 +16,7 @@ impl TransformerSpec {
         for (stack, tokens) in self.stacks_of(shape) {
             stack.share(mesh.model().size).add_work(tokens, on, &mut work);
         }
-        let positions = shape.rows * shape.last_length();
-        self.tokens.add_work(positions, mesh.model().size, &mut work);
+        self.tokens.add_work(self.num_predicted(shape), mesh.model().size, &mut work);
         work
     }
 }

@@ -116,6 +116,8 @@ impl Root for InteractiveModel {
     }
 
     fn mesh(&self, process: Process, device: LocalDevice) -> Result<Mesh, UnfitSpec> {
+        // Asked for answers alone: a conversion reads this configuration of any model.
+        self.model.prediction_spec()?;
         match process.count {
             1 => Ok(self.mesh(process, device)),
             count => unfit(format!(

@@ -87,6 +87,14 @@ fn read_network(arguments: &Arguments) -> Result<(Vec<Statement>, Vec<String>), 
     {
         return Err(failure(vec![Diagnostic::nowhere(unknown)]));
     }
+    if class.starts_with(OF_TRANSFORMERS)
+        && let Some(position) = position(&text).filter(|position| position != "absolute")
+    {
+        return Err(refused(format!(
+            "its position_embedding_type is `{position}`, and transformers' class has absolute positions: give \
+             --model_cls=modeling_bert:BertForPreTraining"
+        )));
+    }
     let statements = network(&config).map_err(refused)?;
     let placed = |(key, text): (&str, String)| Statement { place: format!("{file}: {key}"), text };
     Ok((statements.into_iter().map(placed).collect(), without_effect))
@@ -113,4 +121,10 @@ fn lower_case(file: &str) -> Result<bool, Failure> {
         failure(vec![Diagnostic::nowhere(format!("{file} is not JSON: {error}"))])
     })?;
     Ok(config["do_lower_case"].as_bool().unwrap_or(true))
+}
+
+/// The kind of positions in the text of a network.
+fn position(text: &str) -> Option<String> {
+    let config: Value = serde_json::from_str(text).ok()?;
+    config["position_embedding_type"].as_str().map(str::to_string)
 }

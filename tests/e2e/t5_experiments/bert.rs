@@ -52,7 +52,14 @@ fn a_bert_repeats_that_of_t5_experiments() {
 
 #[test]
 fn a_divided_bert_repeats_that_of_t5_experiments() {
-    check(|train| launched(train, 2));
+    // Each process also keeps a half of the parameters and of the optimizer's state.
+    let rules = "partitioning.standard_logical_axis_rules";
+    check(|train| {
+        let train = train
+            .bind("partitioning.PjitPartitioner.logical_axis_rules", format!("@{rules}()"))
+            .bind(&format!("{rules}.parameter_partitioning_dims"), 2);
+        launched(train, 2)
+    });
 }
 
 #[test]
@@ -81,6 +88,18 @@ fn a_bert_logs_what_t5_experiments_logs() {
         }
     }
     check_final(&model_dir);
+    // The run's own configuration says what the arrays do not.
+    let folder = scratch.path().join("transformers");
+    let convert = Train::new(scratch.path()).tool(&["checkpoint", "convert"]);
+    let convert = convert.arg(model_dir.join("model_12.pth").display().to_string());
+    let convert = convert.arg(folder.display().to_string()).arg("--to=hugging_face");
+    convert.succeeds();
+    let is_compared = |name: &str| !name.ends_with("key/bias");
+    let written = Path::new(&folder).join("model.safetensors");
+    let theirs = sources("t5_experiments/bert").join("final.safetensors");
+    check_weights_where(&*opened(&written), &theirs, is_compared);
+    let config = fs::read_to_string(folder.join("config.json")).expect("it is written");
+    assert!(config.contains("\"pre_layer_norm\": true"), "{config}");
 }
 
 /// The command of t5-experiments' tests, with fewer rows and steps, in a folder with its files.

@@ -60,21 +60,24 @@ fn keys_of_layouts_and_positions_are_parameters() {
         assert!(translated.statements.iter().any(|it| it.text == expected), "{expected}");
     }
     translated.command.check(false, 1).unwrap_or_else(|failure| panic!("{failure}"));
-    // The class of transformers ignores what only t5-experiments' reads.
+    // The class of transformers ignores what only t5-experiments' reads, and has absolute positions.
     let line = MEASURED.replace("modeling_bert:", "transformers:");
+    let said = checkout.translated(&line).map(|translated| translated.notices);
+    assert!(said.is_err_and(|message| message.contains("`rotary`, and transformers")), "{line}");
+    checkout.write("bert-nano.json", NANO);
     let said = checkout.translated(&line).map(|translated| translated.notices);
     let said = said.unwrap_or_else(|message| panic!("{message}"));
     assert!(
-        said.iter().any(|notice| notice.contains("no effect have `pre_layer_norm`")),
+        said.iter().any(|notice| notice.contains("`pre_layer_norm` has no effect")),
         "{said:?}"
     );
 }
 
 #[test]
 fn the_form_for_accelerate_has_no_flags_of_half_precision() {
-    let line = MEASURED.replacen("bert ", "bert_accel ", 1);
-    let translated = checkout().translated(&line).unwrap_or_else(|message| panic!("{message}"));
-    let plain = checkout().translated(MEASURED).expect("it can be translated");
+    let (checkout, line) = (checkout(), MEASURED.replacen("bert ", "bert_accel ", 1));
+    let translated = checkout.translated(&line).unwrap_or_else(|message| panic!("{message}"));
+    let plain = checkout.translated(MEASURED).expect("it can be translated");
     assert_eq!(translated.statements, plain.statements);
     check_line(NANO, &format!("{line} --fp16"), &["there is no flag `--fp16`"]);
 }

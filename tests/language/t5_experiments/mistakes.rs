@@ -25,9 +25,6 @@ fn check_more(words: &str, parts: &[&str]) {
 #[test]
 fn a_program_is_named_first() {
     check("t6", &["t5-experiments has no program `t6`", "did you mean `t5`"]);
-    let later =
-        "does not run in Gimlet yet; `gimlet t5_experiments` runs `t5`, `hyp`, `scrolls`, `bert`";
-    check("bert_accel --lr 1", &["run_bert_pretraining_accel.py ", later]);
 }
 
 #[test]

@@ -315,17 +315,17 @@ fn damage_is_no_difference() {
 #[test]
 fn a_checkpoint_that_cannot_be_read_does_not_hide_the_others() {
     let (_dir, dir) = scratch();
-    let bert = checkpoint_dir(&dir, 1);
-    bert.create_dir_all().unwrap();
-    bert.join("config.json").write_atomic(br#"{"model_type": "bert"}"#).unwrap();
-    bert.join("model.safetensors").write_atomic(b"\x02\0\0\0\0\0\0\0{}").unwrap();
+    let llama = checkpoint_dir(&dir, 1);
+    llama.create_dir_all().unwrap();
+    llama.join("config.json").write_atomic(br#"{"model_type": "llama"}"#).unwrap();
+    llama.join("model.safetensors").write_atomic(b"\x02\0\0\0\0\0\0\0{}").unwrap();
     save(&dir, 2);
     let (status, out, _) = gimlet(&dir, &["verify", dir.as_str()]);
     assert_eq!(status, 1);
-    assert!(out.starts_with("checkpoint_1: not verified\n") && out.contains("`bert`"), "{out}");
+    assert!(out.starts_with("checkpoint_1: not verified\n") && out.contains("`llama`"), "{out}");
     assert!(out.contains("checkpoint_2: whole"), "{out}");
     let found = json(&dir, &["verify", "--json", dir.as_str()]);
-    assert!(found[0]["failed"].as_str().unwrap().contains("`bert`"), "{found}");
+    assert!(found[0]["failed"].as_str().unwrap().contains("`llama`"), "{found}");
     assert_eq!((&found[0]["whole"], &found[1]["whole"]), (&false.into(), &true.into()));
 }
 

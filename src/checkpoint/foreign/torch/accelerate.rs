@@ -35,7 +35,7 @@ pub(crate) fn open_accelerate(dir: &Path, families: Families) -> Result<Foreign,
     let (model, numbers): (Box<dyn RawTensors>, _) = match file.exists()? {
         true => {
             let model = TorchFile::open(&file)?;
-            let numbers = model.numbers();
+            let numbers = model.numbers(families);
             (Box::new(model), numbers)
         }
         false => {

@@ -51,7 +51,7 @@ type Contents = (StateDict, BTreeMap<String, Extent>);
 /// A damaged file; a pickle that contains anything except tensors and plain containers; a model of no family.
 pub(crate) fn open_torch(file: &Path, families: Families) -> Result<Foreign, CheckpointError> {
     let mut raw = TorchFile::open(file)?;
-    let (training, numbers) = (raw.dict.training.take(), raw.numbers());
+    let (training, numbers) = (raw.dict.training.take(), raw.numbers(families));
     let model = named((file, &file.folder()), Format::Torch, Box::new(raw), families)?;
     match training {
         Some(training) => training.join(model, &numbers),
@@ -96,8 +96,8 @@ impl TorchFile {
     }
 
     /// The numbers of the model's parameters in its optimizer.
-    fn numbers(&self) -> BTreeMap<String, usize> {
-        training::numbers(&self.dict.order, &self.dict.model)
+    fn numbers(&self, families: Families) -> BTreeMap<String, usize> {
+        training::numbers(&self.dict.order, &self.dict.model, families)
     }
 
     fn tensor(&self, name: &str) -> &Tensor {

@@ -10,6 +10,7 @@ use crate::array::DType;
 use crate::error::CheckpointError;
 use crate::foreign::Foreign;
 use crate::format::Format;
+use crate::names::hugging_face::Families;
 use crate::names::trainer::{
     ARRAYS, COUNT, FILES, GROUPS, ITERATION, OPTIMIZER, OWN, SLOTS_OF_ADAM, STATE,
     registered_place, slots_of_adafactor,
@@ -269,16 +270,19 @@ impl Own {
 }
 
 /// Numbers the parameters of a model as its optimizer does: in the order of their names in the file, without tensors that
-/// share their elements with an earlier one, and without buffers, which hold no floats.
+/// share their elements with an earlier one, and without buffers, which hold no floats or which families drop.
 pub(super) fn numbers(
     order: &[String],
     tensors: &BTreeMap<String, Tensor>,
+    families: Families,
 ) -> BTreeMap<String, usize> {
+    let is_dropped =
+        |name: &str| families.iter().flat_map(|family| family.tables).any(|it| it.drops(name));
     let mut places: BTreeMap<(&str, usize), usize> = BTreeMap::new();
     let mut numbers = BTreeMap::new();
     for name in order {
         let tensor = &tensors[name];
-        if tensor.dtype.is_float() {
+        if tensor.dtype.is_float() && !is_dropped(name) {
             let next = places.len();
             let number = *places.entry((&tensor.storage, tensor.offset)).or_insert(next);
             numbers.insert(name.clone(), number);

@@ -51,14 +51,23 @@ pub struct NameTable {
     pub copies: &'static [&'static [&'static str]],
     /// The matrix that maps to logits, and the names of the embedding, which is this matrix in models without one.
     pub head: Option<(&'static str, &'static [&'static str])>,
+    /// A key of `config.json` that is true of its models, and of no other's.
+    pub stated_by: Option<&'static str>,
     /// Tensors without effect, with a `#` for the number of a layer.
     pub dropped: &'static [&'static str],
 }
 
 impl NameTable {
     /// The table of no family.
-    pub(crate) const NONE: Self =
-        Self { model_type: "", class: "", modules: &[], copies: &[], head: None, dropped: &[] };
+    pub(crate) const NONE: Self = Self {
+        model_type: "",
+        class: "",
+        modules: &[],
+        copies: &[],
+        head: None,
+        stated_by: None,
+        dropped: &[],
+    };
 
     /// Whether the tensor of that name has no effect.
     pub(crate) fn drops(&self, name: &str) -> bool {

@@ -33,6 +33,7 @@ const fn table(modules: &'static [&'static [ModuleNames]]) -> NameTable {
         modules,
         copies: &[EMBEDDING],
         head: Some(("head.weight", EMBEDDING)),
+        stated_by: None,
         dropped: &["position_ids"],
     }
 }

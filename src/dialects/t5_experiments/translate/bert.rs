@@ -115,5 +115,6 @@ pub(super) fn check(arguments: &Arguments, refuse: &mut impl FnMut(String, &str)
 /// Mentions keys that the class of `--model_cls` does not read.
 pub(super) fn ignored(facts: &Pretraining) -> Option<String> {
     let keys: Vec<String> = facts.without_effect.iter().map(|key| format!("`{key}`")).collect();
-    (!keys.is_empty()).then(|| format!("--model_cfg: no effect have {}", keys.join(", ")))
+    let verb = if keys.len() == 1 { "has" } else { "have" };
+    (!keys.is_empty()).then(|| format!("--model_cfg: {} {verb} no effect", keys.join(", ")))
 }

@@ -62,8 +62,20 @@ impl BertParameters {
     }
 
     fn step_shape(&self, rows: usize, lengths: &Lengths) -> Result<StepShape, DataError> {
-        let feature = if self.mask_id.is_some() { "inputs" } else { "encoder_input_tokens" };
-        let length = feature_length(feature, lengths)?;
+        let read: &[&str] = match self.mask_id {
+            Some(_) => &["inputs", "targets"],
+            None => &["encoder_input_tokens", "encoder_target_tokens", "encoder_loss_weights"],
+        };
+        let length = feature_length(read[0], lengths)?;
+        for feature in &read[1..] {
+            let other = feature_length(feature, lengths)?;
+            if other != length {
+                return Err(DataError::Config(format!(
+                    "'{}' and '{feature}' have {length} and {other} tokens, expected the same number",
+                    read[0]
+                )));
+            }
+        }
         let most = self.config.max_position_embeddings;
         match length <= most {
             true => Ok(StepShape::whole(rows, [length])),
@@ -80,7 +92,13 @@ impl BertParameters {
         }
     }
 
-    fn check(&self, name: &str) -> Result<(), String> {
+    fn check(&self, name: &str, tasks: Tasks) -> Result<(), String> {
+        if tasks.next_sentence && self.mask_id.is_some() {
+            return Err(format!(
+                "{name}.mask_id is given, for tasks without `next_sentence_label`, which {name} reads: use \
+                 @bert.BertForMaskedLM()"
+            ));
+        }
         let rows = self.config.vocab_size;
         let is_row = |id: &i64| usize::try_from(*id).is_ok_and(|id| id < rows);
         match self.mask_id.filter(|id| !is_row(id)) {
@@ -125,7 +143,7 @@ macro_rules! bert {
             }
 
             fn check_own(&self) -> Result<(), String> {
-                self.shared.check(self.name())
+                self.shared.check(self.name(), $tasks)
             }
 
             fn transformer(&self) -> TransformerSpec {

@@ -126,7 +126,7 @@ pub struct RelativeAttentionBias {
 const ATTENTION: [AttentionSpec; 1] =
     [AttentionSpec { norm: "pre_attention_layer_norm", name: "attention", reads_encoding: false }];
 
-/// What is asked of a BERT.
+/// The heads of a BERT beside that for masked tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tasks {
     /// Whether it recognizes the order of two texts.

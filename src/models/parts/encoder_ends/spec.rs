@@ -43,8 +43,16 @@ pub(super) mod path {
     pub const CLASSES: &str = "classes";
 }
 
+/// The share of tokens that BERT masks, of which alone logits are computed.
+const PREDICTED_SHARE: f64 = 0.15;
+
 impl EncoderEnds {
-    /// Their parameters.
+    /// About how many of so many positions have logits of tokens.
+    pub fn num_predicted(&self, positions: usize) -> usize {
+        self.predicted_tokens.map_or(0, |_| (positions as f64 * PREDICTED_SHARE).ceil() as usize)
+    }
+
+    /// The parameters of both ends.
     pub fn params(&self) -> Vec<ParamSpec> {
         let (embed, stream) = (self.stream.emb_dim, &self.stream);
         let table = |name: &str, rows, axis| {

@@ -152,7 +152,8 @@ impl Part for FeedForward {
         for (inner, columns) in [(embed, inputs * inner), (inner, embed)] {
             work.push(MatrixProducts { rows, inner, columns, num_kernels, count, is_projection });
         }
-        let passes = inputs + 1.0 + if on.is_dropped { 2.0 } else { 0.0 };
+        let is_dropped = on.is_dropped && self.drops != FeedForwardDropout::Nowhere;
+        let passes = inputs + 1.0 + if is_dropped { 2.0 } else { 0.0 };
         work.stream_bytes += work.size * count * passes * rows * inner;
     }
 
@@ -166,6 +167,7 @@ impl Part for FeedForward {
             _ => 2.0,
         };
         let gated = f64::from(activations.len() > 1);
+        let is_dropped = is_dropped && self.drops != FeedForwardDropout::Nowhere;
         let copies = activations.iter().map(kept).sum::<f64>() + gated + f64::from(is_dropped);
         let hidden = copies * self.places(tokens) * self.spec.dim as f64;
         let of_routing = self.experts().map_or(0.0, |experts| experts.kept_of_routing(tokens));

@@ -91,8 +91,9 @@ pub(super) fn options(args: &ConvertArgs, from: &Path) -> Result<HuggingFaceOpti
     if configuration.is_gin {
         let model = evaluated(&args.gin, from)?.model;
         options = model.hugging_face().map_err(UnfitSpec).map_err(Failure::usage)?;
-        if configuration.folder.is_none() && args.model.vocabulary.is_none() {
-            let predictions = model.prediction_spec().map_err(Failure::usage)?;
+        let predictions = model.predicts();
+        let states = configuration.folder.is_none() && args.model.vocabulary.is_none();
+        if let Some(predictions) = predictions.filter(|_| states) {
             state_vocabulary(&predictions, &mut options).map_err(storage_failure)?;
         }
     }

@@ -2,14 +2,15 @@
 
 use serde::Deserialize;
 
+use super::FAMILY;
 use super::config::Config;
-use crate::checkpoint::HuggingFaceConfig;
+use crate::checkpoint::{HuggingFaceConfig, open};
 use crate::storage::Path;
 
 /// The list of pieces, one a line.
 const PIECES: &str = "vocab.txt";
-/// The piece that stands for a masked token.
-const MASK: &str = "[MASK]";
+/// The array of the head for the order of two texts.
+const ORDER: &str = "target/classes/kernel";
 
 /// The entries of `tokenizer_config.json` that change ids.
 #[derive(Debug, Default, Deserialize)]
@@ -36,32 +37,32 @@ pub(super) fn gin(file: &HuggingFaceConfig) -> Result<String, String> {
         "import bert\n\
          import seqio\n\n\
          include \"gimlet/bert/model.gin\"\n\n\
+         MODEL = @bert.{}()\n\
          {}\n\
          bert.BertConfig.dtype = '{}'\n\
          {}",
+        model(&file.file.folder())?,
         network.join("\n"),
         config.dtype()?,
         vocabulary(&file.file.folder())?,
     ))
 }
 
-/// Returns the lines that bind VOCABULARY and MASK_ID. A folder without a list of pieces leaves them to the user.
+/// Returns the model that has the arrays of a folder. Only one whose data have the order of two texts reads that head.
+fn model(folder: &Path) -> Result<&'static str, String> {
+    let stored = open(folder, &[&FAMILY]).map_err(|error| error.to_string())?;
+    let has_order = stored.leaves().iter().any(|leaf| leaf.name == ORDER);
+    Ok(if has_order { "BertForPreTraining" } else { "BertForMaskedLM" })
+}
+
+/// Returns the lines that bind VOCABULARY. A folder without a list of pieces leaves it to the user.
 fn vocabulary(folder: &Path) -> Result<String, String> {
     let file = folder.join(PIECES);
-    let text = match file.read() {
-        Ok(bytes) => {
-            String::from_utf8(bytes).map_err(|_| format!("{file} is not text in UTF-8"))?
-        }
-        Err(error) if error.is_not_found() => {
-            return Ok(format!(
-                "VOCABULARY = %gin.REQUIRED  # there is no {PIECES} in {folder}: copy the model's there\n"
-            ));
-        }
-        Err(error) => return Err(error.to_string()),
-    };
-    let mask = text.lines().position(|piece| piece.trim_end_matches('\r') == MASK);
-    let mask =
-        mask.ok_or_else(|| format!("{file} has no piece {MASK}, expected one for masked tokens"))?;
+    if !file.exists().map_err(|error| error.to_string())? {
+        return Ok(format!(
+            "VOCABULARY = %gin.REQUIRED  # there is no {PIECES} in {folder}: copy the model's there\n"
+        ));
+    }
     let config = folder.join("tokenizer_config.json");
     let tokenizer = match config.read() {
         Ok(bytes) => serde_json::from_slice::<Tokenizer>(&bytes)
@@ -73,7 +74,6 @@ fn vocabulary(folder: &Path) -> Result<String, String> {
     let file = serde_json::to_string(file.as_str()).expect("a text becomes JSON");
     Ok(format!(
         "VOCABULARY = @seqio.BertWordPieceVocabulary()\n\
-         seqio.BertWordPieceVocabulary:\n  vocab_lookup_table = {file}\n  lower_case = {lower_case}\n\
-         MASK_ID = {mask}\n"
+         seqio.BertWordPieceVocabulary:\n  vocab_lookup_table = {file}\n  lower_case = {lower_case}\n"
     ))
 }

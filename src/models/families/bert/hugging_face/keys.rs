@@ -43,10 +43,8 @@ pub const KEYS: KeyTable = &[
         refused(&["true"], "the embedding maps to logits; save the model with tied embeddings"),
     ),
     ("pruned_heads", refused(&["{}"], "all layers have the same number of heads")),
-    ("chunk_size_feed_forward", Honoured),
     ("sparse_config_cls", Honoured),
     ("sparse_attention", Honoured),
-    ("gradient_checkpointing", Honoured),
     (
         "quantization_config",
         refused(&["{}"], "weights are read as floats; save the model without quantization"),

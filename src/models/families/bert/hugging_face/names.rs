@@ -148,6 +148,7 @@ const fn table(class: &'static str, modules: &'static [&'static [ModuleNames]]) 
         modules,
         copies: &[TABLE, LOGITS_BIAS],
         head: None,
+        stated_by: None,
         dropped: &[
             "bert.embeddings.position_ids",
             "embeddings.position_ids",
@@ -161,5 +162,8 @@ pub const TABLES: &[NameTable] = &[
     table("BertForPreTraining", &[ENCODER, NORMS, HEADS]),
     table("BertForPreTraining", &[ENCODER, FIRST_NORMS, HEADS]),
     table("BertModel", &[BARE_ENCODER, BARE_NORMS]),
-    table("BertForPreTraining", &[ENCODER, NORMS_BEFORE, HEADS]),
+    NameTable {
+        stated_by: Some("pre_layer_norm"),
+        ..table("BertForPreTraining", &[ENCODER, NORMS_BEFORE, HEADS])
+    },
 ];

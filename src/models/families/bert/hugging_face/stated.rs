@@ -6,7 +6,7 @@ use crate::checkpoint::HuggingFaceOptions;
 use crate::models::bert::{BertConfig, PositionEmbedding};
 use crate::nn::Activation;
 
-/// Returns those of a model, for writing it for transformers.
+/// Returns the properties of a model that its arrays do not show, for writing it for transformers.
 ///
 /// # Errors
 /// Neither transformers nor t5-experiments have such a model.

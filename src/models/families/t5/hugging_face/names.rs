@@ -143,6 +143,7 @@ const fn table(
         modules,
         copies: &[EMBEDDING, MEMORY_TOKENS],
         head: Some(("lm_head.weight", EMBEDDING)),
+        stated_by: None,
         // Cross attention has no bias, but the first published models contain one: transformers drop it too.
         dropped: &["decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"],
     }
