@@ -52,8 +52,8 @@ pub fn bias_from_mask(allowed: &Tensor, kind: Kind) -> Tensor {
 pub struct AttentionBias {
     /// A learned bias, `[1, num_heads, q_length, kv_length]`.
     pub position: Option<Tensor>,
-    /// Mask of allowed pairs, bool `[batch or 1, 1, q_length or 1, kv_length or 1]`; complete on
-    /// CPUs.
+    /// Mask of allowed pairs, bool `[batch or 1, 1, q_length or 1, kv_length or 1]`; on CPUs of all
+    /// rows and keys.
     pub allowed: Tensor,
     /// The same as runs, if the host knows them.
     pub runs: Option<Runs>,

@@ -14,7 +14,8 @@ use crate::nn::{
 /// The positions that may attend to each other.
 #[derive(Debug)]
 pub enum Visible {
-    /// Pairs: bool `[batch, 1, length, length]`, with extents of 1 on CUDA where all are alike.
+    /// Pairs: bool `[batch, 1, length, length]`, with extents of 1 on CUDA where all are alike, and for queries that all see the
+    /// same keys.
     Pairs(Tensor),
     /// Positions of the same example: int64 `[batch, length]`, its number, or 0 for padding. Each example is one run.
     Examples(Tensor),
