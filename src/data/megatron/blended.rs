@@ -5,7 +5,9 @@ use std::sync::OnceLock;
 use super::blend::Blend;
 use super::samples::BertSamples;
 use crate::error::DataError;
+use crate::random::fnv1a;
 use crate::value::{Key, Value};
+use gimlet_storage::Path;
 
 /// The proportions of data sets.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,10 +38,17 @@ impl Samples {
         Self { datasets, proportions: Some(proportions), blend: OnceLock::new() }
     }
 
-    /// The names of the files, and between them a plus.
-    pub(crate) fn name(&self) -> String {
-        let names = self.datasets.iter().map(|dataset| dataset.bin().to_string());
-        names.collect::<Vec<_>>().join("+")
+    /// The place of the samples in messages: the file of the first data set and the number of the others. At its end, after
+    /// a '#', stands a hash of all settings on which the samples depend, since a position in other samples has no meaning.
+    pub(crate) fn place(&self) -> Path {
+        let settings = self.datasets.iter().map(BertSamples::settings).collect::<Vec<_>>();
+        let settings = format!("{}\n{:?}", settings.join("\n"), self.proportions);
+        let others = match self.datasets.len() - 1 {
+            0 => String::new(),
+            count => format!("+{count}"),
+        };
+        let hash = fnv1a(settings.as_bytes()) as u32;
+        self.datasets[0].bin().suffixed(&format!("{others}#{hash:08x}"))
     }
 
     /// The size of all files in bytes.

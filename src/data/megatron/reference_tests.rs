@@ -83,11 +83,18 @@ fn samples(case: &Json) -> (tempfile::TempDir, BertSamples) {
         let name = format!("train_text_sentence.{ending}");
         std::fs::copy(format!("{FOLDER}/megatron/{name}"), folder.path().join(name)).unwrap();
     }
+    let prefix = Path::try_from(folder.path()).unwrap().join("train_text_sentence");
+    let samples = BertSamples::new(bert_options(case, prefix));
+    (folder, samples)
+}
+
+/// The description of the samples of a case in files with this prefix.
+fn bert_options(case: &Json, prefix: Path) -> BertOptions {
     let use_nsp = case["binary_head"] == 1;
     let input_seq_len: usize = numbers(&case["max_seq_length"]);
     let max_length = input_seq_len as u32 - if use_nsp { 3 } else { 2 };
-    let samples = BertSamples::new(BertOptions {
-        prefix: Path::try_from(folder.path()).unwrap().join("train_text_sentence"),
+    BertOptions {
+        prefix,
         name: String::new(),
         mapping: options(case, max_length, if use_nsp { 2 } else { 1 }),
         input_seq_len,
@@ -97,8 +104,57 @@ fn samples(case: &Json) -> (tempfile::TempDir, BertSamples) {
             "{FOLDER}/megatron/vocab.txt"
         ))),
         num_ids: NUM_IDS,
-    });
-    (folder, samples)
+    }
+}
+
+/// A position is saved with the place of its samples.
+#[test]
+fn samples_of_other_settings_have_other_places() {
+    let made = |change: fn(&mut BertOptions)| {
+        let mut options =
+            bert_options(&reference("settings")[0], Path::parse("absent/one").unwrap());
+        change(&mut options);
+        BertSamples::new(options)
+    };
+    let same = || made(|_| {});
+    let other = || made(|options| options.prefix = Path::parse("s3://absent/two").unwrap());
+    let place = |samples: Samples| samples.place().to_string();
+    let one = |change| place(Samples::one(made(change)));
+    let shares = |weights: [f64; 2]| Proportions::Shares(weights.to_vec());
+    let blend =
+        |first, second, proportions| place(Samples::blended(vec![first, second], proportions));
+    let places = [
+        one(|_| {}),
+        one(|options| options.prefix = Path::parse("elsewhere/one").unwrap()),
+        one(|options| options.mapping.num_epochs = Some(3)),
+        one(|options| options.mapping.num_samples = Some(100)),
+        one(|options| options.mapping.max_length -= 1),
+        one(|options| options.mapping.short_seq_prob = 0.101),
+        one(|options| options.mapping.seed += 1),
+        one(|options| options.mapping.min_sentences -= 1),
+        one(|options| options.input_seq_len += 1),
+        one(|options| options.mlm_prob = 0.151),
+        one(|options| options.use_nsp = !options.use_nsp),
+        one(|options| options.num_ids -= 1),
+        one(|options| {
+            options.vocabulary =
+                VocabularySpec::BertWordPiece(BertWordPieceVocabulary::of("other.txt"));
+        }),
+        blend(same(), other(), shares([1.0, 2.0])),
+        blend(other(), same(), shares([1.0, 2.0])),
+        blend(same(), other(), shares([1.0, 2.5])),
+        blend(same(), same(), shares([1.0, 2.0])),
+        blend(same(), other(), Proportions::Multiples(vec![1.0, 2.0])),
+        place(Samples::blended(vec![same()], Proportions::Shares(vec![1.0]))),
+    ];
+    let different: std::collections::BTreeSet<&String> = places.iter().collect();
+    assert_eq!(different.len(), places.len(), "{places:?}");
+    assert_eq!(places[0], one(|_| {}));
+    // The name is a part of that of a file of the same samples.
+    assert_eq!(places[0], one(|options| options.name = "more".to_string()));
+    assert_eq!(places[13], blend(same(), other(), shares([1.0, 2.0])));
+    assert!(places[0].starts_with("absent/one.bin#"), "{}", places[0]);
+    assert!(places[14].starts_with("s3://absent/two.bin+1#"), "{}", places[14]);
 }
 
 /// The one file beside those of the sentences.

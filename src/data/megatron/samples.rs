@@ -79,6 +79,15 @@ impl BertSamples {
         self.options.prefix.suffixed(".bin")
     }
 
+    /// The settings on which the samples depend.
+    pub(super) fn settings(&self) -> String {
+        let BertOptions { name: _, prefix, mapping, vocabulary, .. } = &self.options;
+        let BertOptions { input_seq_len, mlm_prob, use_nsp, num_ids, .. } = self.options;
+        format!(
+            "{prefix} {mapping:?} {vocabulary:?} {num_ids} {input_seq_len} {mlm_prob} {use_nsp}"
+        )
+    }
+
     /// Number of samples.
     pub(crate) fn num_samples(&self) -> Result<u64, DataError> {
         Ok(self.opened()?.rows.len() as u64)

@@ -110,11 +110,10 @@ impl BertDataset {
     }
 }
 
-/// The files of samples. A saved position belongs to their names.
-pub(super) fn split_of(samples: Samples) -> Result<SplitFiles, DataError> {
-    let name = Path::parse(&samples.name())?;
-    let file = SourceFile::new(name, Format::Samples(Arc::new(samples)));
-    Ok(SplitFiles::new(vec![file], RecordParser::of_columns(None)))
+/// The samples as a file, to whose name a saved position belongs.
+pub(super) fn split_of(samples: Samples) -> SplitFiles {
+    let file = SourceFile::new(samples.place(), Format::Samples(Arc::new(samples)));
+    SplitFiles::new(vec![file], RecordParser::of_columns(None))
 }
 
 impl Source for BertDataset {
@@ -127,7 +126,7 @@ impl Source for BertDataset {
     }
 
     fn split(&self, task: &str, split: &str) -> Result<SplitFiles, DataError> {
-        split_of(Samples::one(self.samples(task, split)?))
+        Ok(split_of(Samples::one(self.samples(task, split)?)))
     }
 
     fn num_input_examples(&self, _: &str) -> Option<u64> {

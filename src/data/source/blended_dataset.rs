@@ -72,7 +72,7 @@ fn split(
     }
     let datasets = datasets.iter().map(|dataset| dataset.samples(task, split));
     let datasets = datasets.collect::<Result<_, _>>()?;
-    split_of(Samples::blended(datasets, proportions))
+    Ok(split_of(Samples::blended(datasets, proportions)))
 }
 
 impl Source for BlendableDataset {
