@@ -20,7 +20,7 @@ pub(super) struct Masking {
 }
 
 impl Masking {
-    /// Masks tokens in place, for a sample that was cut to `length` tokens without special ones. Returns the places and the
+    /// Masks tokens in place, which are ids of the vocabulary, for a sample that was cut to `length` tokens without special ones. Returns the places and the
     /// original tokens, in ascending order.
     pub(super) fn mask(
         &self,
@@ -74,7 +74,7 @@ impl Masking {
             if [self.marks.begin, self.marks.end].contains(token) {
                 continue;
             }
-            let begins = self.begins_word.get(*token as usize).copied().unwrap_or(true);
+            let begins = self.begins_word[*token as usize];
             match words.last_mut().filter(|_| !begins) {
                 Some(word) => word.push(place),
                 None => words.push(vec![place]),

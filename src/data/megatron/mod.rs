@@ -31,8 +31,17 @@ pub use punkt::{Parameters as PunktParameters, Punkt, Spaces};
 pub(crate) use samples::{BertOptions, BertSamples};
 pub(crate) use token_type::TokenType;
 
+use std::ops::Range;
+
 use crate::error::DataError;
 use gimlet_storage::Path;
+
+/// The error of a `.bin` file of this size that ends before an item, whose place its index says.
+pub(crate) fn cut_short(bin: &Path, item: &str, place: &Range<u64>, size: u64) -> DataError {
+    let Range { start, end } = place;
+    let reason = format!("{item} should lie at bytes {start} to {end} of {size}; is it complete?");
+    file_error(bin, reason)
+}
 
 /// The error of a file whose content is not as expected.
 fn file_error(path: &Path, reason: impl ToString) -> DataError {

@@ -3,13 +3,13 @@
 use std::fmt;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use super::file_error;
 use super::index::Index;
 use super::mapping::{MappingOptions, SampleRow};
 use super::mapping_file::samples_of;
 use super::masking::Masking;
 use super::numpy_random::RandomState;
 use super::segments::{Marks, Segments};
+use super::{cut_short, file_error};
 use crate::error::DataError;
 use crate::value::{Key, Value};
 use gimlet_storage::{Path, RangeFile};
@@ -99,7 +99,7 @@ impl BertSamples {
     /// number, 1 if they changed places.
     ///
     /// # Errors
-    /// A file cannot be read, or is not complete.
+    /// A file cannot be read, is not complete, or has ids that the vocabulary lacks.
     pub(crate) fn features(&self, number: u64) -> Result<Vec<(Key, Value)>, DataError> {
         let opened = self.opened()?;
         let [first, behind, target] = opened.rows[number as usize];
@@ -163,6 +163,7 @@ impl BertSamples {
         let BertOptions { prefix, name, mapping, .. } = &self.options;
         let path = self.bin();
         let (bin, index) = (path.open_ranges()?, Index::open_beside(&path)?);
+        check_size(&bin, &index)?;
         let masking = self.masking()?;
         let rows = samples_of(prefix, &index, name, mapping)?;
         if rows.is_empty() {
@@ -214,10 +215,34 @@ impl Opened {
         let ranges: Vec<_> = (starts.iter().zip(&lengths))
             .map(|(start, length)| *start..start.saturating_add(u64::from(*length) * size))
             .collect();
-        let ids = |bytes: Vec<u8>| {
-            let ids = self.index.token_type.ids(&bytes);
-            ids.map_err(|reason| file_error(self.bin.path(), reason))
-        };
-        self.bin.read_all(&ranges)?.into_iter().map(ids).collect()
+        let sentences = (first + 1..).zip(self.bin.read_all(&ranges)?);
+        sentences.map(|(number, bytes)| self.ids(number, &bytes)).collect()
     }
+
+    /// The ids of a sentence with this number, from 1.
+    fn ids(&self, number: u64, bytes: &[u8]) -> Result<Vec<i32>, DataError> {
+        let bad = |reason| file_error(self.bin.path(), format!("sentence {number}: {reason}"));
+        let ids = self.index.token_type.ids(bytes).map_err(bad)?;
+        let num_ids = self.masking.begins_word.len();
+        match ids.iter().find(|id| !usize::try_from(**id).is_ok_and(|id| id < num_ids)) {
+            None => Ok(ids),
+            Some(id) => Err(bad(format!(
+                "it has the id {id}, expected ids from 0 to {}: the data were made with another vocabulary; set `vocabulary` \
+                 to that one, or convert the texts again with this one (`gimlet megatron_index`)",
+                num_ids - 1
+            ))),
+        }
+    }
+}
+
+/// Checks that the file of ids has as many bytes as its index says.
+fn check_size(bin: &RangeFile, index: &Index) -> Result<(), DataError> {
+    let Some(last) = index.num_sentences.checked_sub(1) else { return Ok(()) };
+    let (start, length) = (index.starts(last..last + 1)?[0], index.lengths(last..last + 1)?[0]);
+    let place = start..start.saturating_add(u64::from(length) * index.token_type.size());
+    if place.end <= bin.size() {
+        return Ok(());
+    }
+    let sentence = format!("sentence {}", index.num_sentences);
+    Err(cut_short(bin.path(), &sentence, &place, bin.size()))
 }

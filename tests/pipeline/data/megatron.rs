@@ -189,3 +189,45 @@ fn settings_that_give_no_samples_are_named() {
         "`megatron.BlendableDataset` has 1 datasets and 2 weights",
     );
 }
+
+/// The error of the first batch, after a change of one of the files of sentences or of the list of pieces.
+fn error_of(name: &str, change: impl Fn(&mut Vec<u8>)) -> String {
+    let folder = folder_of_sentences();
+    let pieces = folder.path().join("vocab.txt");
+    std::fs::copy(reference("megatron").join("vocab.txt"), &pieces).unwrap();
+    let path = folder.path().join(name);
+    let mut bytes = std::fs::read(&path).unwrap();
+    change(&mut bytes);
+    std::fs::write(&path, bytes).unwrap();
+    let vocabulary =
+        format!("seqio.BertWordPieceVocabulary.vocab_lookup_table = '{}'\n", pieces.display());
+    let task = task_of(&folder, &format!("{ONE}{TWO_PASSES}{vocabulary}"));
+    let found = dataset(&task, &config_of("train", false), DatasetOptions::default());
+    found.and_then(|mut batches| batches.next_batch()).err().unwrap().to_string()
+}
+
+#[test]
+fn files_that_are_not_complete_or_of_another_version_are_named() {
+    let error = error_of("train_text_sentence.bin", |bytes| bytes.truncate(bytes.len() - 2));
+    assert!(
+        error.contains("train_text_sentence.bin`") && error.contains("is it complete?"),
+        "{error}"
+    );
+    assert!(error.contains(": sentence "), "{error}");
+    let error = error_of("train_text_sentence.idx", |bytes| bytes[9] = 2);
+    assert!(error.contains("train_text_sentence.idx`"), "{error}");
+    assert!(error.contains("it is of version 2, expected 1"), "{error}");
+}
+
+#[test]
+fn ids_that_the_vocabulary_lacks_are_named() {
+    let error = error_of("vocab.txt", |bytes| {
+        let lines = bytes.split_inclusive(|byte| *byte == b'\n').take(20).flatten();
+        *bytes = lines.copied().collect();
+    });
+    assert!(
+        error.contains("expected ids from 0 to 19: the data were made with another"),
+        "{error}"
+    );
+    assert!(error.contains("train_text_sentence.bin`") && error.contains("sentence "), "{error}");
+}

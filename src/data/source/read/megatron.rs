@@ -3,11 +3,11 @@
 use std::io::{BufReader, Read};
 use std::ops::Range;
 
-use super::error::{file_error, read_error, shorter};
+use super::error::{read_error, shorter};
 use super::position::RecordPosition;
 use super::record::{Body, RecordReader};
 use crate::error::DataError;
-use crate::megatron::Index;
+use crate::megatron::{Index, cut_short};
 use gimlet_storage::Path;
 
 /// Number of documents whose places are read from the index at once.
@@ -69,14 +69,8 @@ impl Documents {
 
     fn read(&mut self, place: &Range<u64>) -> Result<Vec<u8>, DataError> {
         if place.start > place.end || place.end > self.size {
-            let (document, Range { start, end }) = (self.position.records + 1, place);
-            return Err(file_error(
-                &self.path,
-                format!(
-                    "document {document} should lie at bytes {start} to {end} of {}; is it complete?",
-                    self.size
-                ),
-            ));
+            let document = format!("document {}", self.position.records + 1);
+            return Err(cut_short(&self.path, &document, place, self.size));
         }
         let reader = match &mut self.reader {
             Some((offset, reader)) if *offset == place.start => reader,
