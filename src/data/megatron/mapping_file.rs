@@ -82,10 +82,16 @@ pub(super) fn samples_of(
         }
         Ok(rows)
     };
-    for path in [&own, &prefix.suffixed(&format!("{stem}.npy"))] {
-        if path.exists()?
+    let upstream = prefix.suffixed(&format!("{stem}.npy"));
+    for path in [&own, &upstream] {
+        if is_there(path)
             && let Some(rows) = read(path)?
         {
+            if path == &upstream {
+                gimlet_telemetry::notice_once(&format!(
+                    "the samples of `{prefix}` are those of `{upstream}`, which t5-experiments wrote"
+                ));
+            }
             return Ok(rows);
         }
     }
@@ -96,6 +102,14 @@ pub(super) fn samples_of(
         ));
     }
     Ok(rows)
+}
+
+/// Whether a file is there that need not be: one that cannot be looked for counts as absent.
+fn is_there(path: &Path) -> bool {
+    path.exists().unwrap_or_else(|error| {
+        gimlet_telemetry::notice_once(&format!("`{path}` is not used: {error}"));
+        false
+    })
 }
 
 /// The part of the names of a mapping's files after the prefix. Source: `get_samples_mapping` of

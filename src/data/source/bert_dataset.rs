@@ -94,6 +94,10 @@ impl BertDataset {
         let is_share = |share: f64| (0.0..=1.0).contains(&share);
         let found = if split == TRAIN && (self.n_epochs, self.n_samples) == (None, None) {
             "needs `n_epochs` or `n_samples`".to_string()
+        } else if self.n_epochs == Some(0) {
+            "has n_epochs 0, expected at least 1, or None".to_string()
+        } else if self.n_samples == Some(0) {
+            "has n_samples 0, expected at least 1, or None".to_string()
         } else if !is_share(self.mlm_prob) || !is_share(self.short_seq_prob) {
             let (mlm_prob, short_seq_prob) = (self.mlm_prob, self.short_seq_prob);
             format!(

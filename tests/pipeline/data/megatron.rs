@@ -178,6 +178,8 @@ fn settings_that_give_no_samples_are_named() {
     };
     check(ONE, "`megatron.BertDataset` needs `n_epochs` or `n_samples`");
     let with = |binding: &str| format!("{ONE}{TWO_PASSES}megatron.BertDataset.{binding}\n");
+    check(&with("n_epochs = 0"), "has n_epochs 0, expected at least 1");
+    check(&with("n_samples = 0"), "has n_samples 0, expected at least 1");
     check(&with("mlm_prob = 1.5"), "has mlm_prob 1.5 and short_seq_prob 0.1, expected shares");
     check(&with("seed = 2147483647"), "has seed 2147483647, expected one below 2147483647");
     check(&with("input_seq_len = 4"), "has input_seq_len 4, expected at least 5");
