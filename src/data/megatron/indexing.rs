@@ -158,7 +158,7 @@ impl Indexing<'_> {
         let object: Value =
             serde_json::from_str(&line.text).map_err(|error| bad(error.to_string()))?;
         let sentences = |key: &String| match &object[key] {
-            Value::String(text) => Ok(self.sentences(text)),
+            Value::String(text) => self.sentences(text).map_err(bad),
             Value::Array(items) => {
                 let texts = items.iter().map(Value::as_str).collect::<Option<Vec<_>>>();
                 let texts = texts
@@ -179,11 +179,11 @@ impl Indexing<'_> {
         }
     }
 
-    fn sentences(&self, text: &str) -> Vec<Vec<i32>> {
-        match self.punkt {
-            Some(punkt) => self.encoded(&punkt.sentences(text)),
+    fn sentences(&self, text: &str) -> Result<Vec<Vec<i32>>, String> {
+        Ok(match self.punkt {
+            Some(punkt) => self.encoded(&punkt.sentences(text)?),
             None => self.encoded(&[text]),
-        }
+        })
     }
 
     /// The ids of sentences that have any.

@@ -13,12 +13,12 @@ use std::ops::Range;
 
 use fancy_regex::Regex;
 
-use self::tokens::{WordCutter, annotate};
+use self::tokens::{WordCutter, annotate, regex};
 
-/// A mark that may end a sentence, and the beginning of the text after it that decides.
-const END: &str = r#"[.?!](?=(?P<after>[)";}\]*:@'({\[?!]|\s+(?P<next>\S+)))"#;
-/// The same with the word before the mark and the spaces after it, which stay in the sentence.
-const END_WITH_SPACES: &str = r#"\S*[.?!]\s*(?=(?P<after>[)";}\]*:@'({\[?!]|(?P<next>\S+)))"#;
+/// Marks that may end a sentence.
+const MARKS: &[char] = &['.', '?', '!'];
+/// Characters that stand for a word after a mark, without spaces before them.
+const AFTER: &str = r#")";}]*:@'({[?!"#;
 /// Closing marks after the end of a sentence, which belong to it.
 const CLOSING: &str = r#"(?m)\A["')\]}]+?(?:\s+|(?=--)|$)"#;
 
@@ -35,7 +35,7 @@ pub enum Spaces {
 #[derive(Debug)]
 pub struct Punkt {
     parameters: Parameters,
-    end: Regex,
+    spaces: Spaces,
     closing: Regex,
     words: WordCutter,
 }
@@ -55,41 +55,39 @@ struct Candidate {
 impl Punkt {
     /// A splitter by parameters.
     pub fn new(parameters: Parameters, spaces: Spaces) -> Self {
-        let end = match spaces {
-            Spaces::Dropped => END,
-            Spaces::Kept => END_WITH_SPACES,
-        };
-        let regex = |pattern| Regex::new(pattern).expect("the pattern is valid");
-        Self { parameters, end: regex(end), closing: regex(CLOSING), words: WordCutter::new() }
+        Self { parameters, spaces, closing: regex(CLOSING), words: WordCutter::new() }
     }
 
     /// The sentences of a text in their order.
-    pub fn sentences<'a>(&self, text: &'a str) -> Vec<&'a str> {
-        let slices = self.realigned(text, self.slices(text));
-        slices.into_iter().map(|slice| &text[slice]).collect()
+    ///
+    /// # Errors
+    /// The memory of a regular expression does not suffice for a word.
+    pub fn sentences<'a>(&self, text: &'a str) -> Result<Vec<&'a str>, String> {
+        let slices = self.slices(text).and_then(|slices| self.realigned(text, slices));
+        let slices = slices.map_err(|error| format!("its sentences are not found: {error}"))?;
+        Ok(slices.into_iter().map(|slice| &text[slice]).collect())
     }
 
     /// The ranges of sentences, before closing marks are moved.
-    fn slices(&self, text: &str) -> Vec<Range<usize>> {
+    fn slices(&self, text: &str) -> Result<Vec<Range<usize>>, fancy_regex::Error> {
         let mut slices = Vec::new();
         let mut begin = 0;
         for candidate in self.candidates(text) {
-            if self.ends_sentence(&text[candidate.word..candidate.after]) {
+            if self.ends_sentence(&text[candidate.word..candidate.after])? {
                 slices.push(begin..candidate.end);
                 begin = candidate.next.unwrap_or(candidate.end);
             }
         }
         slices.push(begin..text.trim_end().len().max(begin));
-        slices
+        Ok(slices)
     }
 
     /// The marks that may end a sentence. Of several within a word, such as `acting!!!`, only the last one is.
     fn candidates(&self, text: &str) -> Vec<Candidate> {
         let mut found: Vec<Candidate> = Vec::new();
-        for captures in self.end.captures_iter(text).map_while(Result::ok) {
-            let Some(mark) = captures.get(0) else { continue };
+        for mark in marks(text, self.spaces) {
             let (last_word, last_end) = found.last().map_or((0, 0), |last| (last.word, last.start));
-            let before = &text[last_end..mark.start()];
+            let before = &text[last_end..mark.start];
             // A space at the very beginning does not count in the source.
             let space = before.rfind(|c: char| c.is_ascii_whitespace() || c == '\u{b}');
             let word = match space.filter(|at| *at > 0) {
@@ -99,38 +97,32 @@ impl Punkt {
             if found.last().is_some_and(|last| last.start > word) {
                 found.pop();
             }
-            found.push(Candidate {
-                start: mark.start(),
-                end: mark.end(),
-                after: captures.name("after").map_or(mark.end(), |after| after.end()),
-                next: captures.name("next").map(|next| next.start()),
-                word,
-            });
+            found.push(Candidate { word, ..mark });
         }
         found
     }
 
     /// Whether a sentence ends before the last token of a part of a text.
-    fn ends_sentence(&self, part: &str) -> bool {
-        let tokens = annotate(self.words.tokens(part), &self.parameters);
-        let Some((_, before)) = tokens.split_last() else { return false };
-        before.iter().any(|token| token.ends_sentence)
+    fn ends_sentence(&self, part: &str) -> Result<bool, fancy_regex::Error> {
+        let tokens = annotate(self.words.tokens(part)?, &self.parameters);
+        let Some((_, before)) = tokens.split_last() else { return Ok(false) };
+        Ok(before.iter().any(|token| token.ends_sentence))
     }
 
     /// Moves closing quotes and brackets to the sentence that they close, and drops empty sentences.
-    fn realigned(&self, text: &str, slices: Vec<Range<usize>>) -> Vec<Range<usize>> {
+    fn realigned(
+        &self,
+        text: &str,
+        slices: Vec<Range<usize>>,
+    ) -> Result<Vec<Range<usize>>, fancy_regex::Error> {
         let mut aligned = Vec::new();
         let mut moved = 0;
         for (index, slice) in slices.iter().enumerate() {
             let slice = slice.start + moved..slice.end;
-            let next = slices.get(index + 1);
-            let closing = next.and_then(|next| {
-                let closing = self.closing.find(&text[next.clone()]).ok().flatten()?;
-                Some((next.start, closing))
-            });
-            match closing {
-                Some((start, closing)) => {
-                    aligned.push(slice.start..start + closing.as_str().trim_end().len());
+            let next = slices.get(index + 1).map_or(0..0, Range::clone);
+            match self.closing.find(&text[next.clone()])? {
+                Some(closing) => {
+                    aligned.push(slice.start..next.start + closing.as_str().trim_end().len());
                     moved = closing.end();
                 }
                 None => {
@@ -141,8 +133,55 @@ impl Punkt {
                 }
             }
         }
-        aligned
+        Ok(aligned)
     }
+}
+
+/// The marks with text after them, still without the beginning of the word. With kept spaces only the last one of each word
+/// counts, and reaches from the beginning of the word to the end of the spaces.
+fn marks(text: &str, spaces: Spaces) -> Vec<Candidate> {
+    let mut marks = Vec::new();
+    for place in words(text) {
+        let word = &text[place.clone()];
+        let candidate = |(at, _)| candidate(text, &place, place.start + at, spaces);
+        match spaces {
+            Spaces::Dropped => marks.extend(word.match_indices(MARKS).filter_map(candidate)),
+            Spaces::Kept => marks.extend(word.rmatch_indices(MARKS).find_map(candidate)),
+        }
+    }
+    marks
+}
+
+/// The mark at a byte of a word; `None` if it has no text after it that decides.
+fn candidate(text: &str, word: &Range<usize>, mark: usize, spaces: Spaces) -> Option<Candidate> {
+    let behind = &text[mark + 1..];
+    let next = behind.trim_start();
+    let (start, rest) = match spaces {
+        Spaces::Dropped => (mark, behind),
+        Spaces::Kept => (word.start, next),
+    };
+    let end = text.len() - rest.len();
+    let found = |after, next| Some(Candidate { start, end, word: 0, after, next });
+    if rest.starts_with(|c| AFTER.contains(c)) {
+        return found(end + 1, None);
+    }
+    if next.is_empty() || (spaces == Spaces::Dropped && next.len() == behind.len()) {
+        return None;
+    }
+    let begin = text.len() - next.len();
+    let length = next.find(char::is_whitespace).unwrap_or(next.len());
+    found(begin + length, Some(begin))
+}
+
+/// The places of the runs of characters that are no spaces.
+fn words(text: &str) -> impl Iterator<Item = Range<usize>> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let rest = text[at..].trim_start();
+        let begin = text.len() - rest.len();
+        at = begin + rest.find(char::is_whitespace).unwrap_or(rest.len());
+        (begin < at).then_some(begin..at)
+    })
 }
 
 #[cfg(test)]
@@ -170,7 +209,8 @@ mod tests {
                     .iter()
                     .map(|text| text.as_str().unwrap())
                     .collect();
-                assert_eq!(punkt.sentences(case["text"].as_str().unwrap()), expected, "{name}");
+                let found = punkt.sentences(case["text"].as_str().unwrap()).unwrap();
+                assert_eq!(found, expected, "{name}");
             }
         }
     }
@@ -179,7 +219,7 @@ mod tests {
     fn english_is_divided_without_a_model() {
         let punkt = Punkt::new(Parameters::english(), Spaces::Dropped);
         let check = |sentences: &[&str]| {
-            assert_eq!(punkt.sentences(&sentences.join(" ")), sentences);
+            assert_eq!(punkt.sentences(&sentences.join(" ")).unwrap(), sentences);
         };
         check(&[
             "Dr. Smith paid approx. 3.5 dollars, e.g. to J. R. Jones.",
@@ -188,6 +228,54 @@ mod tests {
         ]);
         check(&["\"Is it so?\"", "She asked.", "(It was.)", "See fig. 3!"]);
         check(&["It ended in 1990.", "Then came 1991... and so on."]);
+    }
+
+    /// NLTK's pattern of marks, and Megatron's with the word before and the spaces after them.
+    const OF_NLTK: &str = r#"[.?!](?=(?P<after>[)";}\]*:@'({\[?!]|\s+(?P<next>\S+)))"#;
+    const OF_MEGATRON: &str = r#"\S*[.?!]\s*(?=(?P<after>[)";}\]*:@'({\[?!]|(?P<next>\S+)))"#;
+
+    #[test]
+    fn marks_are_those_of_the_patterns() {
+        let letters = [".", "?", "!", " ", "\n", "a", ")", "(", "\u{a0}", "\u{e9}"];
+        // All texts of up to five letters.
+        let mut texts = vec![String::new()];
+        for length in 0..5 {
+            let longest: Vec<String> =
+                texts.iter().filter(|text| text.chars().count() == length).cloned().collect();
+            texts.extend(
+                longest.iter().flat_map(|text| letters.map(|letter| text.clone() + letter)),
+            );
+        }
+        for (spaces, pattern) in [(Spaces::Dropped, OF_NLTK), (Spaces::Kept, OF_MEGATRON)] {
+            let pattern = regex(pattern);
+            for text in &texts {
+                let expected: Vec<_> = (pattern.captures_iter(text).map(Result::unwrap))
+                    .map(|found| {
+                        let mark = found.get(0).unwrap();
+                        let next = found.name("next").map(|next| next.start());
+                        (mark.start(), mark.end(), found.name("after").unwrap().end(), next)
+                    })
+                    .collect();
+                let found = marks(text, spaces);
+                let found: Vec<_> = found
+                    .iter()
+                    .map(|mark| (mark.start, mark.end, mark.after, mark.next))
+                    .collect();
+                assert_eq!(found, expected, "{spaces:?} {text:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn long_texts_without_spaces_are_divided() {
+        for spaces in [Spaces::Dropped, Spaces::Kept] {
+            let punkt = Punkt::new(Parameters::english(), spaces);
+            for part in ["a", "a.", "!", ")", "?)", "-", "1,", ". "] {
+                let text = format!("It was {}. It ended. So did he.", part.repeat(100_000));
+                let sentences = punkt.sentences(&text).unwrap();
+                assert_eq!(sentences.last(), Some(&"So did he."), "{part}");
+            }
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The words around a mark, and the decision which of them end a sentence.
 
-use fancy_regex::Regex;
+use fancy_regex::{Regex, RegexBuilder};
 
 use super::parameters::{Parameters, SMALL};
 
@@ -10,6 +10,12 @@ const RUNS: &str = r"(?:-{2,}|\.{2,}|(?:\.\s){2,}\.)";
 const NO_WORD: &str = r#"(?:[)";}\]*:@'({\[?!])"#;
 /// The type of all numbers.
 const NUMBER: &str = "##number##";
+
+/// A pattern whose steps back are in proportion to the text, and so not limited.
+pub(super) fn regex(pattern: &str) -> Regex {
+    let built = RegexBuilder::new(pattern).backtrack_limit(usize::MAX).build();
+    built.expect("the pattern is valid")
+}
 
 /// A token and what is known of it.
 #[derive(Debug)]
@@ -34,23 +40,22 @@ impl WordCutter {
         let word = format!(
             r#"{RUNS}|(?=[^("`{{\[:;&#*@)}}\]\-,])\S+?(?=\s|$|{NO_WORD}|{RUNS}|,(?=$|\s|{NO_WORD}|{RUNS}))|\S"#
         );
-        let regex = |pattern: &str| Regex::new(pattern).expect("the pattern is valid");
         Self { word: regex(&word), number: regex(r"^-?[.,]?\d[\d,.-]*\.?$") }
     }
 
     /// The tokens of a text, line by line.
-    pub(super) fn tokens<'a>(&self, text: &'a str) -> Vec<Token<'a>> {
+    pub(super) fn tokens<'a>(&self, text: &'a str) -> Result<Vec<Token<'a>>, fancy_regex::Error> {
         let words = text.split('\n').flat_map(|line| self.word.find_iter(line));
-        words.map_while(Result::ok).map(|word| self.token(word.as_str())).collect()
+        words.map(|word| self.token(word?.as_str())).collect()
     }
 
-    fn token<'a>(&self, text: &'a str) -> Token<'a> {
-        let kind = match self.number.is_match(text).unwrap_or(false) {
+    fn token<'a>(&self, text: &'a str) -> Result<Token<'a>, fancy_regex::Error> {
+        let kind = match self.number.is_match(text)? {
             true => NUMBER.to_string(),
             false => text.to_lowercase(),
         };
         let is_ellipsis = text.len() > 1 && text.bytes().all(|byte| byte == b'.');
-        Token { text, kind, is_abbreviation: false, is_ellipsis, ends_sentence: false }
+        Ok(Token { text, kind, is_abbreviation: false, is_ellipsis, ends_sentence: false })
     }
 }
 
