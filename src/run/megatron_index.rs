@@ -13,7 +13,7 @@ use crate::data::{
 };
 use crate::storage::Path;
 use crate::telemetry::notice;
-use crate::vocab::{BertTokenizer, Vocabulary, hugging_face_tokenizer};
+use crate::vocab::{BertTokenizer, Vocabulary, bert_folds_case, hugging_face_tokenizer};
 
 use super::failure::Failure;
 
@@ -220,17 +220,12 @@ impl MegatronIndexArgs {
 /// The tokenizer of a folder of Hugging Face's transformers.
 fn of_folder(folder: &Path) -> Result<Tokenizer, DataError> {
     let pieces = folder.join("vocab.txt");
-    let config = folder.join("tokenizer_config.json");
     if pieces.exists()? {
-        let text = if config.exists()? { config.read_to_string()? } else { "{}".to_string() };
-        let config: serde_json::Value = serde_json::from_str(&text).map_err(|error| {
-            DataError::File { file: config.to_string(), reason: error.to_string() }
-        })?;
-        let lower_case = config["do_lower_case"].as_bool().unwrap_or(true);
+        let lower_case = bert_folds_case(folder)?;
         return Ok(Tokenizer::Bert(BertTokenizer::of_transformers(&pieces, lower_case)?));
     }
     let whole = folder.join("tokenizer.json");
-    let file = if whole.exists()? { whole } else { config };
+    let file = if whole.exists()? { whole } else { folder.join("tokenizer_config.json") };
     Ok(Tokenizer::Vocabulary(hugging_face_tokenizer(&file)?.vocabulary.build()?))
 }
 

@@ -16,7 +16,7 @@ pub enum VocabError {
         /// The error in it, and the remedy.
         reason: String,
     },
-    /// The folder has no tokenizer that a T5 of transformers can have.
+    /// The folder has no tokenizer that a T5 or a BERT of transformers can have.
     #[error("`{path}` is not a usable tokenizer of Hugging Face's transformers: {reason}")]
     HuggingFace {
         /// The file or its folder.

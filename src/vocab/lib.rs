@@ -24,7 +24,7 @@ pub use spec::{
     UnigramVocabulary, VocabularySpec,
 };
 pub use train::train_sentencepiece;
-pub use word_piece::BertTokenizer;
+pub use word_piece::{BertTokenizer, bert_folds_case};
 
 /// The id that pads every vocabulary.
 pub const PAD_ID: i32 = 0;

@@ -10,13 +10,13 @@ use crate::models::HUGGING_FACE;
 use crate::models::bert::hugging_face::{FAMILY, network};
 use crate::run::failure::Failure;
 use crate::storage::Path;
+use crate::vocab::bert_folds_case;
 
 use super::tuning::exists;
 use super::{failure, init_step, model_config};
 
-/// The list of pieces of a tokenizer, and its configuration.
+/// The list of pieces of a tokenizer.
 const PIECES: &str = "vocab.txt";
-const TOKENIZER: &str = "tokenizer_config.json";
 
 /// The class of transformers, and the keys of t5-experiments that it does not read.
 const OF_TRANSFORMERS: &str = "transformers:";
@@ -58,7 +58,7 @@ pub(super) fn facts(arguments: &Arguments, num_processes: usize) -> Result<Facts
         return Err(failure(mistakes));
     }
     let (network, without_effect) = read_network(arguments)?;
-    let lower_case = lower_case(&format!("{folder}/{TOKENIZER}"))?;
+    let lower_case = lower_case(&folder)?;
     let bert = Some(Pretraining { network, without_effect, pieces, lower_case });
     let init_step = init_step(arguments)?;
     let (model_config, shards, tuning) = (None, Vec::new(), None);
@@ -111,16 +111,13 @@ fn without(text: &str) -> Result<(String, Vec<String>), serde_json::Error> {
     Ok((config.to_string(), removed))
 }
 
-/// Whether a tokenizer folds case, which is the default of transformers' `BertTokenizer`.
-fn lower_case(file: &str) -> Result<bool, Failure> {
-    if !exists(file)? {
-        return Ok(true);
-    }
-    let bytes = Path::parse(file).map_err(Failure::usage)?.read().map_err(Failure::world)?;
-    let config: Value = serde_json::from_slice(&bytes).map_err(|error| {
-        failure(vec![Diagnostic::nowhere(format!("{file} is not JSON: {error}"))])
-    })?;
-    Ok(config["do_lower_case"].as_bool().unwrap_or(true))
+/// Whether the tokenizer of a folder folds case.
+fn lower_case(folder: &str) -> Result<bool, Failure> {
+    let folder = Path::parse(folder).map_err(Failure::usage)?;
+    bert_folds_case(&folder).map_err(|error| match error.is_users() {
+        true => failure(vec![Diagnostic::nowhere(error.to_string())]),
+        false => Failure::world(error),
+    })
 }
 
 /// The kind of positions in the text of a network.

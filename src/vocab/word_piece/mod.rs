@@ -7,12 +7,14 @@
 
 mod basic;
 mod bert;
+mod transformers;
 mod unicode;
 
 use std::collections::HashMap;
 
 use self::basic::BasicTokenizer;
 pub use self::bert::BertTokenizer;
+pub use self::transformers::bert_folds_case;
 use super::spec::BertWordPieceVocabulary;
 use super::{VocabError, Vocabulary};
 use gimlet_storage::Path;

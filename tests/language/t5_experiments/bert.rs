@@ -98,12 +98,25 @@ fn check(network: &str, (from, to): (&str, &str), parts: &[&str]) {
 fn check_line(network: &str, line: &str, parts: &[&str]) {
     let checkout = checkout();
     checkout.write("bert-nano.json", network);
+    fails_in(&checkout, line, parts);
+}
+
+fn fails_in(checkout: &Checkout, line: &str, parts: &[&str]) {
     let translated = checkout.translated(line);
     let checked = translated.and_then(|it| it.command.check(false, 1).map_err(|e| e.to_string()));
     let Err(message) = checked else { panic!("{line} is accepted") };
     for part in parts {
         assert!(message.contains(part), "{part:?} is not in\n{message}");
     }
+}
+
+#[test]
+fn settings_of_the_tokenizer_that_have_no_effect_are_refused() {
+    let checkout = checkout();
+    checkout.write("vocab/bert/tokenizer_config.json", r#"{"strip_accents": false}"#);
+    let expected =
+        ["vocab/bert/tokenizer_config.json", "its `strip_accents` is false, expected true"];
+    fails_in(&checkout, MEASURED, &expected);
 }
 
 #[test]
