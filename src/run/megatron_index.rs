@@ -17,10 +17,17 @@ use crate::vocab::{BertTokenizer, Vocabulary, bert_folds_case, hugging_face_toke
 
 use super::failure::Failure;
 
+/// Endings of the names of files with JSON lines, and those that may stand after them.
+const JSON_LINES: [&str; 2] = [".json", ".jsonl"];
+const COMPRESSED: [&str; 2] = [".gz", ".zst"];
+/// Most files of a folder that a message names.
+const MOST_NAMED: usize = 5;
+
 /// Flags of `gimlet megatron_index`, which are those of `preprocess_data.py`.
 #[derive(Args, Debug)]
 pub struct MegatronIndexArgs {
-    /// A file with a JSON object on each line, or a folder, whose `.json` and `.jsonl` files are read in the order of their names.
+    /// A file with a JSON object on each line, or a folder, whose `.json` and `.jsonl` files are read in the order of their names; they
+    /// may be compressed by gzip or zstd.
     #[arg(long, value_name = "PATH")]
     input: String,
     /// Keys of the texts, each of which is written to files of its own.
@@ -137,7 +144,7 @@ pub(super) fn megatron_index_command(args: &MegatronIndexArgs) -> Result<(), Fai
         )));
     }
     let punkt = args.split_sentences.then(|| args.punkt()).transpose()?;
-    let files = args.files().map_err(|error| failure(error.into()))?;
+    let files = args.files().map_err(failure)?;
     let indexing = Indexing {
         keys: &args.json_keys,
         punkt: punkt.as_ref(),
@@ -204,15 +211,33 @@ impl MegatronIndexArgs {
     }
 
     /// The files of the input in the order of their names.
-    fn files(&self) -> Result<Vec<Path>, crate::storage::StorageError> {
+    fn files(&self) -> Result<Vec<Path>, DataError> {
         let input = Path::parse(&self.input)?;
         if !input.is_dir()? {
             return Ok(vec![input]);
         }
-        let is_json =
-            |path: &Path| path.as_str().ends_with(".json") || path.as_str().ends_with(".jsonl");
-        let mut files: Vec<Path> = input.list()?.into_iter().filter(is_json).collect();
+        let listed = input.list()?;
+        let has_plain = |name: &str| listed.iter().any(|path| path.as_str() == name);
+        let is_read = |path: &&Path| {
+            let name = path.as_str();
+            let packed = COMPRESSED.iter().find_map(|ending| name.strip_suffix(ending));
+            let is_second = packed.is_some_and(has_plain);
+            let name = packed.unwrap_or(name);
+            JSON_LINES.iter().any(|ending| name.ends_with(ending)) && !is_second
+        };
+        let mut files: Vec<Path> = listed.iter().filter(is_read).cloned().collect();
         files.sort();
+        if files.is_empty() {
+            let names: Vec<&str> = listed.iter().map(Path::file_name).take(MOST_NAMED).collect();
+            return Err(DataError::Config(format!(
+                "`--input` is the folder `{input}`, which has no file with JSON lines: expected names that end in {}, also with \
+                 {} after it; found {} entries: {}",
+                JSON_LINES.join(" or "),
+                COMPRESSED.join(" or "),
+                listed.len(),
+                names.join(", ")
+            )));
+        }
         Ok(files)
     }
 }

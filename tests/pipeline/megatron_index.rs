@@ -2,6 +2,7 @@
 //! (`data/reference/megatron_reference.py`).
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use assert_cmd::Command;
@@ -109,12 +110,39 @@ fn mistakes_are_named_and_leave_no_files() {
     fails(&folder, &format!("{bert} --append_eod"), "has no end of a sequence");
     fails(&folder, &format!("{bert} --punkt_dir absent"), "absent");
     fails(&folder, &format!("{bert} --input absent.jsonl"), "absent.jsonl");
+    fails(
+        &folder,
+        &format!("{bert} --input ."),
+        "`--input` is the folder `.`, which has no file with JSON lines",
+    );
+    fails(&folder, &format!("{bert} --input ."), "found 2 entries: texts, vocab.txt");
     fails(&folder, &format!("{bert} --json_keys body"), "texts/a.jsonl:1: it has no 'body'");
     fails(&folder, &format!("{INPUT} --tokenizer_type GPT2BPETokenizer"), "no byte-level BPE");
     fs::write(folder.path().join("texts/z.jsonl"), "{\"text\": 5}\n").unwrap();
     fails(&folder, &bert, "texts/z.jsonl:1: 'text' is neither a text nor a list of texts");
     let left = fs::read_dir(folder.path()).unwrap().count();
     assert_eq!(left, 2, "texts and the vocabulary");
+}
+
+#[test]
+fn compressed_files_are_read_unless_they_stand_beside_the_plain_ones() {
+    let folder = folder();
+    let texts = folder.path().join("texts");
+    for (name, is_kept) in [("a.jsonl", true), ("b.jsonl", false)] {
+        let file = fs::File::create(texts.join(format!("{name}.gz"))).unwrap();
+        let mut writer = flate2::write::GzEncoder::new(file, flate2::Compression::default());
+        writer.write_all(&fs::read(texts.join(name)).unwrap()).unwrap();
+        writer.finish().unwrap();
+        if !is_kept {
+            fs::remove_file(texts.join(name)).unwrap();
+        }
+    }
+    succeeds(
+        &folder,
+        &format!("{INPUT} --tokenizer_type BertWordPieceLowerCase --vocab_file vocab.txt"),
+    );
+    let expected = fs::read(reference("train_text_sentence.bin")).unwrap();
+    assert!(read(&folder, "out_text_sentence.bin") == expected);
 }
 
 /// The files of an earlier run stay whole until the new ones are.
@@ -126,5 +154,8 @@ fn a_run_that_fails_keeps_the_files_of_an_earlier_one() {
     let before = read(&folder, "out_text_sentence.idx");
     fs::write(folder.path().join("texts/z.jsonl"), "{\"text\": \"ba\"}\nno JSON\n").unwrap();
     fails(&folder, &flags, "texts/z.jsonl:2: ");
+    fs::write(folder.path().join("empty.json"), "{\"text\": \" \"}\n").unwrap();
+    let expected = "none of 1 documents has tokens under 'text', expected texts; they are those of 1 files from `empty.json` on";
+    fails(&folder, &flags.replace("--input texts", "--input empty.json"), expected);
     assert_eq!(read(&folder, "out_text_sentence.idx"), before);
 }

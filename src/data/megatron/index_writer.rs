@@ -60,6 +60,11 @@ impl IndexWriter {
         Ok(())
     }
 
+    /// Whether it has no sentence.
+    pub(super) fn is_empty(&self) -> bool {
+        self.lengths.is_empty()
+    }
+
     /// Writes the index, and makes both files visible.
     pub(super) fn finish(self) -> Result<(), DataError> {
         // An index of older files must not stand beside the new ids.

@@ -1,6 +1,6 @@
 //! Texts of JSON lines to `.bin` files of token ids. Source: `megatron/preprocess_data.py`.
 
-use std::io::{BufRead, BufReader};
+use std::io::BufRead;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use serde_json::Value;
@@ -8,13 +8,13 @@ use serde_json::Value;
 use super::index_writer::{IndexFormat, IndexWriter};
 use super::punkt::Punkt;
 use crate::error::DataError;
+use crate::source::open_text;
 use gimlet_storage::{Path, StorageError};
 
 /// Lines that a thread takes at once.
 const LINES_AT_ONCE: usize = 100;
 /// Parts that wait for each thread, and behind it.
 const PARTS_AHEAD: usize = 2;
-const BUFFER_SIZE: usize = 1 << 20;
 
 /// The conversion of texts to `.bin` files.
 #[derive(Clone, Copy)]
@@ -54,7 +54,8 @@ type Converted = Result<Vec<(u64, Document)>, DataError>;
 /// all is converted. `progress` is told the number of documents and of their bytes after some lines.
 ///
 /// # Errors
-/// A file cannot be read or written; a line is not an object with texts, or lists of texts, under the keys.
+/// A file cannot be read or written; a line is not an object with texts, or lists of texts, under the keys; no text of a key
+/// has tokens.
 pub fn write_indexes(
     files: &[Path],
     output_prefix: &str,
@@ -93,6 +94,14 @@ pub fn write_indexes(
         }
         Ok::<_, DataError>(())
     })?;
+    let keys = indexing.keys.iter().zip(&writers);
+    if let Some((key, _)) = keys.into_iter().find(|(_, writer)| writer.is_empty()) {
+        let (first, count) = (files.first().map_or("", Path::as_str), files.len());
+        return Err(DataError::Config(format!(
+            "none of {num_documents} documents has tokens under '{key}', expected texts; they are those of {count} files from \
+             `{first}` on"
+        )));
+    }
     writers.into_iter().try_for_each(IndexWriter::finish)
 }
 
@@ -118,9 +127,9 @@ fn read_parts(files: &[Path], sources: &[SyncSender<Result<Lines, DataError>>]) 
 
 /// The lines of a file, or the error of opening it.
 fn lines(file: &Path) -> Box<dyn Iterator<Item = Result<Line, DataError>> + '_> {
-    let opened = match file.open() {
-        Ok(opened) => BufReader::with_capacity(BUFFER_SIZE, opened),
-        Err(error) => return Box::new(std::iter::once(Err(error.into()))),
+    let opened = match open_text(file) {
+        Ok(opened) => opened,
+        Err(error) => return Box::new(std::iter::once(Err(error))),
     };
     Box::new((1..).zip(opened.lines()).map(|(number, text)| match text {
         Ok(text) => Ok(Line { file: file.to_string(), number, text }),
