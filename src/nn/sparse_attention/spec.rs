@@ -78,7 +78,7 @@ impl SparsityConfig {
 pub struct LayoutHeads {
     /// Attention heads.
     pub num_heads: usize,
-    /// Positions of a block; rows are multiples of it.
+    /// Positions of a block; the greatest length of rows is a multiple of it.
     #[gin(default = 16)]
     pub block: usize,
     /// Whether each head has a layout of its own, instead of that of the first one.
@@ -207,7 +207,7 @@ pub struct BSLongformerSparsityConfig {
 pub struct LocalSlidingWindowSparsityConfig {
     /// Attention heads.
     pub num_heads: usize,
-    /// Positions of a block; rows are multiples of it.
+    /// Positions of a block; the greatest length of rows is a multiple of it.
     #[gin(default = 16)]
     pub block: usize,
     /// Blocks around each block of queries, with itself; an even number counts as the next odd one.

@@ -91,7 +91,7 @@ impl Attention {
         }
     }
 
-    /// Whether positions attend to neighbours, some blocks at a time.
+    /// Whether positions attend to neighbours or to the blocks of a layout, some blocks at a time.
     pub fn is_by_blocks(&self) -> bool {
         !self.spec.reads_encoding && self.reach != Reach::All
     }
