@@ -125,7 +125,6 @@ fn samples_of_other_settings_have_other_places() {
         |first, second, proportions| place(Samples::blended(vec![first, second], proportions));
     let places = [
         one(|_| {}),
-        one(|options| options.prefix = Path::parse("elsewhere/one").unwrap()),
         one(|options| options.mapping.num_epochs = Some(3)),
         one(|options| options.mapping.num_samples = Some(100)),
         one(|options| options.mapping.max_length -= 1),
@@ -136,10 +135,6 @@ fn samples_of_other_settings_have_other_places() {
         one(|options| options.mlm_prob = 0.151),
         one(|options| options.use_nsp = !options.use_nsp),
         one(|options| options.num_ids -= 1),
-        one(|options| {
-            options.vocabulary =
-                VocabularySpec::BertWordPiece(BertWordPieceVocabulary::of("other.txt"));
-        }),
         blend(same(), other(), shares([1.0, 2.0])),
         blend(other(), same(), shares([1.0, 2.0])),
         blend(same(), other(), shares([1.0, 2.5])),

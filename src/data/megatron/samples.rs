@@ -79,13 +79,12 @@ impl BertSamples {
         self.options.prefix.suffixed(".bin")
     }
 
-    /// The settings on which the samples depend.
+    /// The settings on which the samples depend. Data and vocabulary may move to other folders.
     pub(super) fn settings(&self) -> String {
-        let BertOptions { name: _, prefix, mapping, vocabulary, .. } = &self.options;
+        let BertOptions { prefix, mapping, .. } = &self.options;
         let BertOptions { input_seq_len, mlm_prob, use_nsp, num_ids, .. } = self.options;
-        format!(
-            "{prefix} {mapping:?} {vocabulary:?} {num_ids} {input_seq_len} {mlm_prob} {use_nsp}"
-        )
+        let name = prefix.file_name();
+        format!("{name} {mapping:?} {num_ids} {input_seq_len} {mlm_prob} {use_nsp}")
     }
 
     /// Number of samples.

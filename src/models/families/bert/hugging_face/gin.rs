@@ -1,22 +1,15 @@
 //! A BERT of transformers as gin: its `config.json` gives the dimensions, the files beside it the vocabulary.
 
-use serde::Deserialize;
-
 use super::FAMILY;
 use super::config::Config;
 use crate::checkpoint::{HuggingFaceConfig, open};
 use crate::storage::Path;
+use crate::vocab::bert_folds_case;
 
 /// The list of pieces, one a line.
 const PIECES: &str = "vocab.txt";
 /// The array of the head for the order of two texts.
 const ORDER: &str = "target/classes/kernel";
-
-/// The entries of `tokenizer_config.json` that change ids.
-#[derive(Debug, Default, Deserialize)]
-struct Tokenizer {
-    do_lower_case: Option<bool>,
-}
 
 /// Returns the statements that bind the network of a file, each with the key from which it follows.
 ///
@@ -63,14 +56,8 @@ fn vocabulary(folder: &Path) -> Result<String, String> {
             "VOCABULARY = %gin.REQUIRED  # there is no {PIECES} in {folder}: copy the model's there\n"
         ));
     }
-    let config = folder.join("tokenizer_config.json");
-    let tokenizer = match config.read() {
-        Ok(bytes) => serde_json::from_slice::<Tokenizer>(&bytes)
-            .map_err(|error| format!("{config} cannot be read: {error}"))?,
-        Err(error) if error.is_not_found() => Tokenizer::default(),
-        Err(error) => return Err(error.to_string()),
-    };
-    let lower_case = if tokenizer.do_lower_case.unwrap_or(true) { "True" } else { "False" };
+    let folds_case = bert_folds_case(folder).map_err(|error| error.to_string())?;
+    let lower_case = if folds_case { "True" } else { "False" };
     let file = serde_json::to_string(file.as_str()).expect("a text becomes JSON");
     Ok(format!(
         "VOCABULARY = @seqio.BertWordPieceVocabulary()\n\
