@@ -61,11 +61,16 @@ impl BertParameters {
         }
     }
 
-    fn step_shape(&self, rows: usize, lengths: &Lengths) -> Result<StepShape, DataError> {
-        let read: &[&str] = match self.mask_id {
+    /// Features of a task that are as long as a row, those with tokens first.
+    fn features(&self) -> &'static [&'static str] {
+        match self.mask_id {
             Some(_) => &["inputs", "targets"],
             None => &["encoder_input_tokens", "encoder_target_tokens", "encoder_loss_weights"],
-        };
+        }
+    }
+
+    fn step_shape(&self, rows: usize, lengths: &Lengths) -> Result<StepShape, DataError> {
+        let read = self.features();
         let length = feature_length(read[0], lengths)?;
         for feature in &read[1..] {
             let other = feature_length(feature, lengths)?;
@@ -119,7 +124,8 @@ macro_rules! bert {
             }
 
             fn vocabularies(&self) -> Vec<(&'static str, &VocabularySpec)> {
-                ["inputs", "targets"].map(|feature| (feature, &self.shared.vocabulary)).into()
+                let features = self.shared.features().iter().take(2);
+                features.map(|feature| (*feature, &self.shared.vocabulary)).collect()
             }
 
             fn feature_converter(&self) -> ConverterClass {
