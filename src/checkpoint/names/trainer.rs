@@ -169,7 +169,7 @@ mod tests {
         assert!(names.is_sorted_by_key(|name| registered_place(name)), "{names:?}");
     }
 
-    /// That of a BERT of t5-experiments, by `named_parameters()`.
+    /// The order of a BERT of t5-experiments, by `named_parameters()`.
     #[test]
     fn parameters_of_bert_are_in_the_order_of_their_modules() {
         let layer = [

@@ -147,9 +147,12 @@ fn samples_of_other_settings_have_other_places() {
     assert_eq!(places[0], one(|_| {}));
     // The name is a part of that of a file of the same samples.
     assert_eq!(places[0], one(|options| options.name = "more".to_string()));
-    assert_eq!(places[13], blend(same(), other(), shares([1.0, 2.0])));
+    assert_eq!(places[11], blend(same(), other(), shares([1.0, 2.0])));
     assert!(places[0].starts_with("absent/one.bin#"), "{}", places[0]);
-    assert!(places[14].starts_with("s3://absent/two.bin+1#"), "{}", places[14]);
+    assert!(places[12].starts_with("s3://absent/two.bin+1#"), "{}", places[12]);
+    // The files may move to another folder.
+    let moved = one(|options| options.prefix = Path::parse("elsewhere/one").unwrap());
+    assert_eq!(places[0].rsplit('/').next(), moved.rsplit('/').next());
 }
 
 /// The one file beside those of the sentences.
