@@ -26,7 +26,7 @@ const TRAIN: &str = "train";
 pub struct BertDataset {
     /// Split to the path of its `.bin` and `.idx` files without these endings, in any storage.
     pub split_to_prefix: BTreeMap<String, String>,
-    /// The vocabulary of the ids. It has '[PAD]' with id 0, '[CLS]', '[SEP]' and '[MASK]'; pieces with a leading '##'
+    /// The vocabulary of the ids. It has `[PAD]` with id 0, `[CLS]`, `[SEP]` and `[MASK]`; pieces with a leading `##`
     /// continue words, which are masked as a whole.
     pub vocabulary: VocabularySpec,
     /// Passes over the documents of the split 'train' from which samples are drawn; other splits have one.
