@@ -2,7 +2,7 @@
 
 use std::io;
 
-use gimlet_storage::StorageError;
+use gimlet_storage::{Path, StorageError};
 use gimlet_vocab::VocabError;
 
 /// A data set that cannot be built or read.
@@ -425,4 +425,9 @@ impl DataError {
             _ => true,
         }
     }
+}
+
+/// The error of a file whose content is not as expected.
+pub(crate) fn file_error(path: &Path, reason: impl ToString) -> DataError {
+    DataError::File { file: path.to_string(), reason: reason.to_string() }
 }

@@ -12,9 +12,8 @@
 
 use std::ops::Range;
 
-use super::file_error;
 use super::token_type::TokenType;
-use crate::error::DataError;
+use crate::error::{DataError, file_error};
 use gimlet_storage::{Path, RangeFile};
 
 pub(super) const MMAP_MAGIC: &[u8] = b"MMIDIDX\0\0";

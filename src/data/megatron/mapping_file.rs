@@ -6,10 +6,9 @@
 
 use md5::{Digest, Md5};
 
-use super::file_error;
 use super::index::Index;
 use super::mapping::{MappingOptions, SampleRow, build_mapping};
-use crate::error::DataError;
+use crate::error::{DataError, file_error};
 use gimlet_storage::Path;
 
 const MAGIC: &[u8] = b"\x93NUMPY\x01\x00";

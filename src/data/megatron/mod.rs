@@ -33,7 +33,7 @@ pub(crate) use token_type::TokenType;
 
 use std::ops::Range;
 
-use crate::error::DataError;
+use crate::error::{DataError, file_error};
 use gimlet_storage::Path;
 
 /// The error of a `.bin` file of this size that ends before an item, whose place its index says.
@@ -41,9 +41,4 @@ pub(crate) fn cut_short(bin: &Path, item: &str, place: &Range<u64>, size: u64) -
     let Range { start, end } = place;
     let reason = format!("{item} should lie at bytes {start} to {end} of {size}; is it complete?");
     file_error(bin, reason)
-}
-
-/// The error of a file whose content is not as expected.
-fn file_error(path: &Path, reason: impl ToString) -> DataError {
-    DataError::File { file: path.to_string(), reason: reason.to_string() }
 }

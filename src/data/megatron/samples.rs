@@ -3,14 +3,14 @@
 use std::fmt;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use super::cut_short;
 use super::index::Index;
 use super::mapping::{MappingOptions, SampleRow};
 use super::mapping_file::samples_of;
 use super::masking::Masking;
 use super::numpy_random::RandomState;
 use super::segments::{Marks, Segments};
-use super::{cut_short, file_error};
-use crate::error::DataError;
+use crate::error::{DataError, file_error};
 use crate::value::{Key, Value};
 use gimlet_storage::{Path, RangeFile};
 use gimlet_vocab::{PAD_ID, VocabularySpec};

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::contract::unknown_split;
-use crate::error::DataError;
+use crate::error::{DataError, file_error};
 use gimlet_storage::Path;
 
 /// A saved data set.
@@ -72,13 +72,12 @@ impl Saved {
         if indices.is_some_and(|indices| !indices.is_empty()) {
             let reason = "it selects rows by indices; save the data set after \
                           `flatten_indices()`";
-            return Err(DataError::File { file: file.to_string(), reason: reason.to_string() });
+            return Err(file_error(&file, reason));
         }
         Ok(data_files.iter().map(|data| folder.join(&data.filename)).collect())
     }
 }
 
 fn read<T: DeserializeOwned>(file: &Path) -> Result<T, DataError> {
-    serde_json::from_slice(&file.read()?)
-        .map_err(|error| DataError::File { file: file.to_string(), reason: error.to_string() })
+    serde_json::from_slice(&file.read()?).map_err(|error| file_error(file, error))
 }

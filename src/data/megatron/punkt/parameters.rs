@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::error::DataError;
+use crate::error::{DataError, file_error};
 use gimlet_storage::Path;
 
 /// Bits of a word's uses: with a capital at the beginning of a sentence, within one, or unknown where; the same with a small
@@ -108,6 +108,5 @@ impl Parameters {
 }
 
 fn unfit(folder: &Path, name: &str) -> DataError {
-    let reason = "it is not a file of punkt as NLTK writes it".to_string();
-    DataError::File { file: folder.join(name).to_string(), reason }
+    file_error(&folder.join(name), "it is not a file of punkt as NLTK writes it")
 }

@@ -9,13 +9,13 @@ use arrow_ipc::reader::{FileReader, StreamReader};
 use arrow_schema::{ArrowError, DataType, Schema};
 
 use super::super::row_options::RowOptions;
-use super::error::{file_error, shorter};
+use super::error::shorter;
 use super::panics::decoded;
 use super::position::RecordPosition;
 use super::record::{Body, RecordReader};
 use super::rows::Rows;
 use super::seek::{Progress, SeekFile};
-use crate::error::DataError;
+use crate::error::{DataError, file_error};
 use gimlet_storage::Path;
 
 const FILE_MAGIC: &[u8] = b"ARROW1";

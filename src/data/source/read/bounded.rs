@@ -3,9 +3,8 @@
 use std::io::{self, BufRead, Read};
 
 use super::Path;
-use super::error::file_error;
 use super::position::RecordPosition;
-use crate::error::DataError;
+use crate::error::{DataError, file_error};
 
 /// Maximum size of a record whose end is found only by reading it.
 pub(super) const LONGEST_RECORD: usize = 64 << 20;

@@ -9,10 +9,10 @@ use super::bounded::{
     LONGEST_RECORD, check_line_ends, read_line, too_long, without_byte_order_mark,
 };
 use super::decode::{Compression, Decoded, open_decoded};
-use super::error::{file_error, read_error};
+use super::error::read_error;
 use super::position::RecordPosition;
 use super::record::{Body, RecordReader};
-use crate::error::DataError;
+use crate::error::{DataError, file_error};
 use crate::value::Key;
 use gimlet_gin::did_you_mean;
 use gimlet_storage::Path;

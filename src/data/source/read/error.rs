@@ -12,11 +12,6 @@ pub(super) fn read_error(path: &Path, position: RecordPosition, source: io::Erro
     DataError::Read { file: path.to_string(), line: records, offset: bytes, source }
 }
 
-/// The error of a file whose content is not as expected.
-pub(super) fn file_error(path: &Path, reason: impl ToString) -> DataError {
-    DataError::File { file: path.to_string(), reason: reason.to_string() }
-}
-
 /// The error of a position after the end of a file.
 pub(super) fn shorter(path: &Path) -> DataError {
     DataError::State { reason: format!("`{path}` is shorter than it was") }

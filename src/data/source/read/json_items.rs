@@ -7,11 +7,11 @@ use serde::de::IgnoredAny;
 
 use super::bounded::{LONGEST_RECORD, too_long};
 use super::decode::{Compression, Decoded, open_decoded};
-use super::error::{file_error, read_error};
+use super::error::read_error;
 use super::lines::Lines;
 use super::position::RecordPosition;
 use super::record::{Body, RecordReader};
-use crate::error::DataError;
+use crate::error::{DataError, file_error};
 use gimlet_storage::Path;
 
 /// The value of a position's `within` for "in an array", which positions of lines never have.

@@ -27,9 +27,8 @@ mod tf_record;
 use std::ops::Range;
 
 use super::file::{Format, SourceFile};
-use crate::error::DataError;
+use crate::error::{DataError, file_error};
 use decode::{Compression, PROBE};
-use error::file_error;
 use gimlet_storage::Path;
 
 pub(crate) use arrow_ipc::about_num_rows;

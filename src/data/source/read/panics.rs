@@ -8,8 +8,7 @@ use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 
-use super::error::file_error;
-use crate::error::DataError;
+use crate::error::{DataError, file_error};
 use gimlet_storage::Path;
 
 thread_local! {

@@ -16,12 +16,12 @@ use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::reader::{ChunkReader, Length};
 
 use super::super::row_options::RowOptions;
-use super::error::{file_error, shorter};
+use super::error::shorter;
 use super::panics::decoded;
 use super::position::RecordPosition;
 use super::record::{Body, RecordReader};
 use super::rows::{BATCH_ROWS, Rows};
-use crate::error::DataError;
+use crate::error::{DataError, file_error};
 use gimlet_storage::{Path, RangeFile};
 
 /// The columns of a row group up to this size are fetched together.
