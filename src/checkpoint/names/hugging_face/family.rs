@@ -70,6 +70,29 @@ pub struct Arrays<'a> {
     pub dtype: DType,
 }
 
+impl Arrays<'_> {
+    /// Returns the dimensions of a parameter that is a matrix.
+    ///
+    /// # Errors
+    /// There is no such parameter, or it is no matrix.
+    pub fn matrix(&self, name: &str) -> Result<[usize; 2], String> {
+        match self.params.get(name).map(|info| info.shape) {
+            Some(&[rows, columns]) => Ok([rows, columns]),
+            Some(shape) => Err(format!("`{name}` has shape {shape:?}")),
+            None => Err(format!("it has no `{name}`")),
+        }
+    }
+
+    /// Returns the number of layers of a stack, such as `encoder`: one more than the largest layer number.
+    pub fn num_layers(&self, stack: &str) -> usize {
+        let number = |name: &&str| {
+            let rest = name.strip_prefix(stack)?.strip_prefix("/layers_")?;
+            rest.split('/').next()?.parse::<usize>().ok()
+        };
+        self.params.keys().filter_map(number).max().map_or(0, |last| last + 1)
+    }
+}
+
 /// A model as transformers have it.
 #[derive(Clone, Debug)]
 pub struct Description {

@@ -15,8 +15,12 @@ pub(super) fn describe(
     options: &HuggingFaceOptions,
     carried: &Carried,
 ) -> Result<Description, String> {
-    let [vocab_size, hidden_size] = shape(arrays, EMBEDDING)?;
-    let [_, joined] = shape(arrays, "encoder/layers_0/attention/query/kernel")?;
+    let shape = |name| {
+        let matrix = arrays.matrix(name);
+        matrix.map_err(|reason| format!("{reason}; expected the parameters of a BERT"))
+    };
+    let [vocab_size, hidden_size] = shape(EMBEDDING)?;
+    let [_, joined] = shape("encoder/layers_0/attention/query/kernel")?;
     let heads = options.num_heads.or(carried.number("num_attention_heads")).ok_or(
         "the number of attention heads is not known: give --gin_file=FILE of the model, or --num_heads=N",
     )?;
@@ -36,14 +40,14 @@ pub(super) fn describe(
     set("vocab_size", json!(vocab_size));
     set("hidden_size", json!(hidden_size));
     set("num_attention_heads", json!(heads));
-    set("num_hidden_layers", json!(num_layers(arrays)));
-    set("intermediate_size", json!(shape(arrays, "encoder/layers_0/mlp/wi/kernel")?[1]));
-    set("type_vocab_size", json!(shape(arrays, "type_embedder/embedding")?[0]));
+    set("num_hidden_layers", json!(arrays.num_layers("encoder")));
+    set("intermediate_size", json!(shape("encoder/layers_0/mlp/wi/kernel")?[1]));
+    set("type_vocab_size", json!(shape("type_embedder/embedding")?[0]));
     if has("position_embedder/embedding") {
-        set("max_position_embeddings", json!(shape(arrays, "position_embedder/embedding")?[0]));
+        set("max_position_embeddings", json!(shape("position_embedder/embedding")?[0]));
     }
     if has("encoder/relpos_bias/rel_embedding") {
-        let buckets = shape(arrays, "encoder/relpos_bias/rel_embedding")?[1];
+        let buckets = shape("encoder/relpos_bias/rel_embedding")?[1];
         set("relative_attention_num_buckets", json!(buckets));
     }
     set("torch_dtype", json!(arrays.dtype.name()));
@@ -65,24 +69,4 @@ fn usual() -> Map<String, Value> {
         Value::Object(usual) => usual,
         _ => unreachable!("it is a map"),
     }
-}
-
-/// The dimensions of a matrix.
-fn shape(arrays: &Arrays<'_>, name: &str) -> Result<[usize; 2], String> {
-    match arrays.params.get(name).map(|info| info.shape) {
-        Some(&[rows, columns]) => Ok([rows, columns]),
-        Some(shape) => {
-            Err(format!("`{name}` has shape {shape:?}; expected the parameters of a BERT"))
-        }
-        None => Err(format!("it has no `{name}`; expected the parameters of a BERT")),
-    }
-}
-
-/// The number of layers: one more than the largest layer number.
-fn num_layers(arrays: &Arrays<'_>) -> usize {
-    let number = |name: &&str| {
-        let rest = name.strip_prefix("encoder/layers_")?;
-        rest.split('/').next()?.parse::<usize>().ok()
-    };
-    arrays.params.keys().filter_map(number).max().map_or(0, |last| last + 1)
 }

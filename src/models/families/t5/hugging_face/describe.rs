@@ -74,19 +74,20 @@ impl Model {
         let is_tied = !params.contains_key(LOGITS);
         check_head(is_tied, options)?;
         let model_type = model_type(arrays, options, carried)?;
-        let [vocab_size, emb_dim] = shape(arrays, EMBEDDING)?;
+        let shape = |name| arrays.matrix(name).map_err(|reason| other(&reason));
+        let [vocab_size, emb_dim] = shape(EMBEDDING)?;
         if !params.keys().any(|name| name.starts_with("decoder/")) {
             return Err(other("it has no decoder"));
         }
         let bias =
             ["encoder/relpos_bias/rel_embedding", "encoder/layers_0/relpos_bias/rel_embedding"];
-        let [heads, num_buckets] = shape(arrays, bias[0]).or_else(|_| shape(arrays, bias[1]))?;
+        let [heads, num_buckets] = shape(bias[0]).or_else(|_| shape(bias[1]))?;
         let num_heads = options.num_heads.or(carried.number("num_heads")).unwrap_or(heads);
-        let [_, joined] = shape(arrays, "encoder/layers_0/attention/query/kernel")?;
+        let [_, joined] = shape("encoder/layers_0/attention/query/kernel")?;
         if num_heads == 0 || joined % num_heads != 0 {
             return Err(other(&format!("{num_heads} heads do not share {joined} columns evenly")));
         }
-        let [mlp_dim, _] = shape(arrays, "encoder/layers_0/mlp/wo/kernel")?;
+        let [mlp_dim, _] = shape("encoder/layers_0/mlp/wo/kernel")?;
         Ok(Self {
             model_type,
             vocab_size,
@@ -95,7 +96,7 @@ impl Model {
             num_buckets,
             head_dim: joined / num_heads,
             mlp_dim,
-            num_layers: ["encoder", "decoder"].map(|stack| num_layers(arrays, stack)),
+            num_layers: ["encoder", "decoder"].map(|stack| arrays.num_layers(stack)),
             block: block(arrays, options, carried)?,
             is_tied,
         })
@@ -148,15 +149,6 @@ impl Model {
 
 fn other(reason: &str) -> String {
     format!("{reason}; expected the parameters of a T5")
-}
-
-/// The dimensions of a matrix.
-fn shape(arrays: &Arrays<'_>, name: &str) -> Result<[usize; 2], String> {
-    match arrays.params.get(name).map(|info| info.shape) {
-        Some(&[rows, columns]) => Ok([rows, columns]),
-        Some(shape) => Err(other(&format!("`{name}` has shape {shape:?}"))),
-        None => Err(other(&format!("it has no `{name}`"))),
-    }
 }
 
 /// Compares the head with the one that the configuration says.
@@ -255,13 +247,4 @@ fn carried_proj(carried: &Carried) -> Option<&str> {
         _ => "relu",
     };
     (!carried.config.is_empty()).then(|| carried.text("feed_forward_proj").unwrap_or(default))
-}
-
-/// The number of layers: one more than the largest layer number.
-fn num_layers(arrays: &Arrays<'_>, stack: &str) -> usize {
-    let number = |name: &&str| {
-        let rest = name.strip_prefix(stack)?.strip_prefix("/layers_")?;
-        rest.split('/').next()?.parse::<usize>().ok()
-    };
-    arrays.params.keys().filter_map(number).max().map_or(0, |last| last + 1)
 }
