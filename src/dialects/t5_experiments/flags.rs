@@ -113,7 +113,16 @@ pub const TRAINER_END: &[Flag] = &[
     flag("optimize_mode", Text, "min", Translated),
 ];
 
-/// The flags of `run_t5_pretraining.py` beside the Trainer's.
+/// The flags of the optimizer, which stand last in every program but `run_finetuning_scrolls.py`, which lacks the last three.
+pub const OPTIMIZER: &[Flag] = &[
+    flag("optimizer", Text, "AdamW", Translated),
+    flag("weight_decay", Float, "0.0", Translated),
+    flag("scale_parameter", Switch, "False", Translated),
+    flag("relative_step", Switch, "False", Translated),
+    flag("warmup_init", Switch, "False", Translated),
+];
+
+/// The flags of `run_t5_pretraining.py` beside the Trainer's and the optimizer's.
 pub const T5: &[Flag] = &[
     flag("data_path", Text, "None", Translated),
     flag("valid_data_path", Text, "None", Translated),
@@ -125,16 +134,11 @@ pub const T5: &[Flag] = &[
     flag("target_seq_len", Int, "128", Translated),
     flag("vocab", Text, "./vocabs/sentencepiece.model", Translated),
     flag("task", Text, "span_corruption", Translated),
-    flag("optimizer", Text, "AdamW", Translated),
-    flag("weight_decay", Float, "0.0", Translated),
-    flag("scale_parameter", Switch, "False", Translated),
-    flag("relative_step", Switch, "False", Translated),
-    flag("warmup_init", Switch, "False", Translated),
 ];
 
 const WORKERS: Effect = Nothing("threads that prepare data follow the number of cores");
 
-/// The flags of `run_bert_pretraining.py` beside the Trainer's.
+/// The flags of `run_bert_pretraining.py` beside the Trainer's and the optimizer's.
 pub const BERT: &[Flag] = &[
     flag("data_path", Text, "None", Translated),
     flag("valid_data_path", Text, "None", Translated),
@@ -159,14 +163,9 @@ pub const BERT: &[Flag] = &[
     flag("model_cfg", Text, "None", Translated),
     flag("model_cls", Text, "transformers:BertForPreTraining", Translated),
     flag("tokenizer", Text, "None", Translated),
-    flag("optimizer", Text, "AdamW", Translated),
-    flag("weight_decay", Float, "0.0", Translated),
-    flag("scale_parameter", Switch, "False", Translated),
-    flag("relative_step", Switch, "False", Translated),
-    flag("warmup_init", Switch, "False", Translated),
 ];
 
-/// The flags of `run_finetuning_hyp.py` beside the Trainer's.
+/// The flags of `run_finetuning_hyp.py` beside the Trainer's and the optimizer's.
 pub const HYP: &[Flag] = &[
     flag("data_path", Text, "None", Translated),
     flag("valid_data_path", Text, "None", Translated),
@@ -184,11 +183,6 @@ pub const HYP: &[Flag] = &[
     flag("model_cls", Text, "transformers:BertForPreTraining", Translated),
     flag("model_type", Text, "encoder", Translated),
     flag("tokenizer", Text, "None", Translated),
-    flag("optimizer", Text, "AdamW", Translated),
-    flag("weight_decay", Float, "0.0", Translated),
-    flag("scale_parameter", Switch, "False", Translated),
-    flag("relative_step", Switch, "False", Translated),
-    flag("warmup_init", Switch, "False", Translated),
 ];
 
 /// The flags of `run_finetuning_scrolls.py` beside the Trainer's.

@@ -10,7 +10,7 @@ mod model_config;
 mod translate;
 mod traps;
 
-use flags::{HALF_PRECISION, TRAINER, TRAINER_END};
+use flags::{HALF_PRECISION, OPTIMIZER, TRAINER, TRAINER_END};
 
 pub use arguments::{Arguments, help};
 pub use flags::Flag;
@@ -32,8 +32,16 @@ pub struct Program {
 
 /// Every program.
 pub const PROGRAMS: &[Program] = &[
-    program("t5", "run_t5_pretraining.py", &[TRAINER, HALF_PRECISION, TRAINER_END, flags::T5]),
-    program("hyp", "run_finetuning_hyp.py", &[TRAINER, HALF_PRECISION, TRAINER_END, flags::HYP]),
+    program(
+        "t5",
+        "run_t5_pretraining.py",
+        &[TRAINER, HALF_PRECISION, TRAINER_END, flags::T5, OPTIMIZER],
+    ),
+    program(
+        "hyp",
+        "run_finetuning_hyp.py",
+        &[TRAINER, HALF_PRECISION, TRAINER_END, flags::HYP, OPTIMIZER],
+    ),
     program(
         "scrolls",
         "run_finetuning_scrolls.py",
@@ -42,9 +50,13 @@ pub const PROGRAMS: &[Program] = &[
     program(
         "bert",
         "run_bert_pretraining.py",
-        &[TRAINER, HALF_PRECISION, TRAINER_END, flags::BERT],
+        &[TRAINER, HALF_PRECISION, TRAINER_END, flags::BERT, OPTIMIZER],
     ),
-    program("bert_accel", "run_bert_pretraining_accel.py", &[TRAINER, TRAINER_END, flags::BERT]),
+    program(
+        "bert_accel",
+        "run_bert_pretraining_accel.py",
+        &[TRAINER, TRAINER_END, flags::BERT, OPTIMIZER],
+    ),
 ];
 
 const fn program(

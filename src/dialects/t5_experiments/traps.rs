@@ -92,7 +92,7 @@ const PARTIAL_BATCHES: &str = "the last batch of a pass is divided by --gradient
 
 #[cfg(test)]
 mod tests {
-    use super::super::flags::{T5, TRAINER, TRAINER_END};
+    use super::super::flags::{OPTIMIZER, T5, TRAINER, TRAINER_END};
     use super::*;
 
     fn facts(num_processes: usize, num_files: usize) -> Facts {
@@ -104,7 +104,8 @@ mod tests {
     /// Compares the traps from 4 on that a command line meets, of which every one meets 6.
     fn check(line: &str, facts: &Facts, expected: &[u8]) {
         let words: Vec<String> = line.split_whitespace().map(str::to_string).collect();
-        let arguments = Arguments::parse(&[TRAINER, TRAINER_END, T5], &words).expect(line);
+        let arguments =
+            Arguments::parse(&[TRAINER, TRAINER_END, T5, OPTIMIZER], &words).expect(line);
         let met = traps(&arguments, facts, true).into_iter().map(|(trap, _)| trap);
         let met: Vec<u8> = met.filter(|trap| *trap >= 4).collect();
         assert_eq!(met, expected, "{line}: {facts:?}");
