@@ -95,6 +95,7 @@ impl ModuleSpec for Encoder {
             },
             memory_tokens: None,
             encoder_ends: None,
+            class_head: None,
             encoder: None,
             last: StackSpec {
                 name: "encoder",

@@ -29,6 +29,8 @@ pub struct Encoder {
     targets: Arc<dyn Vocabulary>,
     inputs_length: usize,
     targets_length: usize,
+    /// The id that begins inputs.
+    begin_of_inputs: Option<i32>,
     /// The ids that end inputs and targets.
     end_of_inputs: Option<i32>,
     end_of_targets: Option<i32>,
@@ -55,6 +57,7 @@ impl Encoder {
         Ok(Self {
             inputs_length: spec.inputs_length(),
             targets_length: spec.targets_length(),
+            begin_of_inputs: inputs.bos_id().filter(|_| predictions.begins_inputs),
             end_of_inputs: inputs.eos_id().filter(|_| ends_inputs),
             end_of_targets: eos_id.filter(|_| spec.add_eos.unwrap_or(true)),
             prediction: predictions.prediction(i64::from(eos_id.unwrap_or(1))),
@@ -92,7 +95,8 @@ impl Encoder {
 
     /// Converts a text to ids. Inputs beyond the greatest length are cut.
     pub fn encode(&self, text: &Text) -> Asked {
-        let mut ids = self.inputs.encode(&text.inputs);
+        let mut ids: Vec<i32> = self.begin_of_inputs.into_iter().collect();
+        self.inputs.encode_into(&text.inputs, &mut ids);
         let room = self.inputs_length.saturating_sub(self.end_of_inputs.iter().count());
         let is_cut = ids.len() > room;
         ids.truncate(room);

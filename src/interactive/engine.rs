@@ -6,7 +6,7 @@ use tch::{Device, Kind, Tensor};
 
 use crate::checkpoint::{RestoreMode, latest};
 use crate::data::{
-    self, ConverterClass, EncDecFeatureConverter, Example, FeatureConverter, Key, Lengths, Packing,
+    self, ConverterClass, Example, FeatureConverter, Key, Lengths, Packing,
     PrefixLMFeatureConverter, Value,
 };
 use crate::models::decoding::{Decodes, Observer};
@@ -269,7 +269,7 @@ impl Observer for Steps<'_> {
 /// The converter of texts: a decoder alone always continues inputs.
 fn converter(predictions: &PredictionSpec) -> ConverterClass {
     match predictions.continues_inputs {
-        false => EncDecFeatureConverter {}.into(),
+        false => predictions.converter.clone(),
         true => PrefixLMFeatureConverter { loss_on_targets_only: true, pack_before_joining: false }
             .into(),
     }

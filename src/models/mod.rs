@@ -21,6 +21,9 @@ mod vocabularies;
 
 pub use contract::{BaseModel, ModuleSpec, NoPredictions, PredictionSpec, memory};
 pub use families::bert::{BertForMaskedLM, BertForPreTraining};
+pub use families::classification::{
+    BertForSequenceClassification, T5EncoderForSequenceClassification,
+};
 pub use families::decoder_only::{DecoderOnlyModel, MoeDecoderOnlyModel};
 pub use families::t5::{EncoderDecoderModel, MoeEncoderDecoderModel};
 pub use families::{bert, decoder_only, flaxformer, t5};

@@ -4,6 +4,9 @@ use std::ops::Deref;
 
 use super::contract::{BaseModel, ModuleSpec};
 use super::families::bert::{BertForMaskedLM, BertForPreTraining};
+use super::families::classification::{
+    BertForSequenceClassification, T5EncoderForSequenceClassification,
+};
 use super::families::decoder_only::{DecoderOnlyModel, MoeDecoderOnlyModel};
 use super::families::t5::{EncoderDecoderModel, MoeEncoderDecoderModel};
 use crate::nn::RematPolicy;
@@ -13,10 +16,12 @@ crate::gin::slot! {
     pub enum Model: BaseModel {
         BertForMaskedLM,
         BertForPreTraining,
+        BertForSequenceClassification,
         DecoderOnlyModel,
         EncoderDecoderModel,
         MoeDecoderOnlyModel,
         MoeEncoderDecoderModel,
+        T5EncoderForSequenceClassification,
         ..
     }
 }
@@ -41,6 +46,10 @@ impl Model {
             Self::MoeDecoderOnlyModel(model) => model.shared.module.set_remat_policy(policy),
             Self::BertForMaskedLM(model) => model.shared.config.set_remat_policy(policy),
             Self::BertForPreTraining(model) => model.shared.config.set_remat_policy(policy),
+            Self::BertForSequenceClassification(model) => model.config.set_remat_policy(policy),
+            Self::T5EncoderForSequenceClassification(model) => {
+                model.module.set_remat_policy(policy)
+            }
             Self::Open(_) => None,
         }?;
         Some(model)

@@ -19,9 +19,9 @@ pub use error::VocabError;
 pub use hugging_face::{HuggingFaceTokenizer, hugging_face_tokenizer};
 pub use sentencepiece::{PieceCount, count_pieces, tokenizer_json};
 pub use spec::{
-    BertWordPieceVocabulary, ByteVocabulary, FullCodepointVocabulary, NormalizationForm,
-    NormalizerSpec, PartialCodepointVocabulary, PassThroughVocabulary, SentencePieceVocabulary,
-    UnigramVocabulary, VocabularySpec,
+    BertVocabulary, BertWordPieceVocabulary, ByteVocabulary, FullCodepointVocabulary,
+    NormalizationForm, NormalizerSpec, PartialCodepointVocabulary, PassThroughVocabulary,
+    SentencePieceVocabulary, UnigramVocabulary, VocabularySpec,
 };
 pub use train::train_sentencepiece;
 pub use word_piece::{BertTokenizer, bert_folds_case};

@@ -7,7 +7,7 @@ use super::codepoints::PartialCodepoints;
 use super::hugging_face::{HuggingFace, HuggingFaceBytes};
 use super::sentencepiece::SentencePiece;
 use super::unigrams::Unigrams;
-use super::word_piece::WordPiece;
+use super::word_piece::{BertPieces, WordPiece};
 use super::{BertWordPieceVocabulary, VocabError, Vocabulary, VocabularySpec};
 
 type Loaded = Mutex<HashMap<VocabularySpec, Arc<dyn Vocabulary>>>;
@@ -31,6 +31,7 @@ impl VocabularySpec {
                 None => Arc::new(spec.clone()),
             },
             Self::PassThrough(spec) => Arc::new(spec.clone()),
+            Self::Bert(spec) => Arc::new(BertPieces::load(spec)?),
             Self::BertWordPiece(spec) => Arc::new(WordPiece::load(spec)?),
             Self::Unigram(spec) => Arc::new(Unigrams::new(spec)),
             Self::FullCodepoint(spec) => Arc::new(spec.clone()),
@@ -57,6 +58,7 @@ impl VocabularySpec {
             }
             // Extra ids and options become part of the model when it is loaded.
             (Self::SentencePiece(_), Self::SentencePiece(_)) => true,
+            (Self::Bert(spec), Self::Bert(other)) => spec.lower_case == other.lower_case,
             (Self::BertWordPiece(spec), Self::BertWordPiece(other)) => {
                 let vocab_lookup_table = other.vocab_lookup_table.clone();
                 BertWordPieceVocabulary { vocab_lookup_table, ..spec.clone() } == *other

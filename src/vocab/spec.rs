@@ -11,7 +11,9 @@ pub enum VocabularySpec {
     Byte(ByteVocabulary),
     /// Ids as they are.
     PassThrough(PassThroughVocabulary),
-    /// BERT's WordPiece.
+    /// BERT's WordPiece as transformers cut texts.
+    Bert(BertVocabulary),
+    /// BERT's WordPiece as TensorFlow Text cuts texts.
     BertWordPiece(BertWordPieceVocabulary),
     /// Tokens of a list.
     Unigram(UnigramVocabulary),
@@ -183,6 +185,18 @@ impl BertWordPieceVocabulary {
             end_of_sequence_id: 102,
         }
     }
+}
+
+/// BERT's WordPiece over a list of pieces, as the tokenizer `BertTokenizerFast` of Hugging Face's transformers. Special tokens in texts
+/// are found as they stand; `[CLS]` begins a row and `[SEP]` ends one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Configurable)]
+#[gin(name = "gimlet.BertVocabulary")]
+pub struct BertVocabulary {
+    /// Path of the `vocab.txt`, in any storage: one piece a line, whose id is its line from 0.
+    pub vocab_file: String,
+    /// Folds case and strips accents, as uncased models expect.
+    #[gin(default = true)]
+    pub lower_case: bool,
 }
 
 /// A normalization form of Unicode.

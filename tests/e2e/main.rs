@@ -8,6 +8,7 @@ mod browser;
 mod buckets;
 mod cache;
 mod chromium;
+mod classes;
 mod command;
 mod evaluate;
 mod events;

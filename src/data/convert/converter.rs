@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::batch::{Batch, BatchFeature};
+use super::classes::ClassFeatureConverter;
 use super::contract::{Convert, Field};
 use super::decoder::{
     DecoderFeatureConverter, LMFeatureConverter, PrefixLMFeatureConverter,
@@ -26,6 +27,7 @@ const EOS_ID: i32 = 1;
 gimlet_gin::slot! {
     /// The converter of an architecture.
     pub enum ConverterClass: Convert {
+        ClassFeatureConverter,
         DecoderFeatureConverter,
         EncDecFeatureConverter,
         EncoderFeatureConverter,
@@ -84,7 +86,8 @@ impl FeatureConverter {
         let convert = class.spec();
         if packing != Packing::None && !convert.packs() {
             let name = class.schema_of().short_name();
-            let message = format!("`pack = True` is not allowed with {name}: its rows are made");
+            let message =
+                format!("`pack = True` is not allowed with {name}, whose rows are not joined");
             return Err(DataError::Config(message));
         }
         let fields = convert.fields(lengths)?;

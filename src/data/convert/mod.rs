@@ -4,6 +4,7 @@
 //! from them; trimming, packing and batching are the same for all.
 
 mod batch;
+mod classes;
 mod contract;
 mod converter;
 mod decoder;
@@ -15,6 +16,7 @@ mod rows;
 mod shift;
 
 pub use batch::{Batch, BatchFeature, BatchValues};
+pub use classes::ClassFeatureConverter;
 pub use contract::{Lengths, feature_length};
 pub use converter::{ConverterClass, FeatureConverter, Packing};
 pub use decoder::{

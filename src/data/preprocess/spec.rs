@@ -28,7 +28,7 @@ use super::text::{
     Summarize, Translate, TriviaQa, Unidecode, Wikiann, WnliSimple, Wsc, WscSimple, Xquad,
 };
 use super::tokens::{
-    AppendEos, AppendEosAfterTrim, Tokenize, TokenizeAndAppendEos, TruncateInputsLeft,
+    AppendEos, AppendEosAfterTrim, PrependBos, Tokenize, TokenizeAndAppendEos, TruncateInputsLeft,
 };
 use super::trim::{TrimAndPadDataset, TrimTokensAtFront, TriviaQaTruncateInputs};
 use super::{Context, Preprocess, Step};
@@ -73,6 +73,7 @@ gimlet_gin::slot! {
         PadNonspacedLanguages,
         ParseTsv,
         PrefixLm,
+        PrependBos,
         PreprocessTensorflowExamples,
         PreprocessTsv,
         PrintDataset,

@@ -42,6 +42,16 @@ pub struct AppendEos {}
 )]
 pub struct AppendEosAfterTrim {}
 
+/// Puts the token that begins a row before the tokens of some features, such as BERT's `[CLS]`. Before
+/// `append_eos_after_trim`, whose lengths then include it.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "gimlet.preprocessors.prepend_bos")]
+pub struct PrependBos {
+    /// The features, whose vocabularies have such a token.
+    #[gin(default = vec!["inputs".to_string()])]
+    pub keys: Vec<String>,
+}
+
 /// Keeps the last tokens of 'inputs' if there are too many. Source: SeqIO `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "seqio.preprocessors.truncate_inputs_left")]
@@ -219,6 +229,47 @@ fn truncate_rows(value: &mut Value, length: usize) {
     }
 }
 
+impl Preprocess for PrependBos {
+    fn steps(&self, cx: &Context<'_>) -> Result<Vec<Step>, DataError> {
+        let begin = |key: &String| {
+            let feature = cx.feature(key)?;
+            let id = feature.vocabulary.bos_id().ok_or_else(|| {
+                DataError::Config(format!(
+                    "`prepend_bos` puts a token before '{key}', whose {} has none that begins a row; leave '{key}' out of \
+                     `prepend_bos.keys`",
+                    feature.vocabulary.name()
+                ))
+            })?;
+            Ok((feature.key.clone(), id))
+        };
+        let begins = self.keys.iter().map(begin).collect::<Result<Vec<_>, DataError>>()?;
+        Ok(vec![Step::Map(Box::new(BosPrepender(begins)))])
+    }
+}
+
+/// Features with the id that comes before them.
+struct BosPrepender(Vec<(Key, i32)>);
+
+impl MapStep for BosPrepender {
+    fn apply(
+        &self,
+        mut example: Example,
+        _: ExamplePosition<'_>,
+    ) -> Result<Option<Example>, String> {
+        for (key, id) in &self.0 {
+            match example.get_mut(key) {
+                Some(Value::Ints(ids)) => ids.insert(0, *id),
+                Some(other) => {
+                    let found = other.type_name();
+                    return Err(format!("'{key}' is {found}, expected token ids"));
+                }
+                None => {}
+            }
+        }
+        Ok(Some(example))
+    }
+}
+
 impl Preprocess for TruncateInputsLeft {
     fn steps(&self, cx: &Context<'_>) -> Result<Vec<Step>, DataError> {
         Ok(match cx.lengths.and_then(|lengths| lengths.get("inputs")) {
@@ -318,6 +369,18 @@ mod tests {
             let example = run(&AppendEosAfterTrim {}, &cx, Value::Ints(vec![5, 6, 7, 8])).unwrap();
             assert_eq!(example.ints("inputs"), Some(&expected[..]));
         }
+    }
+
+    #[test]
+    fn only_vocabularies_with_a_first_token_begin_rows() {
+        let features = features(true);
+        let cx = Context { features: &features, lengths: None };
+        let of = |key: &str| PrependBos { keys: vec![key.to_string()] };
+        let error = run(&of("inputs"), &cx, Value::Ints(vec![5])).unwrap_err();
+        assert!(error.contains("leave 'inputs' out of `prepend_bos.keys`"), "{error}");
+        let none = PrependBos { keys: Vec::new() };
+        let example = run(&none, &cx, Value::Ints(vec![5])).unwrap();
+        assert_eq!(example.ints("inputs"), Some(&[5][..]));
     }
 
     #[test]

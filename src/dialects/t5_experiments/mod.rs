@@ -15,7 +15,8 @@ use flags::{HALF_PRECISION, OPTIMIZER, TRAINER, TRAINER_END};
 pub use arguments::{Arguments, help};
 pub use flags::Flag;
 pub use translate::{
-    Facts, Pretraining, SCROLLS_FOLDER, Translation, Tuning, check, scrolls_file, translate,
+    EncoderFamily, Facts, Pretraining, SCROLLS_FOLDER, Translation, Tuning, check, encoder,
+    scrolls_file, translate,
 };
 pub use traps::{shards_of, traps};
 

@@ -13,6 +13,8 @@ pub struct PredictionSpec {
     pub vocabulary: VocabularySpec,
     /// Converter for predictions, whose rows hold one example each.
     pub converter: ConverterClass,
+    /// Whether inputs begin with the token of their vocabulary that begins a row.
+    pub begins_inputs: bool,
     /// Whether a prediction goes on where the inputs end, as a decoder alone does, instead of reading all of them first.
     pub continues_inputs: bool,
     /// Decoding function.

@@ -2,6 +2,7 @@
 //! which one a model is of.
 
 pub mod bert;
+pub mod classification;
 pub mod decoder_only;
 pub mod flaxformer;
 pub mod t5;

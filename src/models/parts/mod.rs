@@ -3,6 +3,7 @@
 //! their answers.
 
 mod attention;
+mod class_head;
 mod embedding;
 mod encoder_ends;
 mod experts;
@@ -17,6 +18,7 @@ mod work;
 mod product;
 
 pub use attention::{Attention, AttentionSpec, Kernels, LearnedBias, Pairs, Reach};
+pub use class_head::{ClassHead, ReadPosition};
 pub use embedding::{EMBEDDING_INIT, LogitsKernel, MemoryTokens, TokenEmbedding};
 pub use encoder_ends::EncoderEnds;
 pub use feed_forward::{FeedForward, FeedForwardDropout, FeedForwardSpec};

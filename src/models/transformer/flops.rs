@@ -16,7 +16,8 @@ impl TransformerSpec {
             .stacks_of(shape)
             .map(|(stack, tokens)| stack.sum_of_parts(|part| part.flops(tokens)));
         let head = self.tokens.flops(self.num_predicted(shape));
-        3.0 * (stacks.sum::<f64>() + head)
+        let classes = self.class_head.map_or(0.0, |head| head.flops(shape.rows));
+        3.0 * (stacks.sum::<f64>() + head + classes)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The parameter tree of a Transformer. Source: T5X `examples/t5/{network,layers}.py`.
 
 use super::spec::{StackSpec, TransformerSpec};
-use crate::models::parts::EncoderEnds;
+use crate::models::parts::{ClassHead, EncoderEnds};
 use crate::nn::ParamSpec;
 
 impl TransformerSpec {
@@ -10,6 +10,7 @@ impl TransformerSpec {
         let mut tree = self.tokens.params();
         tree.extend(self.memory_tokens.map(|memory| memory.param()));
         tree.extend(self.encoder_ends.iter().flat_map(EncoderEnds::params));
+        tree.extend(self.class_head.iter().flat_map(ClassHead::params));
         for stack in self.stacks() {
             push_stack(stack, &mut tree);
         }

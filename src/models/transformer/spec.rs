@@ -7,8 +7,9 @@ use super::layer_arrays::LayerArrays;
 use super::sparse::SparseLayers;
 use crate::models::contract::memory::StepShape;
 use crate::models::parts::{
-    Attention, AttentionSpec, EncoderEnds, FeedForward, FeedForwardDropout, FeedForwardSpec,
-    MemoryTokens, NormSpec, Part, Reach, RelativeBias, Rotary, StreamDims, TokenEmbedding, Tokens,
+    Attention, AttentionSpec, ClassHead, EncoderEnds, FeedForward, FeedForwardDropout,
+    FeedForwardSpec, MemoryTokens, NormSpec, Part, Reach, RelativeBias, Rotary, StreamDims,
+    TokenEmbedding, Tokens,
 };
 use crate::nn::{
     Activation, BlockLayout, Distribution, Dtype, FanMode, Initializer, NormKind, RematPolicy,
@@ -27,6 +28,8 @@ pub struct TransformerSpec {
     pub memory_tokens: Option<MemoryTokens>,
     /// The parameters before and after the layers of an encoder alone, in the way of BERT.
     pub encoder_ends: Option<EncoderEnds>,
+    /// The head that names the class of a row, if there is one.
+    pub class_head: Option<ClassHead>,
     /// The encoder before the last stack, if there is one.
     pub encoder: Option<StackSpec>,
     /// The last stack: a decoder, or an encoder alone.
@@ -195,7 +198,11 @@ impl TransformerSpec {
     /// About how many positions of the last stack have logits of tokens.
     pub fn num_predicted(&self, shape: &StepShape) -> usize {
         let positions = shape.rows * shape.last_length();
-        self.encoder_ends.as_ref().map_or(positions, |ends| ends.num_predicted(positions))
+        match (&self.encoder_ends, self.class_head) {
+            (Some(ends), _) => ends.num_predicted(positions),
+            (None, Some(_)) => 0,
+            (None, None) => positions,
+        }
     }
 
     /// The stacks, the encoder first.

@@ -48,21 +48,29 @@ pub(super) fn facts(arguments: &Arguments, num_processes: usize) -> Result<Facts
             }
         }
     }
+    if !mistakes.is_empty() {
+        return Err(failure(mistakes));
+    }
+    let bert = Some(network_and_pieces(arguments)?);
+    let init_step = init_step(arguments)?;
+    let (model_config, shards, tuning) = (None, Vec::new(), None);
+    Ok(Facts { num_processes, model_config, shards, init_step, tuning, bert })
+}
+
+/// Finds the pieces of `--tokenizer`, and reads the network of `--model_cfg`.
+///
+/// # Errors
+/// A file is missing, or describes a network that no model here has.
+pub(super) fn network_and_pieces(arguments: &Arguments) -> Result<Pretraining, Failure> {
     let folder = arguments.path("tokenizer").unwrap_or_default();
     let pieces = format!("{folder}/{PIECES}");
     if !exists(&pieces)? {
         let message = format!("`--tokenizer` is `{folder}`, expected a folder with a {PIECES}");
-        mistakes.push(Diagnostic::nowhere(message));
-    }
-    if !mistakes.is_empty() {
-        return Err(failure(mistakes));
+        return Err(failure(vec![Diagnostic::nowhere(message)]));
     }
     let (network, without_effect) = read_network(arguments)?;
     let lower_case = lower_case(&folder)?;
-    let bert = Some(Pretraining { network, without_effect, pieces, lower_case });
-    let init_step = init_step(arguments)?;
-    let (model_config, shards, tuning) = (None, Vec::new(), None);
-    Ok(Facts { num_processes, model_config, shards, init_step, tuning, bert })
+    Ok(Pretraining { network, without_effect, pieces, lower_case })
 }
 
 /// Returns the statements of the network, and the keys that its class does not read.

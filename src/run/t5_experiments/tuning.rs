@@ -1,11 +1,14 @@
 //! The facts of a fine-tuning that its flags do not say: where model, tokenizer and data are.
 
-use crate::dialects::t5_experiments::{Arguments, Facts, SCROLLS_FOLDER, Tuning, scrolls_file};
+use crate::dialects::t5_experiments::{
+    Arguments, EncoderFamily, Facts, SCROLLS_FOLDER, Tuning, encoder, scrolls_file,
+};
 use crate::gin::Diagnostic;
 use crate::run::failure::Failure;
 use crate::storage::Path;
 
-use super::{failure, init_step, model_config};
+use super::bert::network_and_pieces;
+use super::{failure, init_step};
 
 /// Files of a tokenizer of transformers, the first of which counts.
 const TOKENIZERS: [&str; 3] = ["tokenizer.json", "tokenizer_config.json", "spiece.model"];
@@ -18,13 +21,18 @@ pub(super) fn facts(arguments: &Arguments, num_processes: usize) -> Result<Facts
     data(arguments)?;
     let pretrained = arguments.text("from_pretrained").map(|name| pretrained(arguments, &name));
     let pretrained = pretrained.transpose()?;
-    let (tokenizer, model_config) = match &pretrained {
-        Some(_) => (None, None),
-        None => (Some(tokenizer(arguments)?), Some(model_config(arguments)?)),
-    };
+    let (mut tokenizer, mut model_config, mut bert) = (None, None, None);
+    match (&pretrained, encoder(arguments)) {
+        (Some(_), _) => {}
+        (None, Some(EncoderFamily::Bert)) => bert = Some(network_and_pieces(arguments)?),
+        (None, _) => {
+            tokenizer = Some(self::tokenizer(arguments)?);
+            model_config = Some(super::model_config(arguments)?);
+        }
+    }
     let init_step = init_step(arguments)?;
     let tuning = Some(Tuning { pretrained, tokenizer });
-    Ok(Facts { num_processes, model_config, shards: Vec::new(), init_step, tuning, bert: None })
+    Ok(Facts { num_processes, model_config, shards: Vec::new(), init_step, tuning, bert })
 }
 
 /// Returns the folder of a model: one on the disk, else that of its name on the hub.

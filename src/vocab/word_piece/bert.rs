@@ -61,6 +61,19 @@ impl BertTokenizer {
         self.ids.len()
     }
 
+    /// The id of a piece, if it is in the list.
+    pub fn id(&self, piece: &str) -> Option<i32> {
+        self.ids.get(piece).copied()
+    }
+
+    /// The pieces in the order of their ids.
+    pub(super) fn pieces(&self) -> Vec<String> {
+        let mut pieces: Vec<(&i32, &String)> =
+            self.ids.iter().map(|(piece, id)| (id, piece)).collect();
+        pieces.sort();
+        pieces.into_iter().map(|(_, piece)| piece.clone()).collect()
+    }
+
     /// The ids of a text.
     pub fn encode(&self, text: &str) -> Vec<i32> {
         let mut ids = Vec::new();

@@ -9,12 +9,14 @@ mod basic;
 mod bert;
 mod transformers;
 mod unicode;
+mod vocabulary;
 
 use std::collections::HashMap;
 
 use self::basic::BasicTokenizer;
 pub use self::bert::BertTokenizer;
 pub use self::transformers::bert_folds_case;
+pub(super) use self::vocabulary::BertPieces;
 use super::spec::BertWordPieceVocabulary;
 use super::{VocabError, Vocabulary};
 use gimlet_storage::Path;

@@ -2,6 +2,7 @@
 
 use gimlet_gin::did_you_mean;
 
+use super::encoder::{self, CONTRACT_NLI_METRICS, encoder};
 use super::tuning::{DATASETS, named};
 use crate::t5_experiments::arguments::Arguments;
 
@@ -16,13 +17,10 @@ pub(super) fn check(arguments: &Arguments, refuse: &mut impl FnMut(String, &str)
     let model_type = arguments.text("model_type").unwrap_or_default();
     match &model_type[..] {
         "encoder-decoder" => {}
-        "encoder" => refuse(
-            "`--model_type` is encoder: a later version of Gimlet has heads for classes"
-                .to_string(),
-            "an encoder-decoder is trained with --model_type encoder-decoder",
-        ),
+        "encoder" => encoder::check(arguments, refuse),
         _ => {
-            let message = format!("`--model_type` is `{model_type}`, expected encoder-decoder");
+            let message =
+                format!("`--model_type` is `{model_type}`, expected encoder or encoder-decoder");
             refuse(message, "");
         }
     }
@@ -54,7 +52,7 @@ fn weights(arguments: &Arguments, refuse: &mut impl FnMut(String, &str)) {
     }
     for (flag, expected) in [
         ("model_cfg", "the JSON file of a model"),
-        ("tokenizer", "a folder with tokenizer.json or spiece.model"),
+        ("tokenizer", "a folder with tokenizer.json, spiece.model or a BERT's vocab.txt"),
     ] {
         if !has(flag) {
             let message =
@@ -75,6 +73,7 @@ fn metric(arguments: &Arguments, refuse: &mut impl FnMut(String, &str)) {
         None => &HYP_METRICS,
         Some("rouge") => &ROUGE_METRICS,
         Some("f1") => &["f1"],
+        Some(_) if encoder(arguments).is_some() => &CONTRACT_NLI_METRICS,
         Some(_) => &["exact_match"],
     };
     if wanted == "loss" {
@@ -85,7 +84,7 @@ fn metric(arguments: &Arguments, refuse: &mut impl FnMut(String, &str)) {
         let message =
             format!("`--optimize_metric` is `{wanted}`, which validations do not measure");
         refuse(message, &did_you_mean(&wanted, names));
-    } else if !arguments.is("use_generate_on_valid") {
+    } else if !arguments.is("use_generate_on_valid") && encoder(arguments).is_none() {
         let message = format!("`--optimize_metric` is `{wanted}`, a metric of generated texts");
         refuse(message, "add --use_generate_on_valid");
     }

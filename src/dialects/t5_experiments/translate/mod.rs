@@ -4,11 +4,13 @@
 mod bert;
 mod check;
 mod check_tuning;
+mod encoder;
 mod optimizer;
 mod tuning;
 
 pub use bert::Pretraining;
 pub use check::check;
+pub use encoder::{EncoderFamily, encoder};
 pub use tuning::{SCROLLS_FOLDER, Tuning, scrolls_file};
 
 use gimlet_gin::{Diagnostic, repr_str};
@@ -63,7 +65,7 @@ pub struct Facts {
     pub init_step: u64,
     /// The facts of a fine-tuning.
     pub tuning: Option<Tuning>,
-    /// The facts of a pretraining of BERT.
+    /// The facts of a BERT that `--model_cfg` describes.
     pub bert: Option<Pretraining>,
 }
 
@@ -94,7 +96,10 @@ pub fn translate(arguments: &Arguments, facts: &Facts) -> Result<Translation, Ve
     let mut mistakes = Vec::new();
     let mut notices = notices(arguments);
     let files = match (&facts.tuning, &facts.bert) {
-        (Some(tuning), _) => tuning::translate(&mut out, tuning),
+        (Some(tuning), bert) => {
+            notices.extend(bert.as_ref().and_then(bert::ignored));
+            tuning::translate(&mut out, tuning, bert.as_ref())
+        }
         (None, Some(pretraining)) => {
             notices.extend(bert::ignored(pretraining));
             bert::translate(&mut out, pretraining)
@@ -151,11 +156,13 @@ fn notices(arguments: &Arguments) -> Vec<String> {
     let unused = UNUSED_BY_VALIDATION.into_iter();
     let unused = unused.filter(|flag| arguments.is("validate_only") && is_given(flag));
     let unused = unused.map(|flag| format!("--{flag} has no effect with --validate_only"));
+    let of_texts = is_given("source_prefix") && encoder(arguments).is_some();
+    let of_texts = of_texts.then(|| "--source_prefix has no effect on an encoder".to_string());
     let replaced = ["model_cfg", "tokenizer"].into_iter();
     let replaced = replaced.filter(|flag| is_given("from_pretrained") && is_given(flag));
     let replaced =
         replaced.map(|flag| format!("--{flag} has no effect: --from_pretrained names the model"));
-    without.chain(unused).chain(replaced).collect()
+    without.chain(unused).chain(of_texts).chain(replaced).collect()
 }
 
 fn ignored_keys(file: &str, keys: &[String]) -> Option<String> {
@@ -164,6 +171,9 @@ fn ignored_keys(file: &str, keys: &[String]) -> Option<String> {
 }
 
 fn model_class(arguments: &Arguments) -> ModelClass {
+    if let Some(EncoderFamily::T5(class)) = encoder(arguments) {
+        return class;
+    }
     let name = arguments.text("model_cls").unwrap_or_default();
     let known = CLASSES.iter().find(|(class, _)| *class == name);
     known.expect("`check` refuses other classes").1
@@ -208,7 +218,11 @@ impl Statements<'_> {
     }
 
     fn lengths(&mut self) {
-        let (inputs, targets) = (self.count("input_seq_len"), self.count("target_seq_len"));
+        let inputs = self.count("input_seq_len");
+        let targets = match encoder(self.arguments) {
+            Some(_) => 1,
+            None => self.count("target_seq_len"),
+        };
         let lengths = format!("{{'inputs': {inputs}, 'targets': {targets}}}");
         self.bind("input_seq_len", "TASK_FEATURE_LENGTHS", lengths);
     }

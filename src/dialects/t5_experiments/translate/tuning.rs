@@ -4,6 +4,8 @@
 use gimlet_gin::repr_str;
 
 use super::Statements;
+use super::bert::Pretraining;
+use super::encoder::{self, encoder};
 use crate::t5_experiments::arguments::Arguments;
 
 /// T5X's fine-tuning, whose dropout that of a model's folder replaces.
@@ -62,7 +64,7 @@ const fn dataset(name: &'static str, score: &'static str, has_several_answers: b
 pub struct Tuning {
     /// The folder of transformers from which the model comes; `None` for one that `--model_cfg` describes.
     pub pretrained: Option<String>,
-    /// The file of the tokenizer, if the model's folder does not have it.
+    /// The file of the tokenizer of a T5, if the model's folder does not have it.
     pub tokenizer: Option<String>,
 }
 
@@ -73,28 +75,38 @@ pub(super) fn named(arguments: &Arguments) -> Option<&'static Dataset> {
 }
 
 /// Translates the flags of model and data, and returns the files that come first.
-pub(super) fn translate(out: &mut Statements<'_>, tuning: &Tuning) -> Vec<String> {
-    model(out, tuning);
-    data(out);
+pub(super) fn translate(
+    out: &mut Statements<'_>,
+    tuning: &Tuning,
+    bert: Option<&Pretraining>,
+) -> Vec<String> {
     let arguments = out.arguments;
+    let family = encoder(arguments);
+    let mut files = Vec::new();
+    match &tuning.pretrained {
+        Some(folder) => files.push(format!("{folder}/config.json")),
+        None if bert.is_none() => files.push(MODEL.to_string()),
+        None => {}
+    }
+    model(out, tuning);
+    files.extend(family.map(|family| encoder::model(out, family, bert).to_string()));
+    data(out);
     let is_scrolls = arguments.has("task_name");
-    let model = tuning.pretrained.as_ref();
-    let model = model.map_or(MODEL.to_string(), |folder| format!("{folder}/config.json"));
-    let tasks = if is_scrolls { SCROLLS } else { HYP };
-    let files = match arguments.is("validate_only") {
-        true => {
-            validation(out, tuning);
-            vec![&model, VALIDATE, tasks]
-        }
-        false => {
-            training(out, tuning);
-            vec![T5X_FINETUNE, &model, FINETUNE, tasks]
-        }
-    };
-    files.into_iter().map(str::to_string).collect()
+    let mut settings = vec![FINETUNE];
+    if arguments.is("validate_only") {
+        validation(out, tuning);
+        settings = vec![VALIDATE];
+    } else {
+        training(out, tuning);
+        files.insert(0, T5X_FINETUNE.to_string());
+    }
+    settings.push(if is_scrolls { SCROLLS } else { HYP });
+    settings.extend(family.into_iter().flat_map(|family| encoder::classes(out, family)));
+    files.extend(settings.into_iter().map(str::to_string));
+    files
 }
 
-/// Translates the tokenizer and the decoding of a model that no folder of transformers describes.
+/// Translates the tokenizer and the decoding of a T5 that no folder of transformers describes.
 fn model(out: &mut Statements<'_>, tuning: &Tuning) {
     let Some(file) = &tuning.tokenizer else { return };
     let class = "seqio.SentencePieceVocabulary";
@@ -102,6 +114,9 @@ fn model(out: &mut Statements<'_>, tuning: &Tuning) {
     out.bind("tokenizer", &format!("{class}.sentencepiece_model_file"), repr_str(file));
     if !file.ends_with(".json") {
         out.bind("tokenizer", &format!("{class}.extra_ids"), EXTRA_IDS);
+    }
+    if encoder(out.arguments).is_some() {
+        return;
     }
     let decode_fn = "t5x.models.EncoderDecoderModel.decode_fn";
     out.bind("use_generate_on_valid", decode_fn, "@gimlet.decoding.generate");
@@ -131,7 +146,8 @@ fn data(out: &mut Statements<'_>) {
         out.bind(flag, name, format!("{{{train}'validation': {file}}}"));
     }
     let prefix = if dataset.is_some() { "input_prefix" } else { "source_prefix" };
-    if let Some(text) = arguments.text(prefix) {
+    let is_read = dataset.is_some() || encoder(arguments).is_none();
+    if let Some(text) = arguments.text(prefix).filter(|_| is_read) {
         out.bind(prefix, "PREFIX", repr_str(&text));
     }
     let Some(dataset) = dataset else { return };
@@ -160,8 +176,11 @@ fn training(out: &mut Statements<'_>, tuning: &Tuning) {
     let begins = arguments.text("init_checkpoint").is_some();
     if let Some(folder) = tuning.pretrained.as_ref().filter(|_| !begins) {
         out.bind("from_pretrained", "INITIAL_CHECKPOINT_PATH", repr_str(folder));
+        if encoder(arguments).is_some() {
+            encoder::beginning(out);
+        }
     }
-    match arguments.is("use_generate_on_valid") {
+    match predicts(arguments) {
         true => shown(out),
         false => {
             out.bind("use_generate_on_valid", &format!("{TRAIN}.infer_eval_dataset_cfg"), "None");
@@ -179,13 +198,18 @@ fn validation(out: &mut Statements<'_>, tuning: &Tuning) {
         (None, Some(folder)) => out.bind("from_pretrained", "CHECKPOINT_PATH", repr_str(folder)),
         (None, None) => unreachable!("`check` asks for one of them"),
     }
-    match arguments.is("use_generate_on_valid") {
+    match predicts(arguments) {
         true => shown(out),
         false => {
             let key = "t5x.eval.evaluate.inference_evaluator_cls";
             out.bind("use_generate_on_valid", key, "None");
         }
     }
+}
+
+/// Whether texts are written, or classes named, at validations.
+fn predicts(arguments: &Arguments) -> bool {
+    arguments.is("use_generate_on_valid") || encoder(arguments).is_some()
 }
 
 fn shown(out: &mut Statements<'_>) {

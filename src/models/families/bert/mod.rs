@@ -11,7 +11,8 @@ mod network;
 
 pub use model::{BertForMaskedLM, BertForPreTraining};
 pub use spec::{
-    AbsolutePositions, BertConfig, PositionEmbedding, RelativeAttentionBias, RotaryPositions,
+    AbsolutePositions, BertConfig, BertHeads, PositionEmbedding, RelativeAttentionBias,
+    RotaryPositions,
 };
 
 #[cfg(feature = "torch")]

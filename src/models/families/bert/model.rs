@@ -1,6 +1,6 @@
 //! Models that restore masked tokens.
 
-use super::spec::{BertConfig, Tasks};
+use super::spec::{BertConfig, BertHeads};
 use crate::checkpoint::HuggingFaceOptions;
 use crate::data::{
     ConverterClass, DataError, EncoderFeatureConverter, Lengths, PassThroughFeatureConverter,
@@ -81,13 +81,8 @@ impl BertParameters {
                 )));
             }
         }
-        let most = self.config.max_position_embeddings;
-        match length <= most {
-            true => Ok(StepShape::whole(rows, [length])),
-            false => Err(DataError::Config(format!(
-                "rows have {length} tokens, expected at most bert.BertConfig.max_position_embeddings, which is {most}"
-            ))),
-        }
+        self.config.check_length(length).map_err(DataError::Config)?;
+        Ok(StepShape::whole(rows, [length]))
     }
 
     fn loss_spec(&self) -> LossSpec {
@@ -97,8 +92,8 @@ impl BertParameters {
         }
     }
 
-    fn check(&self, name: &str, tasks: Tasks) -> Result<(), String> {
-        if tasks.next_sentence && self.mask_id.is_some() {
+    fn check(&self, name: &str, heads: BertHeads) -> Result<(), String> {
+        if heads == BertHeads::MaskedTokensAndOrder && self.mask_id.is_some() {
             return Err(format!(
                 "{name}.mask_id is given, for tasks without `next_sentence_label`, which {name} reads: use \
                  @bert.BertForMaskedLM()"
@@ -117,7 +112,7 @@ impl BertParameters {
 
 /// Implements the contract for a model with `shared` parameters.
 macro_rules! bert {
-    ($model:ty, $tasks:expr) => {
+    ($model:ty, $heads:expr) => {
         impl BaseModel for $model {
             fn module(&self) -> &dyn ModuleSpec {
                 &self.shared.config
@@ -149,15 +144,15 @@ macro_rules! bert {
             }
 
             fn check_own(&self) -> Result<(), String> {
-                self.shared.check(self.name(), $tasks)
+                self.shared.check(self.name(), $heads)
             }
 
             fn transformer(&self) -> TransformerSpec {
-                self.shared.config.network($tasks)
+                self.shared.config.network($heads)
             }
         }
     };
 }
 
-bert!(BertForPreTraining, Tasks { next_sentence: true });
-bert!(BertForMaskedLM, Tasks { next_sentence: false });
+bert!(BertForPreTraining, BertHeads::MaskedTokensAndOrder);
+bert!(BertForMaskedLM, BertHeads::MaskedTokens);

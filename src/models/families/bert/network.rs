@@ -64,10 +64,16 @@ impl Bert {
         self.ends().masked_tokens(params, &rows, &self.spec.tokens.rows(params))
     }
 
-    /// The logits of both orders of two texts: float32 `[batch, 2]`, if the model tells them apart.
-    pub fn orders(&self, params: &Params, hidden: &Tensor) -> Option<Tensor> {
-        let ends = self.ends();
-        ends.num_classes.map(|_| ends.class_logits(params, hidden))
+    /// The logits of classes of rows, to be computed, if the model has some. Of two texts they are their orders.
+    pub fn classes(
+        &self,
+        params: &Params,
+        hidden: &Tensor,
+        batch: &Batch,
+        dropout: Dropout,
+    ) -> Option<Head> {
+        let tokens = batch.tensor(feature::ENCODER_INPUT_TOKENS);
+        self.spec.class_head.map(|head| head.head(params, hidden, tokens, dropout))
     }
 }
 
@@ -86,7 +92,7 @@ impl Network for Bert {
             feature::ENCODER_POSITIONS,
             feature::NEXT_SENTENCE_LABEL,
         ];
-        match self.ends().num_classes {
+        match self.spec.class_head {
             Some(_) => &FEATURES,
             None => &FEATURES[..6],
         }
@@ -104,14 +110,14 @@ impl Network for Bert {
         let head = self.masked_tokens(params, &hidden, &places);
         let mut tokens = TokenLogits::MASKED.loss_at(Some(&places), &head, batch, spec);
         tokens.sums.push((sum::MASKED_TOKENS_LOSS, tokens.value.shallow_clone()));
-        let orders = self.orders(params, &hidden);
-        let orders = orders.map(|logits| NextSentence.loss(&logits, batch, spec));
+        let orders = self.classes(params, &hidden, batch, dropout);
+        let orders = orders.map(|head| NextSentence.loss(&head.logits(), batch, spec));
         LossOutput::new(batch, [tokens].into_iter().chain(orders))
     }
 
     fn divisors(&self, batch: &Batch, spec: &LossSpec) -> Divisors {
         let mut divisors = TokenLogits::MASKED.divisors(batch, spec);
-        if self.ends().num_classes.is_some() {
+        if self.spec.class_head.is_some() {
             divisors.extend(NextSentence.divisors(batch, spec));
         }
         divisors

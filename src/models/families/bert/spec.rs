@@ -3,7 +3,8 @@
 use crate::gin::Configurable;
 use crate::models::contract::ModuleSpec;
 use crate::models::parts::{
-    AttentionSpec, EncoderEnds, FeedForwardDropout, Reach, RelativeBias, Rotary, TokenEmbedding,
+    AttentionSpec, ClassHead, EncoderEnds, FeedForwardDropout, Reach, ReadPosition, RelativeBias,
+    Rotary, TokenEmbedding,
 };
 use crate::models::transformer::{
     DimensionNames, LayerArrays, LayerDims, LayerInitializers, LayerStyle, StackEnd, StackSpec,
@@ -126,11 +127,15 @@ pub struct RelativeAttentionBias {
 const ATTENTION: [AttentionSpec; 1] =
     [AttentionSpec { norm: "pre_attention_layer_norm", name: "attention", reads_encoding: false }];
 
-/// The heads of a BERT beside that for masked tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Tasks {
-    /// Whether it recognizes the order of two texts.
-    pub next_sentence: bool,
+/// The heads of a BERT.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum BertHeads {
+    /// One for masked tokens.
+    MaskedTokens,
+    /// That, and one for the order of two texts.
+    MaskedTokensAndOrder,
+    /// One for so many classes of rows, with a rate of dropout, or that of activations.
+    Classes(usize, Option<f64>),
 }
 
 impl BertConfig {
@@ -156,6 +161,20 @@ impl BertConfig {
         (0..self.num_hidden_layers)
             .map(|_| sparsity.layout(self.max_position_embeddings, &mut random))
             .collect()
+    }
+
+    /// Finds rows that are longer than positions are known for.
+    ///
+    /// # Errors
+    /// The length, and the greatest one.
+    pub fn check_length(&self, length: usize) -> Result<(), String> {
+        let most = self.max_position_embeddings;
+        match length <= most {
+            true => Ok(()),
+            false => Err(format!(
+                "rows have {length} tokens, expected at most bert.BertConfig.max_position_embeddings, which is {most}"
+            )),
+        }
     }
 
     fn has_last_norm(&self) -> bool {
@@ -212,8 +231,8 @@ impl BertConfig {
         }
     }
 
-    /// The network for those tasks.
-    pub(super) fn network(&self, tasks: Tasks) -> TransformerSpec {
+    /// The network with those heads.
+    pub fn network(&self, heads: BertHeads) -> TransformerSpec {
         let dims = self.dims();
         let (position, rotary) = self.position();
         // `check` tells of those that cannot be drawn.
@@ -222,6 +241,14 @@ impl BertConfig {
         let reach = layouts.first().map(mean_keys);
         let reach = reach.map_or(Reach::All, |keys| Reach::Layout { mean_keys: keys as usize });
         let initializer = Initializer::Normal { stddev: self.initializer_range };
+        let predicts_tokens = !matches!(heads, BertHeads::Classes(..));
+        let classes = match heads {
+            BertHeads::MaskedTokens => None,
+            BertHeads::MaskedTokensAndOrder => Some(("classes", NUM_ORDERS, 0.0)),
+            BertHeads::Classes(count, rate) => {
+                Some(("classifier", count, rate.unwrap_or(self.hidden_dropout_prob)))
+            }
+        };
         let is_absolute = matches!(self.position_embedding, PositionEmbedding::Absolute(_));
         TransformerSpec {
             tokens: TokenEmbedding {
@@ -237,9 +264,16 @@ impl BertConfig {
                 stream: dims.stream(),
                 num_positions: is_absolute.then_some(self.max_position_embeddings),
                 num_types: self.type_vocab_size,
-                predicted_tokens: Some(self.vocab_size),
-                num_classes: tasks.next_sentence.then_some(NUM_ORDERS),
+                predicted_tokens: predicts_tokens.then_some(self.vocab_size),
                 activation: self.hidden_act,
+                initializer,
+            }),
+            class_head: classes.map(|(path, num_classes, dropout_rate)| ClassHead {
+                stream: dims.stream(),
+                reads: ReadPosition::First,
+                path,
+                num_classes,
+                dropout_rate,
                 initializer,
             }),
             encoder: None,
@@ -264,7 +298,7 @@ impl BertConfig {
 
 impl ModuleSpec for BertConfig {
     fn transformer(&self) -> TransformerSpec {
-        self.network(Tasks { next_sentence: true })
+        self.network(BertHeads::MaskedTokensAndOrder)
     }
 
     fn dimensions(&self) -> DimensionNames {

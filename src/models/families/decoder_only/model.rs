@@ -232,6 +232,7 @@ impl DecoderOnlyParameters {
         PredictionSpec {
             vocabulary: self.vocabulary.clone(),
             converter: self.feature_converter(),
+            begins_inputs: false,
             continues_inputs: true,
             decode_fn: self.decode_fn.0.clone(),
             num_decodes: decodes.num_decodes,

@@ -170,6 +170,7 @@ impl NetworkParts<'_> {
             },
             memory_tokens: None,
             encoder_ends: None,
+            class_head: None,
             encoder: self
                 .encoder
                 .as_ref()

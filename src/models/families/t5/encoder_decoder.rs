@@ -185,6 +185,7 @@ impl EncoderDecoderParameters {
         PredictionSpec {
             vocabulary: self.output_vocabulary.clone(),
             converter: EncDecFeatureConverter {}.into(),
+            begins_inputs: false,
             continues_inputs: false,
             decode_fn: self.decode_fn.0.clone(),
             num_decodes: 1,

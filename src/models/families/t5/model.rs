@@ -23,7 +23,7 @@ pub struct T5 {
 }
 
 impl T5 {
-    /// The T5 of that description, which has an encoder.
+    /// The T5 of that description, which has an encoder, perhaps alone.
     pub fn new(spec: TransformerSpec) -> Self {
         Self { spec }
     }
@@ -71,9 +71,9 @@ impl T5 {
         }
     }
 
-    /// The encoder.
+    /// The encoder, which is the first stack.
     pub(super) fn encoder(&self) -> &StackSpec {
-        self.spec.encoder.as_ref().expect("a T5 has an encoder")
+        self.spec.stacks().next().expect("a network has a stack")
     }
 }
 

@@ -226,6 +226,7 @@ impl T5Config {
             tokens,
             memory_tokens,
             encoder_ends: None,
+            class_head: None,
             encoder: Some(encoder),
             last: decoder,
             dropout_rate: self.dropout_rate,

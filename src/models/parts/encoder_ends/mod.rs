@@ -1,5 +1,5 @@
 //! The beginning and the end of an encoder alone, in the way of BERT: embeddings of positions and types that are added to
-//! those of tokens, a norm of the sum; and after the layers a head for masked tokens and one for the first position.
+//! those of tokens, a norm of the sum; and after the layers a head for masked tokens.
 
 mod spec;
 

@@ -15,8 +15,6 @@ pub struct EncoderEnds {
     pub num_types: usize,
     /// Rows of the embedding of tokens, if the encoder predicts masked tokens: that embedding then also maps to logits.
     pub predicted_tokens: Option<usize>,
-    /// Classes among which the first position decides, if it does.
-    pub num_classes: Option<usize>,
     /// The activation before the logits of masked tokens.
     pub activation: Activation,
     /// The initial values of embeddings and kernels.
@@ -37,10 +35,6 @@ pub(super) mod path {
     pub const TRANSFORM_NORM: &str = "masked_tokens/norm";
     /// The bias of the logits of masked tokens, `[vocab]`.
     pub const TOKEN_BIAS: &str = "masked_tokens/bias";
-    /// The projection of the first position, `[embed, embed]`.
-    pub const POOLER: &str = "pooler";
-    /// The projection to classes, `[embed, classes]`.
-    pub const CLASSES: &str = "classes";
 }
 
 /// The share of tokens that BERT masks, of which alone logits are computed.
@@ -71,10 +65,6 @@ impl EncoderEnds {
             tree.extend(projection(path::TRANSFORM, embed, "pooled"));
             tree.extend(stream.norm_params(path::TRANSFORM_NORM));
             tree.push(bias(path::TOKEN_BIAS.to_string(), vocab_size, "vocab"));
-        }
-        if let Some(num_classes) = self.num_classes {
-            tree.extend(projection(path::POOLER, embed, "pooled"));
-            tree.extend(projection(path::CLASSES, num_classes, "classes"));
         }
         tree
     }

@@ -1,6 +1,6 @@
 //! An encoder's ends in use.
 
-use tch::{Kind, Tensor};
+use tch::Tensor;
 
 use super::spec::{EncoderEnds, path};
 use crate::models::heads::{Head, Vocabulary};
@@ -46,12 +46,6 @@ impl EncoderEnds {
             scale: 1.0,
             vocabulary: Vocabulary::whole(table.size()[0]),
         }
-    }
-
-    /// The logits of classes, from `hidden` `[batch, length, embed]`: float32 `[batch, classes]`.
-    pub fn class_logits(&self, params: &Params, hidden: &Tensor) -> Tensor {
-        let pooled = self.project(params, path::POOLER, &hidden.select(1, 0)).tanh();
-        self.project(params, path::CLASSES, &pooled).to_kind(Kind::Float)
     }
 
     fn project(&self, params: &Params, path: &str, inputs: &Tensor) -> Tensor {

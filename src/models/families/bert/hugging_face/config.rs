@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use super::describe::label;
 use crate::checkpoint::{ConfigFacts, HuggingFaceConfig};
 use crate::models::hugging_face::mlp_activations;
 
@@ -43,6 +44,8 @@ pub(super) struct Config {
     last_layer_norm: Option<bool>,
     sparse_config_cls: Option<String>,
     sparse_attention: Option<Map<String, Value>>,
+    id2label: Option<Map<String, Value>>,
+    classifier_dropout: Option<f64>,
     dtype: Option<String>,
     /// The older name of `dtype`.
     torch_dtype: Option<String>,
@@ -223,6 +226,28 @@ impl Config {
         statements.extend(self.positions()?);
         statements.extend(self.sparsity()?);
         Ok(statements)
+    }
+
+    /// Returns the statements of a head of so many classes, whose names are those of the file.
+    ///
+    /// # Errors
+    /// The file has other classes.
+    pub(super) fn classes(&self, count: usize) -> Result<Vec<String>, String> {
+        let named = |number: usize| match &self.id2label {
+            Some(names) => names.get(&number.to_string()).cloned(),
+            None => Some(label(number)),
+        };
+        let names: Option<Vec<Value>> = (0..count).map(named).collect();
+        let given = self.id2label.as_ref().map_or(count, Map::len);
+        let names = names.filter(|names| given == count && names.iter().all(Value::is_string)).ok_or_else(|| {
+            format!("its id2label names {given} classes, expected the {count} of the weights by their numbers from 0 on")
+        })?;
+        let dropout = self.classifier_dropout;
+        let dropout = dropout.map(|rate| {
+            format!("bert.BertForSequenceClassification.classifier_dropout = {rate:?}")
+        });
+        let labels = format!("LABELS = {}", Value::Array(names));
+        Ok([labels].into_iter().chain(dropout).collect())
     }
 
     /// Returns the format of activations.

@@ -28,11 +28,13 @@ pub(super) fn describe(
         return Err(format!("{heads} heads do not share {joined} columns evenly"));
     }
     let has = |name: &str| arrays.params.contains_key(name);
-    let class = match (has("masked_tokens/bias"), has("classes/kernel")) {
-        (true, true) => "BertForPreTraining",
-        (true, false) => "BertForMaskedLM",
-        (false, _) => "BertModel",
-    };
+    let classes = [
+        ("classifier/kernel", "BertForSequenceClassification"),
+        ("classes/kernel", "BertForPreTraining"),
+        ("masked_tokens/bias", "BertForMaskedLM"),
+    ];
+    let class = classes.into_iter().find(|(array, _)| has(array));
+    let class = class.map_or("BertModel", |(_, class)| class);
     let mut config = if carried.config.is_empty() { usual() } else { carried.config.clone() };
     let mut set = |key: &str, value: Value| drop(config.insert(key.to_string(), value));
     set("architectures", json!([class]));
@@ -50,8 +52,18 @@ pub(super) fn describe(
         let buckets = shape("encoder/relpos_bias/rel_embedding")?[1];
         set("relative_attention_num_buckets", json!(buckets));
     }
+    if has("classifier/kernel") && !carried.config.contains_key("id2label") {
+        let names =
+            (0..shape("classifier/kernel")?[1]).map(|number| (number.to_string(), label(number)));
+        set("id2label", Value::Object(names.collect()));
+    }
     set("torch_dtype", json!(arrays.dtype.name()));
     Ok(Description { config, vocab_size })
+}
+
+/// Transformers' name of a class that has none.
+pub(super) fn label(number: usize) -> Value {
+    json!(format!("LABEL_{number}"))
 }
 
 /// The entries of `config.json` that are the same in every BERT, or by default.

@@ -8,8 +8,9 @@ use crate::vocab::bert_folds_case;
 
 /// The list of pieces, one a line.
 const PIECES: &str = "vocab.txt";
-/// The array of the head for the order of two texts.
+/// The arrays of the heads for the order of two texts, and for classes.
 const ORDER: &str = "target/classes/kernel";
+const CLASSES: &str = "target/classifier/kernel";
 
 /// Returns the statements that bind the network of a file, each with the key from which it follows.
 ///
@@ -26,26 +27,45 @@ pub fn network(file: &HuggingFaceConfig) -> Result<Vec<(&'static str, String)>, 
 pub(super) fn gin(file: &HuggingFaceConfig) -> Result<String, String> {
     let config = Config::of(file)?;
     let network: Vec<String> = config.statements()?.into_iter().map(|(_, text)| text).collect();
+    let heads = heads(&file.file.folder())?;
+    let (wiring, model) = match heads {
+        Heads::Classes(count) => ("classifier", config.classes(count)?.join("\n")),
+        Heads::MaskedTokens => ("model", "MODEL = @bert.BertForMaskedLM()".to_string()),
+        Heads::MaskedTokensAndOrder => ("model", "MODEL = @bert.BertForPreTraining()".to_string()),
+    };
     Ok(format!(
         "import bert\n\
-         import seqio\n\n\
-         include \"gimlet/bert/model.gin\"\n\n\
-         MODEL = @bert.{}()\n\
+         import gimlet\n\n\
+         include \"gimlet/bert/{wiring}.gin\"\n\n\
+         {model}\n\
          {}\n\
          bert.BertConfig.dtype = '{}'\n\
          {}",
-        model(&file.file.folder())?,
         network.join("\n"),
         config.dtype()?,
         vocabulary(&file.file.folder())?,
     ))
 }
 
-/// Returns the model that has the arrays of a folder. Only one whose data have the order of two texts reads that head.
-fn model(folder: &Path) -> Result<&'static str, String> {
+/// The heads of the weights in a folder.
+enum Heads {
+    MaskedTokens,
+    MaskedTokensAndOrder,
+    Classes(usize),
+}
+
+/// Returns the heads whose arrays a folder has. Only a model whose data have the order of two texts reads that head.
+fn heads(folder: &Path) -> Result<Heads, String> {
     let stored = open(folder, &[&FAMILY]).map_err(|error| error.to_string())?;
-    let has_order = stored.leaves().iter().any(|leaf| leaf.name == ORDER);
-    Ok(if has_order { "BertForPreTraining" } else { "BertForMaskedLM" })
+    let leaves = stored.leaves();
+    let leaf = |name: &str| leaves.iter().find(|leaf| leaf.name == name);
+    Ok(match (leaf(CLASSES), leaf(ORDER)) {
+        (Some(classes), _) => {
+            Heads::Classes(classes.shape.last().map_or(0, |count| *count as usize))
+        }
+        (None, Some(_)) => Heads::MaskedTokensAndOrder,
+        (None, None) => Heads::MaskedTokens,
+    })
 }
 
 /// Returns the lines that bind VOCABULARY. A folder without a list of pieces leaves it to the user.
@@ -60,7 +80,7 @@ fn vocabulary(folder: &Path) -> Result<String, String> {
     let lower_case = if folds_case { "True" } else { "False" };
     let file = serde_json::to_string(file.as_str()).expect("a text becomes JSON");
     Ok(format!(
-        "VOCABULARY = @seqio.BertWordPieceVocabulary()\n\
-         seqio.BertWordPieceVocabulary:\n  vocab_lookup_table = {file}\n  lower_case = {lower_case}\n"
+        "VOCABULARY = @gimlet.BertVocabulary()\n\
+         gimlet.BertVocabulary:\n  vocab_file = {file}\n  lower_case = {lower_case}\n"
     ))
 }

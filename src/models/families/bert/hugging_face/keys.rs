@@ -35,6 +35,16 @@ pub const KEYS: KeyTable = &[
     ("dtype", Honoured),
     ("torch_dtype", Honoured),
     ("pad_token_id", refused(&["0"], "padding has id 0 here")),
+    ("id2label", Honoured),
+    ("label2id", Honoured),
+    ("classifier_dropout", Honoured),
+    (
+        "problem_type",
+        refused(
+            &["\"single_label_classification\""],
+            "a row has one class, and no number or several classes",
+        ),
+    ),
     ("is_decoder", refused(&["false"], ALONE)),
     ("is_encoder_decoder", refused(&["false"], ALONE)),
     ("add_cross_attention", refused(&["false"], ALONE)),

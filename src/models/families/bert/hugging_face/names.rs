@@ -107,6 +107,7 @@ const HEADS: &[ModuleNames] = &[
         &[("", "", BIAS), ("transform.dense", "dense", KERNEL), ("transform.dense", "dense", BIAS)],
     ),
     ("cls", "", &[("seq_relationship", "classes", KERNEL), ("seq_relationship", "classes", BIAS)]),
+    ("classifier", "classifier", &[("", "", KERNEL), ("", "", BIAS)]),
 ];
 
 const ENCODER: &[ModuleNames] = encoder!("bert.");

@@ -13,6 +13,10 @@ const SCALE: ParameterKind =
 const BIAS: ParameterKind =
     ParameterKind { torch: "weight", flax: "embedding", t5x: "rel_embedding", axes: Axes::Swapped };
 
+/// The bias of a projection.
+const ADDEND: ParameterKind =
+    ParameterKind { torch: "bias", flax: "bias", t5x: "bias", axes: Axes::Same };
+
 const PROJECTIONS: &[(&str, &str, ParameterKind)] =
     &[("q", "query", KERNEL), ("k", "key", KERNEL), ("v", "value", KERNEL), ("o", "out", KERNEL)];
 
@@ -53,6 +57,16 @@ const EVERY: &[ModuleNames] = &[
         ],
     ),
     ("", "encoder", &[("", "memory_tokens", MEMORY)]),
+    (
+        "classification_head",
+        "",
+        &[
+            ("dense", "pooler", KERNEL),
+            ("dense", "pooler", ADDEND),
+            ("out_proj", "classifier", KERNEL),
+            ("out_proj", "classifier", ADDEND),
+        ],
+    ),
     ("encoder", "encoder", &[("final_layer_norm", "encoder_norm", SCALE)]),
     ("decoder", "decoder", &[("final_layer_norm", "decoder_norm", SCALE)]),
     (

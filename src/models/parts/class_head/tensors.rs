@@ -1,0 +1,49 @@
+//! A head of classes in use.
+
+use tch::{Kind, Tensor};
+
+use super::spec::{ClassHead, POOLER, ReadPosition};
+use crate::models::heads::{Head, Vocabulary};
+use crate::nn::{Dropout, Params, Projection, kind};
+
+impl ClassHead {
+    /// The logits of classes, to be computed: of each row of `hidden` `[batch, length, embed]`, at whose end are the
+    /// positions of `tokens`, int64 `[batch, tokens_length]`.
+    pub fn head(
+        &self,
+        params: &Params,
+        hidden: &Tensor,
+        tokens: &Tensor,
+        dropout: Dropout,
+    ) -> Head {
+        let kind = kind(self.stream.dtype);
+        let bias = params.cast(&format!("{POOLER}/bias"), kind);
+        let pooled =
+            Projection::new(params, POOLER, kind).forward(&self.read(hidden, tokens)) + bias;
+        let bias = params.read(&format!("{}/bias", self.path));
+        Head {
+            hidden: dropout.with_rate(self.dropout_rate).apply(pooled.tanh()),
+            kernel: params.read(&format!("{}/kernel", self.path)),
+            bias: Some(bias),
+            scale: 1.0,
+            vocabulary: Vocabulary::whole(self.num_classes as i64),
+        }
+    }
+
+    /// The hidden states of the positions that say the classes: `[batch, embed]`.
+    fn read(&self, hidden: &Tensor, tokens: &Tensor) -> Tensor {
+        match self.reads {
+            ReadPosition::First => hidden.select(1, 0),
+            ReadPosition::LastToken => {
+                let (rows, length, _) = hidden.size3().expect("hidden states have three axes");
+                let places = Tensor::arange(length, (Kind::Int64, hidden.device()));
+                let own = tokens.size()[1];
+                let last = tokens.ne(0) * places.narrow(0, length - own, own);
+                let last = last.amax([1], true).unsqueeze(-1);
+                hidden
+                    .gather(1, &last.expand([rows, 1, hidden.size()[2]], false), false)
+                    .squeeze_dim(1)
+            }
+        }
+    }
+}
