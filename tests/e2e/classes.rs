@@ -72,7 +72,7 @@ fn news(folder: &Folder, expected: &Value) {
 fn hyp(folder: &Folder, words: &str) -> Train {
     let line = format!(
         "hyp --data_path news.jsonl --valid_data_path news.jsonl --input_seq_len 12 --batch_size 2 \
-         --gradient_accumulation_steps 2 --weight_decay 0.1 --lr 1e-2 --iters 3 --log_interval 1 --valid_interval 3 {words}"
+         --gradient_accumulation_steps 2 --weight_decay 0.1 --lr 1e-2 --iters 3 --save_interval 3 --log_interval 1 --valid_interval 3 {words}"
     );
     let train = Train::new(&folder.path("")).tool(&["t5_experiments"]);
     line.split_whitespace().fold(train, |train, word| train.arg(word))
@@ -173,7 +173,7 @@ fn mistakes_of_an_encoder_are_named() {
         "`--use_generate_on_valid` is given with an encoder, which writes no texts",
     );
     let pack = format!("{class} --gin.train/utils.DatasetConfig.pack=True");
-    refused(&pack, "`pack = True` is not allowed with ClassFeatureConverter");
+    refused(&pack, "puts several examples into a row, and the model names one class for each row");
     let long = format!("{class} --gin.TASK_FEATURE_LENGTHS={{'inputs':99,'targets':1}}");
     refused(&long, "rows have 99 tokens, expected at most bert.BertConfig.max_position_embeddings");
 }

@@ -28,8 +28,8 @@ def main():
         max_position_embeddings=32, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
         id2label=dict(enumerate(LABELS)), label2id={label: number for number, label in enumerate(LABELS)})
     model = BertForSequenceClassification(config).eval()
-    for parameter in model.parameters():
-        parameter.data.normal_(0, 0.3)
+    for name, parameter in model.named_parameters():
+        parameter.data.normal_(float(name.endswith("LayerNorm.weight")), 0.4)
     model.save_pretrained(FOLDER)
     (FOLDER / "vocab.txt").write_text("".join(piece + "\n" for piece in PIECES))
     settings = {"do_lower_case": True, "tokenizer_class": "BertTokenizer"}

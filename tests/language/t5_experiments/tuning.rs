@@ -141,14 +141,19 @@ fn a_dry_run_names_the_traps_of_fine_tuning() {
 }
 
 #[test]
-fn models_that_are_not_encoder_decoders_are_refused_with_the_reason() {
+fn models_of_other_families_are_refused_with_the_reason() {
     let encoder = HYP.replace("encoder-decoder", "encoder");
     refused(
         &encoder,
-        &["`--model_type` is encoder: a later version of Gimlet has heads for classes"],
+        &[
+            "`--model_cls` is `transformers:T5ForConditionalGeneration`, expected of an encoder one of",
+            "`--use_generate_on_valid` is given with an encoder, which writes no texts",
+        ],
     );
+    let encoder = QASPER.replace("--use_generate_on_valid", "--model_type encoder");
+    refused(&encoder, &["the answers of `qasper` are texts, expected the classes of contract_nli"]);
     let decoder = HYP.replace("encoder-decoder", "decoder");
-    refused(&decoder, &["`--model_type` is `decoder`, expected encoder-decoder"]);
+    refused(&decoder, &["`--model_type` is `decoder`, expected encoder or encoder-decoder"]);
     let bart = HYP.replace("T5For", "BartFor");
     refused(&bart, &["`--model_cls` is `transformers:BartForConditionalGeneration`"]);
 }
@@ -170,7 +175,9 @@ fn files_that_are_missing_are_named_with_their_layout() {
     refused(&QASPER.replace("vocab", "words"), &["`--tokenizer` is `CHECKOUT/words`"]);
     refused(
         &QASPER.replace("--tokenizer vocab --", "--"),
-        &["`--tokenizer` is missing, expected a folder with tokenizer.json or spiece.model"],
+        &[
+            "`--tokenizer` is missing, expected a folder with tokenizer.json, spiece.model or a BERT's",
+        ],
     );
 }
 
