@@ -173,6 +173,17 @@ impl Axis {
         custom_function(&[whole], vec![whole.data()], sum).remove(0)
     }
 
+    /// Returns a tensor whose gradient is summed over the processes, for work that each of them does completely: its gradient
+    /// counts once.
+    pub fn repeated(&self, whole: &Tensor) -> Tensor {
+        if self.is_alone() {
+            return whole.shallow_clone();
+        }
+        let share = 1.0 / self.size() as f64;
+        let of_one = move |gradients: Vec<Tensor>| vec![&gradients[0] * share];
+        custom_function(&[whole], vec![whole.data()], of_one).remove(0)
+    }
+
     /// Returns the whole of a dimension of which each process holds a part, for work that they divide.
     pub fn gathered(&self, part: &Tensor, dim: usize, extent: i64) -> Tensor {
         if self.is_alone() {

@@ -15,19 +15,30 @@ pub struct Dropout {
     part: (i64, i64),
     /// The same of heads and of features between two projections.
     columns: (i64, i64),
+    /// The same of the length of the stream between blocks.
+    length: (i64, i64),
 }
 
 impl Dropout {
+    const NONE: Self = Self {
+        rate: 0.0,
+        is_training: false,
+        is_shared: true,
+        part: (0, 1),
+        columns: (0, 1),
+        length: (0, 1),
+    };
+
     /// Creates a dropout that drops nothing, for evaluation and decoding.
     pub fn off() -> Self {
-        Self { rate: 0.0, is_training: false, is_shared: true, part: (0, 1), columns: (0, 1) }
+        Self::NONE
     }
 
     /// Creates a dropout with probability `rate` in `0..1` that scales the rest by
     /// `1 / (1 - rate)`.
     pub fn train(rate: f64) -> Self {
         assert!((0.0..1.0).contains(&rate), "a dropout rate lies in 0..1, found {rate}");
-        Self { rate, is_training: true, is_shared: true, part: (0, 1), columns: (0, 1) }
+        Self { rate, is_training: true, ..Self::NONE }
     }
 
     /// The same dropout with a mask of its own for each position. The queries of an attention still share the mask of
@@ -46,6 +57,11 @@ impl Dropout {
     /// one's part of the masks of all.
     pub fn of_columns(self, index: usize, count: usize) -> Self {
         Self { columns: (index as i64, count as i64), ..self }
+    }
+
+    /// The same dropout for one of `count` processes that divide the stream between blocks along its length.
+    pub fn of_length(self, index: usize, count: usize) -> Self {
+        Self { length: (index as i64, count as i64), ..self }
     }
 
     /// Whether the pass is one of training, even if nothing is dropped.
@@ -111,7 +127,7 @@ impl Dropout {
     pub fn apply_to_columns(self, inputs: Tensor) -> Tensor {
         let _part = part(Activity::Elementwise);
         let shape = self.shape(&inputs);
-        match self.mask(&inputs, &shape, Some(shape.len() - 1)) {
+        match self.mask(&inputs, &shape, Some((shape.len() - 1, self.columns))) {
             Some(mask) => inputs * mask,
             None => inputs,
         }
@@ -130,7 +146,8 @@ impl Dropout {
     /// Returns the factor of [`Dropout::apply_along_length`], if anything is dropped: 0, or the
     /// scale of the rest, of extent 1 in the last axis but one.
     pub fn mask_along_length(self, inputs: &Tensor) -> Option<Tensor> {
-        self.mask(inputs, &self.shape(inputs), None)
+        let shape = self.shape(inputs);
+        self.mask(inputs, &shape, (!self.is_shared).then(|| (shape.len() - 2, self.length)))
     }
 
     /// The shape of masks of activations: with an extent of 1 for the length, their last axis but one, if positions share
@@ -150,16 +167,21 @@ impl Dropout {
     pub fn mask_of_keys(self, value: &Tensor) -> Option<Tensor> {
         let _part = part(Activity::Attention);
         let (batch, num_heads, length, _) = value.size4().expect("values have four axes");
-        self.mask(value, &[batch, num_heads, length, 1], Some(1))
+        self.mask(value, &[batch, num_heads, length, 1], Some((1, self.columns)))
     }
 
-    /// Draws factors of that shape; the processes may divide the axis `divided`.
-    fn mask(self, inputs: &Tensor, shape: &[i64], divided: Option<usize>) -> Option<Tensor> {
+    /// Draws factors of that shape; the processes may divide an axis, of which the part `divided` is here.
+    fn mask(
+        self,
+        inputs: &Tensor,
+        shape: &[i64],
+        divided: Option<(usize, (i64, i64))>,
+    ) -> Option<Tensor> {
         if self.is_off() {
             return None;
         }
         let keep = 1.0 - self.rate;
-        let parts = [Some((0, self.part)), divided.map(|axis| (axis, self.columns))];
+        let parts = [Some((0, self.part)), divided];
         let mut whole = shape.to_vec();
         parts.iter().flatten().for_each(|&(axis, (_, count))| whole[axis] *= count);
         let mask = Tensor::empty(&whole, (inputs.kind(), inputs.device())).bernoulli_float_(keep);

@@ -12,16 +12,16 @@ use crate::processes::{STEPS, TOLERANCE, assert_same_run, differences, launched}
 
 /// A layout: the sizes of both axes, and what is divided besides.
 #[derive(Clone, Copy, Debug)]
-struct Layout {
-    data: usize,
-    model: usize,
+pub struct Layout {
+    pub data: usize,
+    pub model: usize,
     /// 1: the optimizer's state is spread over the data axis; 3: parameters too.
     zero: usize,
     /// 2: the stream between blocks is divided over the model axis.
     activation_dims: usize,
 }
 
-const fn layout(data: usize, model: usize, zero: usize, activation_dims: usize) -> Layout {
+pub const fn layout(data: usize, model: usize, zero: usize, activation_dims: usize) -> Layout {
     Layout { data, model, zero, activation_dims }
 }
 
@@ -123,7 +123,7 @@ pub fn assert_sent(model_dir: &Path, described: &str) {
 }
 
 impl Layout {
-    fn bound(self, train: Train) -> Train {
+    pub fn bound(self, train: Train) -> Train {
         let Self { model, zero, activation_dims, .. } = self;
         let (partitioner, rules) =
             ("partitioning.PjitPartitioner", "partitioning.standard_logical_axis_rules");

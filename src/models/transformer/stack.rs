@@ -124,8 +124,12 @@ impl Stack {
         let model = &self.division.axes.model;
         let dropout = dropout.of_columns(model.index(), model.size());
         let mut hidden = self.division.stream(dropout.apply_along_length(embedded));
+        let of_stream = match self.division.splits_length {
+            true => dropout.of_length(model.index(), model.size()),
+            false => dropout,
+        };
         for (index, layer) in self.layers.iter().enumerate() {
-            let read = Read { encoded, real: real.as_ref(), dropout };
+            let read = Read { encoded, real: real.as_ref(), dropout: of_stream };
             let passed = match layer {
                 Block::Kept(layer) => {
                     biases.layer((index, layer), &hidden, read, &mut |joined| watch(index, joined))
@@ -140,7 +144,7 @@ impl Stack {
                         let (shared, encoded) = inputs[1..].split_at(num_shared);
                         let biases = biases.with_shared(shared);
                         let encoded = encoded.first().copied();
-                        let read = Read { encoded, real: real.as_ref(), dropout };
+                        let read = Read { encoded, real: real.as_ref(), dropout: of_stream };
                         let Passed { hidden, routing } =
                             biases.layer((index, layer), inputs[0], read, &mut |_| ());
                         let routing = routing.into_iter().map(|report| report.0);

@@ -1,9 +1,9 @@
 //! The activations that processes along an axis of the mesh exchange in a training step, by arithmetic alone.
 
-use super::spec::{StackSpec, TransformerSpec};
+use super::spec::{StackEnd, StackSpec, TransformerSpec};
 use crate::models::contract::memory::StepShape;
 use crate::models::parts::Tokens;
-use crate::nn::RematPolicy;
+use crate::nn::{NormKind, RematPolicy};
 
 impl TransformerSpec {
     /// Returns the bytes that are summed over the model axis for a forward and a backward pass over rows of that shape, a
@@ -25,13 +25,15 @@ impl TransformerSpec {
             let sums = num_parts * (2.0 + again);
             // Gradients at the stack's end, and their gather at its beginning.
             let ends = if splits_length { 1.5 } else { 1.0 };
-            let scales = if splits_length { (num_parts + 1.0) * width } else { 0.0 };
+            let scales = if splits_length { of_stream(stack, num_parts) * width } else { 0.0 };
             // The lookup of the stack's tokens.
             tokens.count() * width * (sums + ends + 1.0)
                 + scales
                 + stack.sum_of_parts(|part| part.shared_gradients())
         });
-        stacks.sum()
+        // Gradients before logits that come after work that each process does completely.
+        let of_ends = self.encoder_ends.as_ref().map_or(0, |_| self.num_predicted(shape));
+        stacks.sum::<f64>() + of_ends as f64 * width
     }
 
     /// Returns the bytes of the buffers of experts that divided experts exchange for a forward and a backward pass over
@@ -51,6 +53,15 @@ impl TransformerSpec {
         };
         self.stacks().map(|stack| num_exchanges(stack) * num_sparse(stack)).sum()
     }
+}
+
+/// Returns the parameters as wide as the stream that work on it reads: scales and biases of norms, and biases of projections.
+fn of_stream(stack: &StackSpec, num_parts: f64) -> f64 {
+    let stream = stack.dims.stream();
+    let of_norm = if stream.norm.kind == NormKind::Layer { 2.0 } else { 1.0 };
+    let of_part = of_norm + if stream.has_biases { 1.0 } else { 0.0 };
+    let of_end = if stack.end == StackEnd::Open { 0.0 } else { of_norm };
+    num_parts * of_part + of_end
 }
 
 /// Exchanges of a layer with experts.

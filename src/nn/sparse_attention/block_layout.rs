@@ -76,6 +76,13 @@ impl BlockLayout {
         Self { block, heads }
     }
 
+    /// The heads of one of `count` processes that divide them evenly.
+    pub fn of_heads(&self, index: usize, count: usize) -> Self {
+        let num_heads = self.heads.len() / count;
+        let own = index * num_heads..(index + 1) * num_heads;
+        Self { block: self.block, heads: self.heads[own].to_vec() }
+    }
+
     /// Positions of a block.
     pub fn block(&self) -> usize {
         self.block

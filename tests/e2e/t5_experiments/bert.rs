@@ -9,6 +9,7 @@ use super::{TOLERANCE, assert_near, check_weights_where, opened};
 use crate::command::{Train, sources};
 use crate::events::read_scalars;
 use crate::folder::Folder;
+use crate::meshes::layout;
 use crate::processes::launched;
 
 fn expected() -> Value {
@@ -52,14 +53,57 @@ fn a_bert_repeats_that_of_t5_experiments() {
 
 #[test]
 fn a_divided_bert_repeats_that_of_t5_experiments() {
-    // Each process also keeps a half of the parameters and of the optimizer's state.
-    let rules = "partitioning.standard_logical_axis_rules";
-    check(|train| {
-        let train = train
-            .bind("partitioning.PjitPartitioner.logical_axis_rules", format!("@{rules}()"))
-            .bind(&format!("{rules}.parameter_partitioning_dims"), 2);
-        launched(train, 2)
-    });
+    // Each process keeps a half of the parameters and of the optimizer's state; or of the heads, the feed-forward block, the
+    // vocabulary and the stream between blocks.
+    for layout in [layout(2, 1, 3, 1), layout(1, 2, 0, 2)] {
+        check(|train| launched(layout.bound(train), 2));
+    }
+}
+
+/// With dropout, blocks of heads and relative biases.
+#[test]
+#[ignore = "takes a minute: `make soak`"]
+fn layouts_of_a_bert_make_the_run_of_one_process() {
+    let sparsity = "bert.BigBirdSparsityConfig";
+    let sparse = |train: Train| {
+        train
+            .bind("bert.BertConfig.sparsity", format!("@{sparsity}()"))
+            .bind(&format!("{sparsity}.num_heads"), 2)
+            .bind(&format!("{sparsity}.different_layout_per_head"), "True")
+            .bind("bert.BertConfig.position_embedding", "@bert.relative_attention_bias()")
+    };
+    let norms_after = |train: Train| train.bind("bert.BertConfig.pre_layer_norm", "False");
+    let variants: [&dyn Fn(Train) -> Train; 2] = [&sparse, &norms_after];
+    for (number, variant) in variants.iter().enumerate() {
+        let scratch = tempfile::tempdir().expect("a temporary folder");
+        let run = |name: String, change: &dyn Fn(Train) -> Train| {
+            let model_dir = scratch.path().join(name);
+            let mut train = variant(run(&model_dir))
+                .bind_text("utils.SaveCheckpointConfig.format", "t5x")
+                .bind("gimlet.optimizers.Clipped.optimizer", "@optim.SGD()")
+                .bind("optim.SGD.lr", "'trainer'")
+                .bind("schedules.get_scheduler.lr", 1);
+            for rate in ["hidden_dropout_prob", "attention_probs_dropout_prob"] {
+                train = train.bind(&format!("bert.BertConfig.{rate}"), 0.1);
+            }
+            for key in ["strict = False", "fallback_to_scratch = True"] {
+                train = train.arg(format!("--gin_param=utils.RestoreCheckpointConfig.{key}"));
+            }
+            change(train).succeeds();
+            crate::arrays::open(&model_dir, 13)
+        };
+        let one = run("one".to_string(), &|train| train);
+        for layout in [layout(1, 2, 0, 1), layout(1, 2, 0, 2), layout(2, 2, 3, 2)] {
+            let count = layout.data * layout.model;
+            let found = run(format!("{layout:?}"), &|train| launched(layout.bound(train), count));
+            // The true gradient of biases of keys is 0.
+            let errors = crate::arrays::errors(&found, &one).into_iter();
+            let errors = errors.filter(|(name, _)| !name.ends_with("key/bias"));
+            let largest = errors.max_by(|(_, one), (_, other)| one.total_cmp(other));
+            eprintln!("{number}, {layout:?}: {largest:?}");
+            assert!(largest.expect("there are arrays").1 < 1e-5);
+        }
+    }
 }
 
 #[test]

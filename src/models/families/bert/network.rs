@@ -1,6 +1,6 @@
 //! A BERT behind the interface of networks.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tch::Tensor;
 
@@ -10,27 +10,38 @@ use crate::models::heads::{Divisors, Head, LossOutput, LossSpec, NextSentence, T
 use crate::models::parts::EncoderEnds;
 use crate::models::transformer::{Stack, StackInput, TransformerSpec, Visible};
 use crate::models::{BaseModel, Batch, HasNetwork, Network, feature};
-use crate::nn::{Dropout, LayoutTiles, Params, TransformerEngineConfig, same_segment};
+use crate::nn::{
+    Axis, BlockLayout, Dropout, LayoutTiles, Params, TransformerEngineConfig, same_segment,
+};
 
 /// A BERT. It holds no weights: every method gets them as `Params`.
 #[derive(Clone, Debug)]
 pub struct Bert {
     spec: TransformerSpec,
-    tiles: Arc<[LayoutTiles]>, // of each layer, if positions attend to some blocks
+    // Of each layer, if positions attend to some blocks: those of all heads, and those of the heads that a process has of a
+    // divided model.
+    tiles: [OnceLock<Arc<[LayoutTiles]>>; 2],
 }
 
 impl Bert {
     /// The BERT of that description.
     pub fn new(spec: TransformerSpec) -> Self {
-        let tiles = spec.last.layouts.iter().cloned().map(LayoutTiles::new).collect();
-        Self { spec, tiles }
+        Self { spec, tiles: Default::default() }
+    }
+
+    fn tiles(&self, model: &Axis) -> &Arc<[LayoutTiles]> {
+        let (index, count) = (model.index(), model.size());
+        let own = |layout: &BlockLayout| LayoutTiles::new(layout.of_heads(index, count));
+        let made = &self.tiles[usize::from(!model.is_alone())];
+        made.get_or_init(|| self.spec.last.layouts.iter().map(own).collect())
     }
 
     fn ends(&self) -> &EncoderEnds {
         self.spec.encoder_ends.as_ref().expect("a BERT has ends")
     }
 
-    /// Maps tokens to hidden states, `[batch, length, embed]`. Padding is seen by none.
+    /// Maps tokens to hidden states, `[batch, length, embed]`, for work that each process does completely. Padding is seen by
+    /// none.
     pub fn encode(&self, params: &Params, batch: &Batch, dropout: Dropout) -> Tensor {
         let params = &self.spec.begin(params);
         let tokens = batch.tensor(feature::ENCODER_INPUT_TOKENS);
@@ -41,8 +52,11 @@ impl Bert {
             None => tokens.gt(0),
         };
         // A padded query sees what others of its row see; its result is not read.
+        let model = &params.division().axes.model;
         let visible = match segments {
-            _ if !self.tiles.is_empty() => Visible::Keys(real, Arc::clone(&self.tiles)),
+            _ if !self.spec.last.layouts.is_empty() => {
+                Visible::Keys(real, Arc::clone(self.tiles(model)))
+            }
             Some(ids) => {
                 let keys = real.unsqueeze(1).unsqueeze(1);
                 Visible::Pairs(keys.logical_and(&same_segment(ids, ids)))
@@ -54,14 +68,14 @@ impl Bert {
         let added = [batch.get(feature::ENCODER_TOKEN_TYPES), positions];
         let embedded = self.ends().begin(params, embedded, added);
         let input = StackInput { embedded, visible: &visible, real: None };
-        Stack::new(&self.spec.last, params).forward(input, None, dropout).hidden
+        model.repeated(&Stack::new(&self.spec.last, params).forward(input, None, dropout).hidden)
     }
 
     /// The logits of tokens at some positions of `hidden` `[batch, length, embed]`, to be computed: int64 `[positions]` in the
     /// batch as one row.
     pub fn masked_tokens(&self, params: &Params, hidden: &Tensor, positions: &Tensor) -> Head {
         let rows = hidden.flatten(0, 1).index_select(0, positions);
-        self.ends().masked_tokens(params, &rows, &self.spec.tokens.rows(params))
+        self.ends().masked_tokens(params, &rows, &self.spec.tokens)
     }
 
     /// The logits of classes of rows, to be computed, if the model has some. Of two texts they are their orders.

@@ -38,7 +38,9 @@ impl Classifier {
         let tokens = batch.tensor(feature::ENCODER_INPUT_TOKENS);
         let hidden = match &self.encoder {
             Encoder::Bert(bert) => bert.encode(params, batch, dropout),
-            Encoder::T5(t5) => t5.encode(params, tokens, dropout),
+            Encoder::T5(t5) => {
+                params.division().axes.model.repeated(&t5.encode(params, tokens, dropout))
+            }
         };
         self.head.head(params, &hidden, tokens, dropout)
     }

@@ -13,7 +13,7 @@ impl TokenEmbedding {
     /// Embedding rows of `tokens` of any shape in the compute dtype: `[.., embed]`.
     pub fn embed(&self, params: &Params, tokens: &Tensor) -> Tensor {
         let kind = kind(self.stream.dtype);
-        let (table, rows) = (params.read(&self.table()), self.vocabulary(params));
+        let (table, rows) = (params.read(&self.table()), self.own_rows(params));
         let model = &params.division().axes.model;
         if model.is_alone() {
             return embed(&table, tokens, kind, self.learns_padding);
@@ -21,7 +21,8 @@ impl TokenEmbedding {
         // Each process looks its own rows up, and the others' are zero.
         let places = tokens - rows.start as i64;
         let own = places.ge(0).logical_and(&places.lt(rows.len() as i64));
-        let found = embed(&table, &(places * &own), kind, true) * own.unsqueeze(-1);
+        let learns_first = self.learns_padding || rows.start > 0;
+        let found = embed(&table, &(places * &own), kind, learns_first) * own.unsqueeze(-1);
         model.summed(found)
     }
 
@@ -32,11 +33,16 @@ impl TokenEmbedding {
             kernel: self.head_kernel(params),
             bias: None,
             scale: self.logits_scale(),
-            vocabulary: Vocabulary {
-                axis: params.division().axes.model.clone(),
-                first: self.vocabulary(params).start as i64,
-                size: self.vocab_size as i64,
-            },
+            vocabulary: self.vocabulary(params),
+        }
+    }
+
+    /// The tokens whose rows, and whose logits, are here.
+    pub fn vocabulary(&self, params: &Params) -> Vocabulary {
+        Vocabulary {
+            axis: params.division().axes.model.clone(),
+            first: self.own_rows(params).start as i64,
+            size: self.vocab_size as i64,
         }
     }
 
@@ -68,7 +74,7 @@ impl TokenEmbedding {
     }
 
     /// The rows of the embedding that are here.
-    fn vocabulary(&self, params: &Params) -> Range<usize> {
+    fn own_rows(&self, params: &Params) -> Range<usize> {
         let shard = params.division().shards.get(&self.table());
         shard.map_or(0..self.vocab_size, |shard| shard.ranges[0].clone())
     }

@@ -3,8 +3,8 @@
 use tch::Tensor;
 
 use super::spec::{EncoderEnds, path};
-use crate::models::heads::{Head, Vocabulary};
-use crate::models::parts::norm;
+use crate::models::heads::Head;
+use crate::models::parts::{TokenEmbedding, norm};
 use crate::nn::{Joined, Norm, Params, Projection, activated, embed, kind};
 
 impl EncoderEnds {
@@ -35,16 +35,17 @@ impl EncoderEnds {
     }
 
     /// The logits of tokens at some positions, to be computed from `hidden` `[positions, embed]`, with the embedding of
-    /// tokens, float32 `[vocab, embed]`.
-    pub fn masked_tokens(&self, params: &Params, hidden: &Tensor, table: &Tensor) -> Head {
+    /// tokens. Processes along the model axis divide the tokens, and nothing before.
+    pub fn masked_tokens(&self, params: &Params, hidden: &Tensor, tokens: &TokenEmbedding) -> Head {
         let dense = self.project(params, path::TRANSFORM, hidden);
         let active = activated(&[self.activation], &Joined::new(vec![dense], 1));
+        let normal = self.norm(params, path::TRANSFORM_NORM).of(&active);
         Head {
-            hidden: self.norm(params, path::TRANSFORM_NORM).of(&active),
-            kernel: table.tr(),
+            hidden: params.division().axes.model.shared(&normal),
+            kernel: tokens.rows(params).tr(),
             bias: Some(params.read(path::TOKEN_BIAS)),
             scale: 1.0,
-            vocabulary: Vocabulary::whole(table.size()[0]),
+            vocabulary: tokens.vocabulary(params),
         }
     }
 
