@@ -24,7 +24,7 @@ pub use spec::{
     SentencePieceVocabulary, UnigramVocabulary, VocabularySpec,
 };
 pub use train::train_sentencepiece;
-pub use word_piece::{BertTokenizer, bert_folds_case};
+pub use word_piece::{BertFolder, BertTokenizer, bert_folds_case};
 
 /// The id that pads every vocabulary.
 pub const PAD_ID: i32 = 0;

@@ -192,7 +192,8 @@ impl BertWordPieceVocabulary {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Configurable)]
 #[gin(name = "gimlet.BertVocabulary")]
 pub struct BertVocabulary {
-    /// Path of the `vocab.txt`, in any storage: one piece a line, whose id is its line from 0.
+    /// Path of the `vocab.txt`, in any storage: one piece a line, whose id is its line from 0; or of the `tokenizer.json` in a
+    /// folder of Hugging Face's transformers.
     pub vocab_file: String,
     /// Folds case and strips accents, as uncased models expect.
     #[gin(default = true)]

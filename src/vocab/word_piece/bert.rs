@@ -5,14 +5,17 @@
 use std::collections::HashMap;
 
 use super::basic::is_ideograph;
+use super::transformers::{is_tokenizer, pieces};
 use super::unicode::{Form, is_control, is_nonspacing_mark, is_punctuation, normalize};
 use crate::VocabError;
 use gimlet_storage::Path;
 
 /// Tokens that transformers find in texts as they stand.
-const SPECIAL_TOKENS: [&str; 5] = ["[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"];
-const UNKNOWN: &str = "[UNK]";
-const CONTINUES: &str = "##";
+pub(super) const SPECIAL_TOKENS: [&str; 5] = ["[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"];
+pub(super) const UNKNOWN: &str = "[UNK]";
+pub(super) const CONTINUES: &str = "##";
+/// Words with more characters are unknown to transformers.
+pub(super) const LONGEST_WORD: usize = 100;
 
 /// A list of pieces, and the rules by which text is cut into them.
 #[derive(Debug)]
@@ -33,7 +36,7 @@ impl BertTokenizer {
     /// like other words.
     ///
     /// # Errors
-    /// The list of pieces, one a line, cannot be read, or lacks `[UNK]`.
+    /// The list of pieces, one a line or a `tokenizer.json`, cannot be read, or lacks `[UNK]`.
     pub fn of_megatron(vocab: &Path, lower_case: bool) -> Result<Self, VocabError> {
         Self::new(vocab, lower_case, 200)
     }
@@ -43,7 +46,7 @@ impl BertTokenizer {
     /// # Errors
     /// Those of [`BertTokenizer::of_megatron`].
     pub fn of_transformers(vocab: &Path, lower_case: bool) -> Result<Self, VocabError> {
-        let mut made = Self::new(vocab, lower_case, 100)?;
+        let mut made = Self::new(vocab, lower_case, LONGEST_WORD)?;
         let id = |token: &'static str| Some((token, *made.ids.get(token)?));
         made.special = SPECIAL_TOKENS.into_iter().filter_map(id).collect();
         Ok(made)
@@ -147,9 +150,15 @@ impl BertTokenizer {
 fn read_pieces(path: &Path) -> Result<HashMap<String, i32>, VocabError> {
     let unfit =
         |reason: &str| VocabError::WordPiece { path: path.to_string(), reason: reason.to_string() };
-    let text = String::from_utf8(path.read()?).map_err(|_| unfit("it is not text in UTF-8"))?;
-    let ids: HashMap<String, i32> =
-        text.lines().zip(0..).map(|(line, id)| (line.trim().to_string(), id)).collect();
+    let pieces = match is_tokenizer(path) {
+        true => pieces(path)?,
+        false => {
+            let text =
+                String::from_utf8(path.read()?).map_err(|_| unfit("it is not text in UTF-8"))?;
+            text.lines().map(|line| line.trim().to_string()).collect()
+        }
+    };
+    let ids: HashMap<String, i32> = pieces.into_iter().zip(0..).collect();
     match ids.contains_key(UNKNOWN) {
         true => Ok(ids),
         false => Err(unfit("it has no piece `[UNK]`")),

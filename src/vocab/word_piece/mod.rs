@@ -15,7 +15,7 @@ use std::collections::HashMap;
 
 use self::basic::BasicTokenizer;
 pub use self::bert::BertTokenizer;
-pub use self::transformers::bert_folds_case;
+pub use self::transformers::{BertFolder, bert_folds_case};
 pub(super) use self::vocabulary::BertPieces;
 use super::spec::BertWordPieceVocabulary;
 use super::{VocabError, Vocabulary};

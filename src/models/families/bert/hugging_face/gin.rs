@@ -4,10 +4,8 @@ use super::FAMILY;
 use super::config::Config;
 use crate::checkpoint::{HuggingFaceConfig, open};
 use crate::storage::Path;
-use crate::vocab::bert_folds_case;
+use crate::vocab::BertFolder;
 
-/// The list of pieces, one a line.
-const PIECES: &str = "vocab.txt";
 /// The arrays of the heads for the order of two texts, and for classes.
 const ORDER: &str = "target/classes/kernel";
 const CLASSES: &str = "target/classifier/kernel";
@@ -68,17 +66,17 @@ fn heads(folder: &Path) -> Result<Heads, String> {
     })
 }
 
-/// Returns the lines that bind VOCABULARY. A folder without a list of pieces leaves it to the user.
+/// Returns the lines that bind VOCABULARY. A folder without pieces leaves it to the user.
 fn vocabulary(folder: &Path) -> Result<String, String> {
-    let file = folder.join(PIECES);
-    if !file.exists().map_err(|error| error.to_string())? {
+    let Some(BertFolder { pieces, folds_case }) =
+        BertFolder::at(folder).map_err(|error| error.to_string())?
+    else {
         return Ok(format!(
-            "VOCABULARY = %gin.REQUIRED  # there is no {PIECES} in {folder}: copy the model's there\n"
+            "VOCABULARY = %gin.REQUIRED  # there is no vocab.txt and no tokenizer.json in {folder}: copy the model's there\n"
         ));
-    }
-    let folds_case = bert_folds_case(folder).map_err(|error| error.to_string())?;
+    };
     let lower_case = if folds_case { "True" } else { "False" };
-    let file = serde_json::to_string(file.as_str()).expect("a text becomes JSON");
+    let file = serde_json::to_string(pieces.as_str()).expect("a text becomes JSON");
     Ok(format!(
         "VOCABULARY = @gimlet.BertVocabulary()\n\
          gimlet.BertVocabulary:\n  vocab_file = {file}\n  lower_case = {lower_case}\n"
