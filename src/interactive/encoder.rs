@@ -8,19 +8,8 @@ use crate::session::error::SessionError;
 use crate::vocab::Vocabulary;
 
 use super::decoding::{Decoding, DecodingOptions};
-use super::lines::Text;
+use super::lines::{Asked, Text};
 use super::spec::InteractiveModel;
-
-/// A text as token ids.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
-    /// The ids that the model reads.
-    pub inputs: Vec<i32>,
-    /// The ids of the targets, if there are any.
-    pub targets: Option<Vec<i32>>,
-    /// Whether the inputs were longer than the model's greatest length, and are cut.
-    pub is_cut: bool,
-}
 
 /// The vocabularies of a model, its lengths and its own decoding.
 #[derive(Clone, Debug)]

@@ -22,14 +22,15 @@ use crate::storage::Path;
 use crate::vocab::Vocabulary;
 
 use super::decoding::{Decoding, DecodingOptions};
-use super::encoder::{Asked, Encoder};
+use super::encoder::Encoder;
+use super::lines::Asked;
 use super::spec::InteractiveModel;
 
 /// The parts of a model that an engine borrows.
 pub struct EngineParts {
-    forward: Forward,
-    params: Params,
-    step: u64,
+    pub(super) forward: Forward,
+    pub(super) params: Params,
+    pub(super) step: u64,
 }
 
 impl EngineParts {

@@ -13,9 +13,8 @@ use crate::session::error::SessionError;
 use crate::telemetry;
 
 use super::decoding::Decoding;
-use super::encoder::Asked;
 use super::engine::{Answer, Engine};
-use super::lines::{BadLine, Text};
+use super::lines::{Asked, BadLine, Text};
 
 /// Number of batches whose texts are sorted by length together.
 const BATCHES: usize = 32;
@@ -45,6 +44,20 @@ pub struct Progress<'a> {
     pub format: Format,
     /// A flag that requests the end.
     pub stop: &'a AtomicBool,
+}
+
+impl Progress<'_> {
+    /// Returns the conversion of texts to ids, which takes every text.
+    fn encode(&self) -> impl Fn(&Text, u64) -> Result<Asked, BadLine> {
+        |text, _| Ok(self.engine.encoder().encode(text))
+    }
+
+    fn line_work<'a>(
+        &'a self,
+        encode: &'a dyn Fn(&Text, u64) -> Result<Asked, BadLine>,
+    ) -> LineWork<'a> {
+        LineWork { batch_size: self.batch_size, encode, stop: self.stop }
+    }
 }
 
 /// The reason for which lines were not all answered.
@@ -80,8 +93,9 @@ pub fn generate_lines(
         true => ControlFlow::Break(()),
         false => ControlFlow::Continue(()),
     };
+    let encode = progress.encode();
     let answered = in_windows(
-        progress,
+        &progress.line_work(&encode),
         texts,
         out,
         |batch| {
@@ -124,7 +138,9 @@ pub fn score_lines_as(
     out: &mut dyn Write,
     shown: impl Fn(&Text, &f64) -> String,
 ) -> Result<(), LinesError> {
-    in_windows(progress, texts, out, |batch| progress.engine.score(batch), shown)
+    let encode = progress.encode();
+    let work = progress.line_work(&encode);
+    in_windows(&work, texts, out, |batch| progress.engine.score(batch), shown)
 }
 
 /// Returns the lines of a text's answers.
@@ -146,30 +162,49 @@ fn shown(text: &Text, answers: &[Answer], format: Format) -> String {
     }
 }
 
+/// The work on lines, whatever their answers are.
+pub(super) struct LineWork<'a> {
+    /// Greatest number of texts of a batch.
+    pub batch_size: usize,
+    /// Converts a text to ids, or refuses it. Texts have numbers from 1.
+    pub encode: &'a dyn Fn(&Text, u64) -> Result<Asked, BadLine>,
+    /// A flag that requests the end.
+    pub stop: &'a AtomicBool,
+}
+
 /// Reads texts in another thread, answers them a window at a time, and writes each window's answers.
-fn in_windows<T>(
-    progress: &Progress<'_>,
+pub(super) fn in_windows<T>(
+    work: &LineWork<'_>,
     texts: impl Iterator<Item = Result<Text, BadLine>> + Send + 'static,
     out: &mut dyn Write,
     mut answer: impl FnMut(&[&Asked]) -> Result<Vec<T>, SessionError>,
     shown: impl Fn(&Text, &T) -> String,
 ) -> Result<(), LinesError> {
-    let size = progress.batch_size * BATCHES;
+    let size = work.batch_size * BATCHES;
     let (sender, receiver) = sync_channel(size);
     thread::spawn(move || {
         texts.map(|text| sender.send(text)).take_while(Result::is_ok).for_each(drop)
     });
-    let mut num_cut = 0;
+    let (mut number, mut num_cut) = (0, 0);
     loop {
-        let Window { texts, end } = Window::read(&receiver, size);
-        let asked: Vec<Asked> =
-            texts.iter().map(|text| progress.engine.encoder().encode(text)).collect();
+        let Window { texts, mut end } = Window::read(&receiver, size);
+        let mut asked: Vec<Asked> = Vec::with_capacity(texts.len());
+        for text in &texts {
+            number += 1;
+            match (work.encode)(text, number) {
+                Ok(ids) => asked.push(ids),
+                Err(error) => {
+                    end = End::Error(error);
+                    break;
+                }
+            }
+        }
         num_cut += asked.iter().filter(|asked| asked.is_cut).count();
         let mut answers: Vec<Option<T>> = asked.iter().map(|_| None).collect();
-        for batch in by_length(&asked, progress.batch_size) {
+        for batch in by_length(&asked, work.batch_size) {
             let rows: Vec<&Asked> = batch.iter().map(|at| &asked[*at]).collect();
             let found = answer(&rows)?;
-            if progress.stop.load(Ordering::Relaxed) {
+            if work.stop.load(Ordering::Relaxed) {
                 return Err(LinesError::Asked);
             }
             batch.into_iter().zip(found).for_each(|(at, found)| answers[at] = Some(found));

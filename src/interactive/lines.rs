@@ -14,6 +14,17 @@ pub struct Text {
     pub targets: Option<String>,
 }
 
+/// A text as token ids.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// The ids that the model reads.
+    pub inputs: Vec<i32>,
+    /// The ids of the targets, if there are any.
+    pub targets: Option<Vec<i32>>,
+    /// Whether the inputs were longer than the model's greatest length, and are cut.
+    pub is_cut: bool,
+}
+
 /// A line that is no text.
 #[derive(Debug, thiserror::Error)]
 pub enum BadLine {
@@ -36,6 +47,14 @@ pub enum BadLine {
     NoTargets {
         /// The file and the line.
         place: String,
+    },
+    /// Its text is not one that the model reads.
+    #[error("{place}: {reason}")]
+    Unfit {
+        /// The file and the line, or the argument.
+        place: String,
+        /// Found, expected and a remedy.
+        reason: String,
     },
     /// It cannot be read.
     #[error("{place}: {error}")]

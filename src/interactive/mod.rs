@@ -2,9 +2,11 @@
 //!
 //! `spec`, `decoding`, `found` and `lines` are torch-free: they find the model, and read what is asked.
 //! [`Engine`] holds the parameters and answers batches of texts; `file`, `files`, `prompt` and the layer `serve` give them to it.
+//! `fill` does the same for models that restore masked tokens, with [`Filler`] in place of the engine.
 
 mod decoding;
 mod files;
+mod fill;
 mod found;
 mod lines;
 mod spec;
@@ -22,18 +24,21 @@ mod stream;
 
 pub use decoding::{Decoding, DecodingOptions};
 pub use files::{AnswerFiles, FileWork, PredictFile, ScoreFiles};
+pub use fill::{DEFAULT_TOPK, FillEncoder, check_topk};
 pub use found::Found;
-pub use lines::{BadLine, Text, lines_of};
+pub use lines::{Asked, BadLine, Text, lines_of};
 pub use spec::InteractiveModel;
 
 #[cfg(feature = "torch")]
-pub use encoder::{Asked, Encoder};
+pub use encoder::Encoder;
 #[cfg(feature = "torch")]
 pub use engine::{Answer, Engine, EngineParts};
 #[cfg(feature = "torch")]
 pub use file::{Format, LinesError, Progress, generate_lines, score_lines};
 #[cfg(feature = "torch")]
 pub use files::answer_files;
+#[cfg(feature = "torch")]
+pub use fill::{FillProgress, Filler, Piece, fill_lines};
 #[cfg(feature = "torch")]
 pub use prompt::converse;
 #[cfg(feature = "torch")]

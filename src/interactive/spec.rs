@@ -13,7 +13,7 @@ const DEFAULT_INPUTS: usize = 512;
 /// The greatest number of tokens of an answer if no length is bound.
 const DEFAULT_TARGETS: usize = 128;
 
-/// A model that answers texts. `gimlet generate`, `score` and `serve` run it. Source: T5X `interactive_model.py`.
+/// A model that answers texts. `gimlet generate`, `score`, `fill` and `serve` run it. Source: T5X `interactive_model.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(
     name = "t5x.interactive_model.InteractiveModel",

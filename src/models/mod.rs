@@ -19,7 +19,9 @@ pub mod transformer;
 mod spec;
 mod vocabularies;
 
-pub use contract::{BaseModel, ModuleSpec, NoPredictions, PredictionSpec, memory};
+pub use contract::{
+    BaseModel, FillSpec, ModuleSpec, NoFilling, NoPredictions, PredictionSpec, memory,
+};
 pub use families::bert::{BertForMaskedLM, BertForPreTraining};
 pub use families::classification::{
     BertForSequenceClassification, T5EncoderForSequenceClassification,
@@ -32,4 +34,6 @@ pub use spec::Model;
 pub use vocabularies::{GetInputVocabulary, GetOutputVocabulary};
 
 #[cfg(feature = "torch")]
-pub use contract::{Batch, HasNetwork, Network, Predict, PredictingNetwork, RowFacts, feature};
+pub use contract::{
+    Batch, FillingNetwork, HasNetwork, Network, Predict, PredictingNetwork, RowFacts, feature,
+};

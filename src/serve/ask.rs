@@ -2,9 +2,12 @@
 
 use serde_json::{Map, Value};
 
-use crate::interactive::{DecodingOptions, Text};
+use crate::interactive::{DEFAULT_TOPK, DecodingOptions, Text, check_topk};
 
 use super::refusal::Refusal;
+
+/// The greatest number of pieces for a mask.
+const MAX_TOPK: u64 = 100;
 
 /// A request of `/v1/generate`.
 #[derive(Debug, PartialEq)]
@@ -50,11 +53,7 @@ impl Generate {
 pub fn parse_score(body: &[u8]) -> Result<Vec<Text>, Refusal> {
     let mut fields = object(body)?;
     let (inputs, targets) = (texts(&mut fields, "inputs")?, texts(&mut fields, "targets")?);
-    if let Some(name) = fields.keys().next() {
-        return Err(Refusal::Malformed(format!(
-            "unknown field `{name}`, expected `inputs` and `targets`"
-        )));
-    }
+    only(&fields, "`inputs` and `targets`")?;
     if inputs.len() != targets.len() {
         let (inputs, targets) = (inputs.len(), targets.len());
         return Err(Refusal::Malformed(format!(
@@ -63,6 +62,40 @@ pub fn parse_score(body: &[u8]) -> Result<Vec<Text>, Refusal> {
     }
     let texts = inputs.into_iter().zip(targets);
     Ok(texts.map(|(inputs, targets)| Text { inputs, targets: Some(targets) }).collect())
+}
+
+/// Reads a body of `/v1/fill`: the texts, and the number of pieces for each mask.
+///
+/// # Errors
+/// It is not what is expected.
+pub fn parse_fill(body: &[u8]) -> Result<(Vec<Text>, usize), Refusal> {
+    let mut fields = object(body)?;
+    let texts = texts(&mut fields, "inputs")?;
+    let expected = format!("a whole number from 1 to {MAX_TOPK}");
+    let topk = match fields.remove("topk") {
+        None => DEFAULT_TOPK,
+        Some(Value::Number(number)) => match number.as_u64().filter(|topk| *topk <= MAX_TOPK) {
+            Some(topk) => topk as usize,
+            None => {
+                return Err(Refusal::Malformed(format!("`topk` is {number}, expected {expected}")));
+            }
+        },
+        Some(other) => return Err(unexpected("topk", &other, &expected)),
+    };
+    check_topk("topk", topk).map_err(Refusal::Malformed)?;
+    only(&fields, "`inputs` and `topk`")?;
+    let texts = texts.into_iter().map(|inputs| Text { inputs, targets: None });
+    Ok((texts.collect(), topk))
+}
+
+/// Refuses fields that are left.
+fn only(fields: &Map<String, Value>, expected: &str) -> Result<(), Refusal> {
+    match fields.keys().next() {
+        None => Ok(()),
+        Some(name) => {
+            Err(Refusal::Malformed(format!("unknown field `{name}`, expected {expected}")))
+        }
+    }
 }
 
 fn object(body: &[u8]) -> Result<Map<String, Value>, Refusal> {
@@ -134,5 +167,17 @@ mod tests {
         let refusal =
             parse_score(br#"{"inputs": ["a", "b"], "targets": "c"}"#).expect_err("it is refused");
         assert!(refusal.message().contains("2 texts and `targets` 1"));
+        for (body, part) in [
+            (r#"{"inputs": "a", "topk": 0}"#, "`topk` is 0, expected at least 1"),
+            (
+                r#"{"inputs": "a", "topk": 101}"#,
+                "`topk` is 101, expected a whole number from 1 to 100",
+            ),
+            (r#"{"inputs": "a", "topk": "x"}"#, "`topk` is a text"),
+            (r#"{"inputs": "a", "beam": 1}"#, "unknown field `beam`, expected `inputs` and `topk`"),
+        ] {
+            let refusal = parse_fill(body.as_bytes()).expect_err("it is refused");
+            assert!(refusal.message().contains(part), "{refusal:?}");
+        }
     }
 }

@@ -3,21 +3,26 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use crate::interactive::{Asked, Decoding, Engine, TextStream};
+use crate::interactive::{Asked, Decoding, Engine, Filler, TextStream};
 use crate::session::error::SessionError;
 use crate::telemetry;
 
 use super::metrics::Metrics;
 use super::queue::{Job, News, Work};
 use super::routes::Shared;
+use super::served::Served;
 
 /// Answers batches until the queue is closed and empty. A text waits so long for others.
-pub fn answer_all(engine: &Engine<'_>, shared: &Shared, max_wait: Duration) {
+pub fn answer_all(served: &Served<'_>, shared: &Shared, max_wait: Duration) {
     let metrics = &shared.metrics;
-    while let Some(jobs) = shared.queue.next(engine.spec().batch_size, max_wait) {
-        let done = match jobs[0].work.clone() {
-            Work::Generate(decoding) => generate(engine, &jobs, &decoding, metrics),
-            Work::Score => score(engine, &jobs, metrics),
+    while let Some(jobs) = shared.queue.next(served.spec().batch_size, max_wait) {
+        let done = match (served, jobs[0].work.clone()) {
+            (Served::Answers(engine), Work::Generate(decoding)) => {
+                generate(engine, &jobs, &decoding, metrics)
+            }
+            (Served::Answers(engine), Work::Score) => score(engine, &jobs, metrics),
+            (Served::Fills(filler), Work::Fill(topk)) => fill(filler, &jobs, topk, metrics),
+            (_, other) => unreachable!("requests of other work are refused: {other:?}"),
         };
         if let Err(error) = done {
             telemetry::warn(&format!("a batch of {} texts failed: {error}", jobs.len()));
@@ -69,6 +74,19 @@ fn score(engine: &Engine<'_>, jobs: &[Job], metrics: &Metrics) -> Result<(), Ses
     let scores = engine.score(&asked)?;
     metrics.batch(jobs.len(), 0);
     jobs.iter().zip(scores).for_each(|(job, score)| send(job, News::Score(score)));
+    Ok(())
+}
+
+fn fill(
+    filler: &Filler<'_>,
+    jobs: &[Job],
+    topk: usize,
+    metrics: &Metrics,
+) -> Result<(), SessionError> {
+    let asked: Vec<&Asked> = jobs.iter().map(|job| &job.asked).collect();
+    let filled = filler.fill(&asked, topk)?;
+    metrics.batch(jobs.len(), 0);
+    jobs.iter().zip(filled).for_each(|(job, masks)| send(job, News::Masks(masks)));
     Ok(())
 }
 

@@ -18,9 +18,13 @@ mod refusal;
 #[cfg(feature = "torch")]
 mod routes;
 #[cfg(feature = "torch")]
+mod served;
+#[cfg(feature = "torch")]
 mod server;
 
 pub use options::ServeOptions;
 
+#[cfg(feature = "torch")]
+pub use served::Served;
 #[cfg(feature = "torch")]
 pub use server::{bind, serve};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::interactive::{Answer, Asked, Decoding};
+use crate::interactive::{Answer, Asked, Decoding, Piece};
 
 use super::refusal::Refusal;
 
@@ -19,6 +19,8 @@ pub enum Work {
     Generate(Decoding),
     /// To score its targets.
     Score,
+    /// To find the likeliest pieces for its masks, so many for each.
+    Fill(usize),
 }
 
 /// News about a text, for the client that asked.
@@ -30,6 +32,8 @@ pub enum News {
     Answers(Vec<Answer>),
     /// The score.
     Score(f64),
+    /// The pieces for each mask, the likeliest first.
+    Masks(Vec<Vec<Piece>>),
     /// libtorch failed.
     Failed(String),
 }

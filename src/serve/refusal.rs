@@ -10,8 +10,14 @@ use serde_json::json;
 const RETRY_SECS: &str = "1";
 
 /// The methods and paths of the server.
-const PATHS: [&str; 5] =
-    ["POST /v1/generate", "POST /v1/score", "GET /healthz", "GET /metrics", "GET /"];
+const PATHS: [&str; 6] = [
+    "POST /v1/generate",
+    "POST /v1/score",
+    "POST /v1/fill",
+    "GET /healthz",
+    "GET /metrics",
+    "GET /",
+];
 
 /// The reason why a request is not answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +42,13 @@ pub enum Refusal {
         found: String,
         /// Whether the path exists.
         exists: bool,
+    },
+    /// The model does other work.
+    OtherWork {
+        /// The model's configurable.
+        model: &'static str,
+        /// The paths that it answers.
+        expected: &'static str,
     },
     /// Too many texts wait already.
     Busy,
@@ -66,7 +79,7 @@ impl Refusal {
             Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::NotJson { .. } => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::NoPath { exists: true, .. } => StatusCode::METHOD_NOT_ALLOWED,
-            Self::NoPath { .. } => StatusCode::NOT_FOUND,
+            Self::NoPath { .. } | Self::OtherWork { .. } => StatusCode::NOT_FOUND,
             Self::Busy => StatusCode::TOO_MANY_REQUESTS,
             Self::Ending => StatusCode::SERVICE_UNAVAILABLE,
             Self::Late { .. } => StatusCode::GATEWAY_TIMEOUT,
@@ -90,6 +103,7 @@ impl Refusal {
                 format!("{found}, expected `Content-Type: application/json`, and a body that is JSON")
             }
             Self::NoPath { found, .. } => format!("there is no `{found}`, expected {}", PATHS.join(", ")),
+            Self::OtherWork { model, expected } => format!("the model of this server is a {model}, expected {expected}"),
             Self::Busy => "too many texts wait (--queue): ask again later".to_string(),
             Self::Ending => "the server is ending".to_string(),
             Self::Late { seconds } => format!("no answer within {seconds} s (--timeout_secs)"),

@@ -18,15 +18,17 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant as Deadline, timeout_at};
 
-use crate::interactive::{Asked, Encoder, Text};
+use crate::interactive::{Asked, Text};
 
-use super::ask::{Generate, parse_score};
+use super::ask::{Generate, parse_fill, parse_score};
 use super::metrics::Metrics;
 use super::queue::{Job, News, Queue, Work};
 use super::refusal::Refusal;
+use super::served::ServedEncoder;
 
-/// The page to type into.
+/// The page to type into, and the path that it asks.
 const PAGE: &str = include_str!("page.html");
+const PAGE_PATH: &str = "v1/generate";
 /// Bytes of a body that is too large that are read, and forgotten, before its connection is closed.
 const THROWN_AWAY: usize = 64 << 20;
 /// The format of Prometheus' texts.
@@ -35,7 +37,7 @@ const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset
 /// The parts that all requests share.
 pub struct Shared {
     /// Encodes texts.
-    pub encoder: Encoder,
+    pub encoder: ServedEncoder,
     /// The texts that wait.
     pub queue: Queue,
     /// Counts.
@@ -52,13 +54,15 @@ type Answered = Result<Response, Refusal>;
 
 /// Returns the service.
 pub fn router(shared: Arc<Shared>) -> Router {
+    let page = Html(PAGE.replace(PAGE_PATH, shared.encoder.path()));
     Router::new()
         .route("/v1/generate", post(generate))
         .route("/v1/score", post(score))
+        .route("/v1/fill", post(fill))
         .route("/metrics", get(metrics))
         .route_layer(from_fn_with_state(Arc::clone(&shared), authorized))
         // A page that asks for the token, and the answer to a load balancer, need none.
-        .route("/", get(|| async { Html(PAGE) }))
+        .route("/", get(|| async { page }))
         .route("/healthz", get(|| async { "ok\n" }))
         .fallback(|request: Request| async move { Refusal::no_path(&request) })
         .method_not_allowed_fallback(|request: Request| async move { Refusal::no_path(&request) })
@@ -71,6 +75,7 @@ async fn authorized(State(shared): State<Arc<Shared>>, request: Request, next: N
     let path = match request.uri().path() {
         "/v1/generate" => "/v1/generate",
         "/v1/score" => "/v1/score",
+        "/v1/fill" => "/v1/fill",
         _ => "/metrics",
     };
     let given = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
@@ -96,9 +101,9 @@ async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
 }
 
 async fn generate(State(shared): State<Arc<Shared>>, request: Request) -> Answered {
-    let limit = Limit::new(shared.timeout);
+    let (limit, encoder) = (Limit::new(shared.timeout), shared.encoder.answering()?);
     let ask = Generate::parse(&body(&shared, request, &limit).await?)?;
-    let decoding = shared.encoder.requested(&ask.options).map_err(Refusal::Malformed)?;
+    let decoding = encoder.requested(&ask.options).map_err(Refusal::Malformed)?;
     let asked = encode(&shared, ask.texts).await?;
     let news = push(&shared, &asked, &Work::Generate(decoding), ask.stream)?;
     if ask.stream {
@@ -123,6 +128,7 @@ async fn generate(State(shared): State<Arc<Shared>>, request: Request) -> Answer
 
 async fn score(State(shared): State<Arc<Shared>>, request: Request) -> Answered {
     let limit = Limit::new(shared.timeout);
+    shared.encoder.answering()?;
     let texts = parse_score(&body(&shared, request, &limit).await?)?;
     let asked = encode(&shared, texts).await?;
     let mut scores = Vec::new();
@@ -133,6 +139,21 @@ async fn score(State(shared): State<Arc<Shared>>, request: Request) -> Answered 
         }
     }
     Ok(Json(json!({"scores": scores})).into_response())
+}
+
+async fn fill(State(shared): State<Arc<Shared>>, request: Request) -> Answered {
+    let limit = Limit::new(shared.timeout);
+    shared.encoder.filling()?;
+    let (texts, topk) = parse_fill(&body(&shared, request, &limit).await?)?;
+    let asked = encode(&shared, texts).await?;
+    let mut results = Vec::new();
+    for mut news in push(&shared, &asked, &Work::Fill(topk), false)? {
+        match last(&mut news, &limit).await? {
+            News::Masks(masks) => results.push(json!({"masks": masks})),
+            other => unreachable!("a text to fill is not {other:?}"),
+        }
+    }
+    Ok(Json(json!({"results": results})).into_response())
 }
 
 /// The time at which a request is given up.
@@ -186,8 +207,8 @@ async fn read(body: Body, most: usize) -> Result<Vec<u8>, Refusal> {
 /// Converts texts to ids, beside the threads that serve: a long text takes a while.
 async fn encode(shared: &Arc<Shared>, texts: Vec<Text>) -> Result<Vec<Asked>, Refusal> {
     let shared = Arc::clone(shared);
-    let encode = move || texts.iter().map(|text| shared.encoder.encode(text)).collect();
-    spawn_blocking(encode).await.map_err(|error| Refusal::Failed(error.to_string()))
+    let encoded = spawn_blocking(move || shared.encoder.encode(&texts)).await;
+    encoded.map_err(|error| Refusal::Failed(error.to_string()))?
 }
 
 /// Lets texts wait for the model.

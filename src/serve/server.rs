@@ -15,7 +15,6 @@ use hyper_util::service::TowerToHyperService;
 use tokio::runtime::Builder;
 use tokio::time::timeout;
 
-use crate::interactive::Engine;
 use crate::telemetry;
 
 use super::batcher::answer_all;
@@ -23,6 +22,7 @@ use super::metrics::Metrics;
 use super::options::ServeOptions;
 use super::queue::Queue;
 use super::routes::{Shared, router};
+use super::served::Served;
 
 /// Threads that read and write requests; the model computes in others.
 const THREADS: usize = 2;
@@ -51,14 +51,14 @@ pub fn bind(options: &ServeOptions) -> io::Result<TcpListener> {
 /// # Errors
 /// The system's.
 pub fn serve(
-    engine: &Engine<'_>,
+    served: &Served<'_>,
     options: &ServeOptions,
     (listener, token): (TcpListener, Option<String>),
     stop: &AtomicBool,
 ) -> io::Result<()> {
     let address = listener.local_addr()?;
     let shared = Arc::new(Shared {
-        encoder: engine.encoder().clone(),
+        encoder: served.encoder(),
         queue: Queue::new(options.queue),
         metrics: Metrics::new(),
         token,
@@ -71,7 +71,7 @@ pub fn serve(
         );
     }
     telemetry::notice(&format!("serving at http://{address}; SIGTERM or Ctrl-C ends"));
-    tch::manual_seed(engine.spec().init_random_seed);
+    tch::manual_seed(served.spec().init_random_seed);
     thread::scope(|scope| {
         let serving = scope.spawn(|| {
             let served = listen(Arc::clone(&shared), listener, stop);
@@ -81,7 +81,7 @@ pub fn serve(
         let max_wait = Duration::from_millis(options.max_wait_ms);
         {
             let _end = End(stop);
-            answer_all(engine, &shared, max_wait);
+            answer_all(served, &shared, max_wait);
         }
         serving.join().expect("the thread that serves does not panic")
     })

@@ -1,7 +1,7 @@
 //! Mistakes in a root spec, and the checks that every root spec makes.
 
 use crate::checkpoint::RestoreCheckpointConfig;
-use crate::models::NoPredictions;
+use crate::models::{NoFilling, NoPredictions};
 use crate::partition::Partitioner;
 use crate::storage::Path;
 
@@ -17,6 +17,12 @@ pub struct UnfitSpec(
 
 impl From<NoPredictions> for UnfitSpec {
     fn from(error: NoPredictions) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl From<NoFilling> for UnfitSpec {
+    fn from(error: NoFilling) -> Self {
         Self(error.to_string())
     }
 }

@@ -8,7 +8,7 @@ use crate::storage::StorageError;
 use crate::vocab::VocabError;
 
 use super::check::UnfitSpec;
-use crate::models::NoPredictions;
+use crate::models::{NoFilling, NoPredictions};
 
 /// The reason why a run stopped before its end.
 #[derive(Debug, thiserror::Error)]
@@ -96,6 +96,12 @@ pub enum SessionError {
 
 impl From<NoPredictions> for SessionError {
     fn from(error: NoPredictions) -> Self {
+        Self::Spec(error.into())
+    }
+}
+
+impl From<NoFilling> for SessionError {
+    fn from(error: NoFilling) -> Self {
         Self::Spec(error.into())
     }
 }

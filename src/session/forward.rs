@@ -5,7 +5,7 @@ use tch::{Device, Kind};
 use crate::data;
 use crate::metrics::LossSums;
 use crate::models::heads::LossSpec;
-use crate::models::{Batch, Model, Network, PredictingNetwork};
+use crate::models::{Batch, FillingNetwork, Model, Network, PredictingNetwork};
 use crate::nn::{Dropout, Params, TransformerEngineConfig};
 use crate::partition::Mesh;
 
@@ -38,6 +38,14 @@ impl Forward {
     /// The model makes no predictions, which `prediction_spec` tells.
     pub fn predicting(&self) -> &dyn PredictingNetwork {
         self.network.predicting().expect("the model makes predictions")
+    }
+
+    /// The network with what restoring masked tokens asks of it.
+    ///
+    /// # Panics
+    /// The model restores none, which `fill_spec` tells.
+    pub fn filling(&self) -> &dyn FillingNetwork {
+        self.network.filling().expect("the model restores masked tokens")
     }
 
     /// Computes the loss of a held-out batch, without dropout.

@@ -19,7 +19,7 @@ pub fn gimlet(folder: &Folder, words: &[&str]) -> Train {
 }
 
 /// Runs the command with a text on standard input.
-fn with_input(command: &Train, input: &str) -> Ended {
+pub fn with_input(command: &Train, input: &str) -> Ended {
     let mut command = command.command();
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("gimlet starts");
@@ -29,7 +29,8 @@ fn with_input(command: &Train, input: &str) -> Ended {
     Ended::new(child.wait_with_output().expect("gimlet ends"))
 }
 
-fn json_lines(ended: &Ended) -> Vec<Value> {
+/// The lines of standard output, which are JSON.
+pub fn json_lines(ended: &Ended) -> Vec<Value> {
     assert_eq!(ended.status, Some(0), "{}", ended.stderr);
     ended.stdout.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }

@@ -4,6 +4,7 @@
 mod arrays;
 mod bad_input;
 mod bench;
+mod bert_folder;
 mod browser;
 mod buckets;
 mod cache;
@@ -12,6 +13,7 @@ mod classes;
 mod command;
 mod evaluate;
 mod events;
+mod fill;
 mod finetune;
 mod folder;
 mod fp8;

@@ -63,7 +63,8 @@ impl Server {
         read(stream)
     }
 
-    fn post(&self, path: &str, body: &str) -> (u16, Value) {
+    /// Sends a body of JSON, and returns the status and the answer.
+    pub fn post(&self, path: &str, body: &str) -> (u16, Value) {
         let (status, _, body) = self.request(
             &format!("POST {path}"),
             "Content-Type: application/json\r\n",
@@ -72,13 +73,14 @@ impl Server {
         (status, serde_json::from_str(&body).unwrap_or(Value::Null))
     }
 
-    fn get(&self, path: &str) -> (u16, String) {
+    /// Asks for a path, and returns the status and the body.
+    pub fn get(&self, path: &str) -> (u16, String) {
         let (status, _, body) = self.request(&format!("GET {path}"), "", b"");
         (status, body)
     }
 
     /// Asks it to end, and returns its status and standard error.
-    fn ends(mut self) -> Ended {
+    pub fn ends(mut self) -> Ended {
         let mut child = self.child.take().expect("it runs");
         signal(&child, libc::SIGTERM);
         let status = child.wait().expect("it ends").code();

@@ -1,5 +1,6 @@
 //! The interface of models: what checks, estimates and loops ask of a model, whatever its family.
 
+use super::fill_spec::{FillSpec, NoFilling};
 use super::memory::{Estimate, Gradients, Held, StepShape};
 use super::module_spec::ModuleSpec;
 use super::network::HasNetwork;
@@ -49,7 +50,23 @@ pub trait BaseModel: HasNetwork + AnySpec {
     /// # Errors
     /// It makes none.
     fn prediction_spec(&self) -> Result<PredictionSpec, NoPredictions> {
-        self.predicts().ok_or(NoPredictions { model: self.name() })
+        let fills = self.fills().is_some();
+        self.predicts().ok_or(NoPredictions { model: self.name(), fills })
+    }
+
+    /// The masked tokens that it restores; `None` for a model that restores none. With torch, the network of a model that does
+    /// returns itself as `Network::filling`.
+    fn fills(&self) -> Option<FillSpec> {
+        None
+    }
+
+    /// The masked tokens that it restores, for those who ask for some.
+    ///
+    /// # Errors
+    /// It restores none.
+    fn fill_spec(&self) -> Result<FillSpec, NoFilling> {
+        let predicts = self.predicts().is_some();
+        self.fills().ok_or(NoFilling { model: self.name(), predicts })
     }
 
     /// The properties that its arrays do not show, for writing the model for Hugging Face's transformers.

@@ -7,7 +7,7 @@ use tch::{Kind, Tensor};
 
 use super::features::Batch;
 use crate::models::decoding::{DecodeError, Decodes, Observer, Prediction};
-use crate::models::heads::{Divisors, LossOutput, LossSpec};
+use crate::models::heads::{Divisors, Head, LossOutput, LossSpec};
 use crate::nn::{Dropout, Params, TransformerEngineConfig};
 
 /// A model whose network can be made.
@@ -36,6 +36,17 @@ pub trait Network: Debug {
     fn predicting(&self) -> Option<&dyn PredictingNetwork> {
         None
     }
+
+    /// The network with what restoring masked tokens asks of it; `None` if it restores none.
+    fn filling(&self) -> Option<&dyn FillingNetwork> {
+        None
+    }
+}
+
+/// A network that restores masked tokens.
+pub trait FillingNetwork: Network {
+    /// The logits of tokens at some positions, to be computed without dropout: int64 `[positions]` in the batch as one row.
+    fn head_at(&self, params: &Params, batch: &Batch, positions: &Tensor) -> Head;
 }
 
 /// A network that scores targets and predicts them.

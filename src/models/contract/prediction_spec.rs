@@ -36,12 +36,15 @@ pub struct PredictionSpec {
 /// A model from which no predictions are asked.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "{model} makes no predictions, since its network has no decoder; training measures its loss on held-out rows \
-     (train.train_eval_dataset_cfg)"
+    "{model} makes no predictions, since its network has no decoder; {}training measures its loss on held-out rows \
+     (train.train_eval_dataset_cfg)",
+    if *fills { "`gimlet fill` prints the likeliest pieces for `[MASK]` in texts, and " } else { "" }
 )]
 pub struct NoPredictions {
     /// The model's configurable.
     pub model: &'static str,
+    /// Whether it restores masked tokens.
+    pub fills: bool,
 }
 
 impl PredictionSpec {

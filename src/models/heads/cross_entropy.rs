@@ -40,12 +40,11 @@ pub struct TokenLosses {
 /// Losses by row, and a scalar whose gradient is that of `sum(coefficients * loss)`. The scalar's own
 /// value has no meaning.
 pub fn cross_entropy(head: &Head, targets: &Targets, spec: &LossSpec) -> (TokenLosses, Tensor) {
-    let Vocabulary { size: vocab_size, ref axis, .. } = head.vocabulary;
-    let smoothing = Smoothing::new(spec.label_smoothing, vocab_size);
+    let smoothing = Smoothing::new(spec.label_smoothing, head.vocabulary.size);
     let products = tch::no_grad(|| HeadProducts::new(head));
     let gradients = HeadGradients::new(head);
     let rows = head.hidden.size()[0];
-    let slice_rows = (SLICE_BYTES * axis.size() as i64 / (4 * vocab_size)).max(MIN_SLICE_ROWS);
+    let slice_rows = slice_rows(&head.vocabulary);
     let mut losses = Vec::new();
     tch::no_grad(|| {
         for start in (0..rows).step_by(slice_rows as usize) {
@@ -63,6 +62,12 @@ pub fn cross_entropy(head: &Head, targets: &Targets, spec: &LossSpec) -> (TokenL
         None => Tensor::zeros([], (Kind::Float, head.hidden.device())),
     };
     (TokenLosses::concat(&losses, head.hidden.device()), scalar)
+}
+
+/// Number of rows whose logits are computed at once.
+pub(super) fn slice_rows(vocabulary: &Vocabulary) -> i64 {
+    let Vocabulary { axis, size, .. } = vocabulary;
+    (SLICE_BYTES * axis.size() as i64 / (4 * size)).max(MIN_SLICE_ROWS)
 }
 
 /// `log p(target)` of each row, detached. `[rows]`

@@ -9,6 +9,8 @@ mod cross_entropy;
 #[cfg(feature = "torch")]
 mod head;
 #[cfg(feature = "torch")]
+mod likeliest;
+#[cfg(feature = "torch")]
 mod next_sentence;
 #[cfg(feature = "torch")]
 mod routing;
@@ -27,6 +29,8 @@ pub use spec::{
 pub use cross_entropy::{Targets, TokenLosses, cross_entropy, log_likelihoods};
 #[cfg(feature = "torch")]
 pub use head::{Head, Vocabulary};
+#[cfg(feature = "torch")]
+pub use likeliest::Likeliest;
 #[cfg(feature = "torch")]
 pub use next_sentence::NextSentence;
 #[cfg(feature = "torch")]

@@ -7,7 +7,7 @@ use anyhow::anyhow;
 use clap::Args;
 
 use crate::checkpoint::index_of;
-use crate::interactive::{Found, InteractiveModel};
+use crate::interactive::{FillEncoder, Found, InteractiveModel};
 use crate::models::open;
 use crate::partition::{LocalDevice, Mesh, Process};
 use crate::run::configure::map_paths;
@@ -15,6 +15,7 @@ use crate::run::failure::Failure;
 use crate::run::gin_flags::GinArgs;
 use crate::run::root::{PlannedRun, Root};
 use crate::session::check::{UnfitSpec, unfit};
+use crate::session::error::SessionError;
 use crate::session::restored_params::RestoredParams;
 use crate::storage::Path;
 
@@ -30,7 +31,7 @@ pub struct LinesArgs {
     /// storage. Without a file and without texts, the lines of standard input.
     #[arg(long = "file", value_name = "FILE", conflicts_with = "texts")]
     pub file: Option<String>,
-    /// Print a JSON object for each text, with its scores.
+    /// Print a JSON object for each text, with its scores or probabilities.
     #[arg(long = "json")]
     pub json: bool,
     /// The model.
@@ -116,8 +117,6 @@ impl Root for InteractiveModel {
     }
 
     fn mesh(&self, process: Process, device: LocalDevice) -> Result<Mesh, UnfitSpec> {
-        // Asked for answers alone: a conversion reads this configuration of any model.
-        self.model.prediction_spec()?;
         match process.count {
             1 => Ok(self.mesh(process, device)),
             count => unfit(format!(
@@ -134,21 +133,52 @@ impl Root for InteractiveModel {
         let mut out = String::new();
         let _ = writeln!(out, "checkpoint   {path}");
         describe_model(&self.model, &mut out);
-        let _ = writeln!(
-            out,
-            "lengths      {} tokens of inputs, {} of targets",
-            self.inputs_length(),
-            self.targets_length()
-        );
+        let _ = match self.model.fills() {
+            Some(fills) => writeln!(out, "lengths      {} tokens of a text", fills.max_tokens),
+            None => writeln!(
+                out,
+                "lengths      {} tokens of inputs, {} of targets",
+                self.inputs_length(),
+                self.targets_length()
+            ),
+        };
         describe_weights(&self.model, &mut out);
         describe_devices(mesh, &mut out);
         Ok(out)
     }
 }
 
-/// Implements [`RootCommand`](super::root_command::RootCommand) for flags, of which a part is the model's.
+/// Finds a model that answers no texts.
+///
+/// # Errors
+/// It makes no predictions.
+pub(super) fn predicts(spec: &InteractiveModel) -> Result<(), SessionError> {
+    Ok(spec.model.prediction_spec().map(drop)?)
+}
+
+/// Finds a model that restores no masked tokens, or has no pieces for them.
+///
+/// # Errors
+/// Those of [`FillEncoder::new`].
+pub(super) fn fills(spec: &InteractiveModel) -> Result<(), SessionError> {
+    FillEncoder::new(&spec.model).map(drop)
+}
+
+/// Finds a model that does neither.
+///
+/// # Errors
+/// Those of both.
+pub(super) fn predicts_or_fills(spec: &InteractiveModel) -> Result<(), SessionError> {
+    match spec.model.fills() {
+        Some(_) => fills(spec),
+        None => predicts(spec),
+    }
+}
+
+/// Implements [`RootCommand`](super::root_command::RootCommand) for flags, of which a part is the model's; `$suits` finds models
+/// that are none for the command.
 macro_rules! answers {
-    ($flags:ty, $($model:ident).+, $check:expr) => {
+    ($flags:ty, $($model:ident).+, $suits:ident, $check:expr) => {
         impl super::root_command::RootCommand for $flags {
             type Spec = crate::interactive::InteractiveModel;
 
@@ -156,6 +186,10 @@ macro_rules! answers {
                 let check: fn(&Self) -> Result<(), Failure> = $check;
                 check(self)?;
                 self.$($model).+.configuration()
+            }
+
+            fn suits(&self, spec: &Self::Spec) -> Result<(), crate::session::error::SessionError> {
+                $suits(spec)
             }
 
             fn is_shared(&self) -> bool {

@@ -12,9 +12,11 @@ use crate::run::failure::Failure;
 use crate::run::gin_flags::GinArgs;
 use crate::run::root::{PlannedRun, Root};
 use crate::session::check::UnfitSpec;
+use crate::session::error::SessionError;
 use crate::session::named_checkpoints::named_checkpoints;
 use crate::session::restored_params::RestoredParams;
 
+use super::answering::predicts;
 use super::root_command::RootCommand;
 use super::summary::{describe_devices, describe_model, describe_weights};
 
@@ -34,6 +36,10 @@ impl RootCommand for FilesArgs {
 
     fn gin(&self) -> Result<Cow<'_, GinArgs>, Failure> {
         Ok(Cow::Borrowed(&self.gin))
+    }
+
+    fn suits(&self, spec: &AnswerFiles) -> Result<(), SessionError> {
+        predicts(&spec.model)
     }
 
     fn is_shared(&self) -> bool {

@@ -6,7 +6,7 @@ use clap::Args;
 use crate::interactive::DecodingOptions;
 use crate::run::failure::Failure;
 
-use super::answering::{LinesArgs, answers};
+use super::answering::{LinesArgs, answers, predicts};
 
 /// Flags of `gimlet generate`.
 #[derive(Args, Debug)]
@@ -22,7 +22,7 @@ pub struct GenerateArgs {
     pub lines: LinesArgs,
 }
 
-answers!(GenerateArgs, lines.model, |args| args
+answers!(GenerateArgs, lines.model, predicts, |args| args
     .decoding
     .check()
     .map_err(|error| Failure::Usage(anyhow!(error))));

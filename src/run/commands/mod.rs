@@ -8,6 +8,7 @@ mod answering;
 mod eval;
 mod export;
 mod files;
+mod fill;
 mod generate;
 mod infer;
 mod precompile;
@@ -42,6 +43,7 @@ pub use answering::ModelArgs;
 pub use eval::EvalArgs;
 use export::ExportArgs;
 pub use files::FilesArgs;
+use fill::FillArgs;
 use generate::GenerateArgs;
 use infer::InferArgs;
 use precompile::PrecompileArgs;
@@ -132,6 +134,8 @@ commands! {
     Generate(GenerateArgs),
     /// Print the log-likelihood that a model gives to targets.
     Score(ScoreArgs),
+    /// Print the likeliest pieces for the masked tokens of texts.
+    Fill(FillArgs),
     /// Answer texts over HTTP, several at a time, and show a page to type into.
     Serve(ServeArgs),
     /// Answer the lines of text files, for `t5_mesh_transformer`.
@@ -147,6 +151,7 @@ fn print_gin<C: RootCommand>(command: &C, color: bool) -> Result<String, Failure
 
 fn check<C: RootCommand>(command: &C, color: bool, num_processes: usize) -> Result<(), Failure> {
     let configured = configure::<C::Spec>(&*command.gin()?, &Library, color)?;
+    command.suits(&configured.spec)?;
     let first = Process { rank: 0, count: num_processes };
     let mesh = configured.spec.mesh(first, LocalDevice::Cpu).map_err(Failure::usage)?;
     if command.is_dry_run() {

@@ -6,6 +6,7 @@ use crate::launch::DistributedArgs;
 use crate::run::failure::Failure;
 use crate::run::gin_flags::GinArgs;
 use crate::run::root::Root;
+use crate::session::error::SessionError;
 
 /// The flags of a command that runs a spec.
 pub trait RootCommand {
@@ -17,6 +18,14 @@ pub trait RootCommand {
     /// # Errors
     /// Flags that contradict themselves.
     fn gin(&self) -> Result<Cow<'_, GinArgs>, Failure>;
+
+    /// Finds a spec that is right for other commands, but not for this one.
+    ///
+    /// # Errors
+    /// Found, expected and a remedy.
+    fn suits(&self, _spec: &Self::Spec) -> Result<(), SessionError> {
+        Ok(())
+    }
 
     /// Whether processes on several devices share the work.
     fn is_shared(&self) -> bool {

@@ -5,7 +5,7 @@ use clap::Args;
 
 use crate::run::failure::Failure;
 
-use super::answering::{LinesArgs, answers};
+use super::answering::{LinesArgs, answers, predicts};
 
 /// Flags of `gimlet score`.
 #[derive(Args, Debug)]
@@ -18,7 +18,7 @@ pub struct ScoreArgs {
     pub lines: LinesArgs,
 }
 
-answers!(ScoreArgs, lines.model, |args| match args.texts.len() {
+answers!(ScoreArgs, lines.model, predicts, |args| match args.texts.len() {
     0 | 2 => Ok(()),
     count =>
         Err(Failure::Usage(anyhow!("{count} texts are given, expected 2: inputs and targets"))),

@@ -5,7 +5,7 @@ use clap::Args;
 use crate::run::failure::Failure;
 use crate::serve::ServeOptions;
 
-use super::answering::{ModelArgs, answers};
+use super::answering::{ModelArgs, answers, predicts_or_fills};
 
 /// Flags of `gimlet serve`.
 #[derive(Args, Debug)]
@@ -18,17 +18,17 @@ pub struct ServeArgs {
     pub model: ModelArgs,
 }
 
-answers!(ServeArgs, model, |_| Ok(()));
+answers!(ServeArgs, model, predicts_or_fills, |_| Ok(()));
 
 #[cfg(feature = "torch")]
 mod body {
     use anyhow::anyhow;
 
     use super::{Failure, ServeArgs};
-    use crate::interactive::{Engine, EngineParts, InteractiveModel};
+    use crate::interactive::{Engine, EngineParts, FillEncoder, Filler, InteractiveModel};
     use crate::run::commands::body::Body;
     use crate::run::interrupt::Interrupt;
-    use crate::serve::{bind, serve};
+    use crate::serve::{Served, bind, serve};
     use crate::session::context::Context;
     use crate::storage::Path;
     use crate::telemetry;
@@ -42,10 +42,21 @@ mod body {
         ) -> Result<(), Failure> {
             let token = self.options.token_file.as_deref().map(token).transpose()?;
             let listener = bind(&self.options).map_err(Failure::usage)?;
+            let fills = spec.model.fills().is_some();
+            let encoder = fills.then(|| FillEncoder::new(&spec.model)).transpose()?;
             let parts = EngineParts::restore(spec, &context.mesh)?;
-            let engine = Engine::new(spec, &parts, spec.batch_size)?;
-            serve(&engine, &self.options, (listener, token), context.stop)
-                .map_err(Failure::world)?;
+            let address = (listener, token);
+            let served = match encoder {
+                Some(encoder) => {
+                    let filler = Filler::new(spec, &parts, encoder);
+                    serve(&Served::Fills(&filler), &self.options, address, context.stop)
+                }
+                None => {
+                    let engine = Engine::new(spec, &parts, spec.batch_size)?;
+                    serve(&Served::Answers(&engine), &self.options, address, context.stop)
+                }
+            };
+            served.map_err(Failure::world)?;
             if interrupt.signal().is_some() {
                 telemetry::notice("all texts that waited are answered");
             }

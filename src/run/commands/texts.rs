@@ -26,15 +26,31 @@ impl LinesArgs {
                 .collect();
             return Ok(Box::new(texts.into_iter()));
         }
-        let (name, reader): (_, Box<dyn BufRead + Send>) = match self.file.as_deref() {
-            None | Some("-") => ("standard input", Box::new(BufReader::new(io::stdin()))),
+        let reader: Box<dyn BufRead + Send> = match self.file.as_deref() {
+            None | Some("-") => Box::new(BufReader::new(io::stdin())),
             Some(file) => {
                 let opened =
                     Path::parse(file).and_then(|path| path.open()).map_err(Failure::usage)?;
-                (file, Box::new(BufReader::new(opened)))
+                Box::new(BufReader::new(opened))
             }
         };
-        Ok(Box::new(lines_of(reader, name.to_string(), has_targets)))
+        Ok(Box::new(lines_of(reader, self.source().to_string(), has_targets)))
+    }
+
+    /// Returns the place of the text with this number, from 1, for messages.
+    pub fn place(&self, arguments: &[String], number: u64) -> String {
+        match arguments.is_empty() {
+            true => format!("{}:{number}", self.source()),
+            false => format!("text {number}"),
+        }
+    }
+
+    /// Returns the name of the file of lines.
+    fn source(&self) -> &str {
+        match self.file.as_deref() {
+            None | Some("-") => "standard input",
+            Some(file) => file,
+        }
     }
 
     /// Returns the work on the texts, whose answers are JSON if it is asked for, and otherwise `plain`.

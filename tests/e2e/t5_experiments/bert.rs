@@ -180,6 +180,8 @@ fn a_bert_is_pretrained_as_typed_and_as_printed() {
     for name in ["config.json", "model_0.pth", "model_2.pth", "model_4.pth", "model_best.pth"] {
         assert!(folder.path("typed").join(name).exists(), "{name}");
     }
+    let fill = Train::new(&folder.path("")).tool(&["fill"]).arg("--checkpoint=typed");
+    assert_eq!(fill.arg("ba [MASK] ri").succeeds().stdout.lines().count(), 6);
     let printed = run("--model_path printed --print_gin").succeeds().stdout;
     folder.write("printed.gin", &printed);
     Train::new(&folder.path("")).gin_file("printed.gin").succeeds();

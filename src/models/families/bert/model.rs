@@ -8,7 +8,7 @@ use crate::data::{
 };
 use crate::gin::{Configurable, Parameters};
 use crate::models::contract::memory::StepShape;
-use crate::models::contract::{BaseModel, ModuleSpec};
+use crate::models::contract::{BaseModel, FillSpec, ModuleSpec};
 use crate::models::heads::{LossNormalizingFactor, LossSpec};
 use crate::models::transformer::TransformerSpec;
 use crate::optim::OptimizerDef;
@@ -85,6 +85,14 @@ impl BertParameters {
         Ok(StepShape::whole(rows, [length]))
     }
 
+    fn fill_spec(&self) -> FillSpec {
+        FillSpec {
+            vocabulary: self.vocabulary.clone(),
+            max_tokens: self.config.max_position_embeddings,
+            max_tokens_name: "bert.BertConfig.max_position_embeddings",
+        }
+    }
+
     fn loss_spec(&self) -> LossSpec {
         LossSpec {
             loss_normalizing_factor: Some(self.loss_normalizing_factor),
@@ -137,6 +145,10 @@ macro_rules! bert {
 
             fn loss_spec(&self) -> LossSpec {
                 self.shared.loss_spec()
+            }
+
+            fn fills(&self) -> Option<FillSpec> {
+                Some(self.shared.fill_spec())
             }
 
             fn hugging_face(&self) -> Result<HuggingFaceOptions, String> {

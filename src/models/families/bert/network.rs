@@ -9,7 +9,7 @@ use crate::metrics::sum;
 use crate::models::heads::{Divisors, Head, LossOutput, LossSpec, NextSentence, TokenLogits};
 use crate::models::parts::EncoderEnds;
 use crate::models::transformer::{Stack, StackInput, TransformerSpec, Visible};
-use crate::models::{BaseModel, Batch, HasNetwork, Network, feature};
+use crate::models::{BaseModel, Batch, FillingNetwork, HasNetwork, Network, feature};
 use crate::nn::{
     Axis, BlockLayout, Dropout, LayoutTiles, Params, TransformerEngineConfig, same_segment,
 };
@@ -135,6 +135,17 @@ impl Network for Bert {
             divisors.extend(NextSentence.divisors(batch, spec));
         }
         divisors
+    }
+
+    fn filling(&self) -> Option<&dyn FillingNetwork> {
+        Some(self)
+    }
+}
+
+impl FillingNetwork for Bert {
+    fn head_at(&self, params: &Params, batch: &Batch, positions: &Tensor) -> Head {
+        let hidden = self.encode(params, batch, Dropout::off());
+        self.masked_tokens(params, &hidden, positions)
     }
 }
 
