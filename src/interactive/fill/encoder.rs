@@ -32,15 +32,20 @@ impl FillEncoder {
     /// model has rows.
     pub fn new(model: &Model) -> Result<Self, SessionError> {
         let FillSpec { vocabulary: spec, max_tokens, max_tokens_name } = model.fill_spec()?;
-        let VocabularySpec::BertWordPiece(pieces) = &spec else {
-            let name = spec.build()?.name();
-            return Err(SessionError::Unfit(format!(
-                "{name} has no piece `{MASK}`, expected the WordPiece vocabulary with which the model was trained: bind \
-                 VOCABULARY to @seqio.BertWordPieceVocabulary() with its vocab.txt"
-            )));
+        let (file, lower_case) = match &spec {
+            VocabularySpec::Bert(pieces) => (&pieces.vocab_file, pieces.lower_case),
+            VocabularySpec::BertWordPiece(pieces) => {
+                (&pieces.vocab_lookup_table, pieces.lower_case)
+            }
+            _ => {
+                let name = spec.build()?.name();
+                return Err(SessionError::Unfit(format!(
+                    "{name} has no piece `{MASK}`, expected the WordPiece vocabulary with which the model was trained: bind \
+                     VOCABULARY to @gimlet.BertVocabulary() with its vocab.txt"
+                )));
+            }
         };
-        let file = &pieces.vocab_lookup_table;
-        let tokenizer = BertTokenizer::of_transformers(&Path::parse(file)?, pieces.lower_case)?;
+        let tokenizer = BertTokenizer::of_transformers(&Path::parse(file)?, lower_case)?;
         let (found, rows) = (tokenizer.num_pieces(), model.num_ids());
         if found > rows {
             return Err(SessionError::Unfit(format!(
