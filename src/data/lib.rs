@@ -66,7 +66,9 @@ pub use family::{Steps, TaskFamily};
 pub use feature::{ContinuousFeature, Feature, FeatureDtype, TokenFeature};
 pub use functions::{Functions, import_functions};
 pub use identity::DataIdentity;
-pub use megatron::{IndexFormat, Indexing, Punkt, PunktParameters, Spaces, write_indexes};
+pub use megatron::{
+    Conversions, IndexFormat, Indexing, Punkt, PunktParameters, Spaces, write_indexes,
+};
 pub use mixture::{Mixture, MixtureEntries, MixtureEntry, SampleFromDatasets};
 pub use pipeline::StageState;
 pub use postprocess::{ExampleFeatures, Postprocessor, printed};

@@ -1,15 +1,16 @@
 //! `gimlet megatron_index`: converts texts to files of token ids. Source of its flags and files: Megatron-LM
 //! `preprocess_data.py`, as t5-experiments has it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread::available_parallelism;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 
 use crate::data::{
-    DataError, IndexFormat, Indexing, Punkt, PunktParameters, Spaces, write_indexes,
+    Conversions, DataError, IndexFormat, Indexing, Punkt, PunktParameters, Spaces, write_indexes,
 };
 use crate::storage::Path;
 use crate::telemetry::notice;
@@ -20,6 +21,10 @@ use super::failure::Failure;
 /// Endings of the names of files with JSON lines, and those that may stand after them.
 const JSON_LINES: [&str; 2] = [".json", ".jsonl"];
 const COMPRESSED: [&str; 2] = [".gz", ".zst"];
+/// Endings of the files that decide in the folders of a tokenizer and of punkt's model.
+const SETTINGS_FILES: [&str; 4] = [".json", ".txt", ".model", ".tab"];
+/// Time between two records of the work that is done.
+const RECORD_PERIOD: Duration = Duration::from_secs(10);
 /// Most files of a folder that a message names.
 const MOST_NAMED: usize = 5;
 
@@ -145,6 +150,7 @@ pub(super) fn megatron_index_command(args: &MegatronIndexArgs) -> Result<(), Fai
     }
     let punkt = args.split_sentences.then(|| args.punkt()).transpose()?;
     let files = args.files().map_err(failure)?;
+    let (settings, settings_files) = (args.settings(), args.settings_files().map_err(failure)?);
     let indexing = Indexing {
         keys: &args.json_keys,
         punkt: punkt.as_ref(),
@@ -156,12 +162,15 @@ pub(super) fn megatron_index_command(args: &MegatronIndexArgs) -> Result<(), Fai
             DatasetImpl::Lazy | DatasetImpl::Cached => IndexFormat::Lazy,
         },
         num_threads: args.workers.unwrap_or_else(|| available_parallelism().map_or(1, usize::from)),
+        settings: &settings,
+        settings_files: &settings_files,
+        record_period: RECORD_PERIOD,
     };
     let begin = Instant::now();
-    let report = |documents: u64, bytes: u64| {
+    let report = |Conversions { documents, new_documents, new_bytes }| {
         if documents.is_multiple_of(args.log_interval) {
             let seconds = begin.elapsed().as_secs_f64().max(1e-9);
-            let (rate, speed) = (documents as f64 / seconds, bytes as f64 / seconds / 1e6);
+            let (rate, speed) = (new_documents as f64 / seconds, new_bytes as f64 / seconds / 1e6);
             notice(&format!("{documents} documents ({rate:.1} documents/s, {speed:.2} MB/s)"));
         }
     };
@@ -208,6 +217,38 @@ impl MegatronIndexArgs {
         };
         let spaces = if self.keep_newlines { Spaces::Kept } else { Spaces::Dropped };
         Ok(Punkt::new(parameters, spaces))
+    }
+
+    /// The flags on which the files depend, and the version, which may divide or tokenize texts in another way.
+    fn settings(&self) -> BTreeMap<String, String> {
+        let given = |value: &Option<String>| value.clone().unwrap_or_default();
+        let settings = [
+            ("Gimlet's version", env!("CARGO_PKG_VERSION").to_string()),
+            ("`--json_keys`", self.json_keys.join(" ")),
+            ("`--split_sentences`", self.split_sentences.to_string()),
+            ("`--keep_newlines`", self.keep_newlines.to_string()),
+            ("`--punkt_dir`", given(&self.punkt_dir)),
+            ("`--tokenizer_type`", format!("{:?}", self.tokenizer_type)),
+            ("`--vocab_file`", given(&self.vocab_file)),
+            ("`--tokenizer_name_or_path`", given(&self.tokenizer_name_or_path)),
+            ("`--append_eod`", self.append_eod.to_string()),
+            ("`--dataset_impl`", format!("{:?}", self.dataset_impl)),
+        ];
+        settings.into_iter().map(|(name, value)| (name.to_string(), value)).collect()
+    }
+
+    /// The small files on which the files depend.
+    fn settings_files(&self) -> Result<Vec<Path>, DataError> {
+        let folder = self.tokenizer_name_or_path.as_ref();
+        let folder = folder.filter(|_| self.tokenizer_type == TokenizerType::HuggingFace);
+        let mut files: Vec<Path> =
+            self.vocab_file.iter().map(|file| Path::parse(file)).collect::<Result<_, _>>()?;
+        for folder in folder.into_iter().chain(&self.punkt_dir) {
+            let decides =
+                |path: &Path| SETTINGS_FILES.iter().any(|ending| path.as_str().ends_with(ending));
+            files.extend(Path::parse(folder)?.list()?.into_iter().filter(decides));
+        }
+        Ok(files)
     }
 
     /// The files of the input in the order of their names.

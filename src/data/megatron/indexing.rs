@@ -1,15 +1,18 @@
 //! Texts of JSON lines to `.bin` files of token ids. Source: `megatron/preprocess_data.py`.
 
-use std::io::BufRead;
+use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::index_writer::{IndexFormat, IndexWriter};
+use super::checksum;
+use super::index_writer::{IndexFormat, IndexParts, IndexWriter};
 use super::punkt::Punkt;
+use super::unfinished::{InputPlace, Progress, Settings, Unfinished};
 use crate::error::DataError;
-use crate::source::open_text;
-use gimlet_storage::{Path, StorageError};
+use crate::source::{Body, Format, RecordPosition, SourceFile, open_records};
+use gimlet_storage::Path;
 
 /// Lines that a thread takes at once.
 const LINES_AT_ONCE: usize = 100;
@@ -33,113 +36,207 @@ pub struct Indexing<'a> {
     pub format: IndexFormat,
     /// Number of threads that convert.
     pub num_threads: usize,
+    /// Settings on which the files depend, by names for messages: a run that was killed is continued with the same ones only.
+    pub settings: &'a BTreeMap<String, String>,
+    /// Small files on whose contents the files depend: those of the tokenizer, and of the sentences' ends.
+    pub settings_files: &'a [Path],
+    /// Time between two records of what is durable.
+    pub record_period: Duration,
 }
 
 /// The sentences of a document, for each key.
 type Document = Vec<Vec<Vec<i32>>>;
 
-/// A line of a file, with the file and its number from 1.
+/// A line of a file, and the position before it.
 struct Line {
     file: String,
-    number: u64,
-    text: String,
+    position: RecordPosition,
+    text: Vec<u8>,
 }
 
-/// Some lines, and the result of each.
-type Lines = Vec<Line>;
-type Converted = Result<Vec<(u64, Document)>, DataError>;
+/// Some lines, and the place after them.
+struct LinesPart {
+    lines: Vec<Line>,
+    end: InputPlace,
+}
+
+/// The documents of a part with their sizes in bytes, and the place after them.
+struct ConvertedPart {
+    documents: Vec<(u64, Document)>,
+    end: InputPlace,
+}
+
+type Converted = Result<ConvertedPart, DataError>;
+
+/// Numbers of documents that are converted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Conversions {
+    /// All documents so far, also those of an earlier run that was killed.
+    pub documents: u64,
+    /// Those of this run.
+    pub new_documents: u64,
+    /// The bytes of those of this run.
+    pub new_bytes: u64,
+}
 
 /// Converts the objects of the files, each on a line of its own, in their order. For each key writes
 /// `PREFIX_KEY_sentence.bin` and `.idx`, or with `document` in place of `sentence` if texts are not divided; they appear when
-/// all is converted. `progress` is told the number of documents and of their bytes after some lines.
+/// all is converted. Until then the work is in a folder `PREFIX.unfinished`, from which the same conversion is continued if
+/// the process is killed. `report` is told the numbers of documents after each.
 ///
 /// # Errors
-/// A file cannot be read or written; a line is not an object with texts, or lists of texts, under the keys; no text of a key
-/// has tokens.
+/// A file cannot be read or written; another process writes files of this prefix; a line is not an object with texts, or
+/// lists of texts, under the keys; no text of a key has tokens. A mistake in the texts leaves no folder to continue.
 pub fn write_indexes(
     files: &[Path],
     output_prefix: &str,
     indexing: Indexing<'_>,
-    mut progress: impl FnMut(u64, u64),
+    report: impl FnMut(Conversions),
 ) -> Result<(), DataError> {
+    let settings = indexing.all_settings(files)?;
     let level = if indexing.punkt.is_some() { "sentence" } else { "document" };
-    let create = |key: &String| {
+    let unfinished = Unfinished::open(output_prefix)?;
+    let parts = |(number, key): (usize, &String)| {
         let prefix = Path::parse(&format!("{output_prefix}_{key}_{level}"))?;
-        IndexWriter::create(&prefix, indexing.format, indexing.vocab_size)
+        Ok(unfinished.parts(number, prefix))
     };
-    let mut writers = indexing.keys.iter().map(create).collect::<Result<Vec<_>, _>>()?;
-    let (mut num_documents, mut num_bytes) = (0, 0);
+    let parts = indexing.keys.iter().enumerate().map(parts);
+    let parts = parts.collect::<Result<Vec<_>, DataError>>()?;
+    let progress = unfinished.progress(settings, &parts)?;
+    if !progress.is_converted
+        && let Err(error) = write_parts(files, &unfinished, &parts, progress, indexing, report)
+    {
+        if !matches!(error, DataError::Storage(_)) && error.is_users() {
+            unfinished.remove()?;
+        }
+        return Err(error);
+    }
+    parts.iter().try_for_each(IndexParts::publish)?;
+    unfinished.remove()
+}
+
+/// Converts all that is left, and records the end.
+fn write_parts(
+    files: &[Path],
+    unfinished: &Unfinished,
+    parts: &[IndexParts],
+    mut progress: Progress,
+    indexing: Indexing<'_>,
+    report: impl FnMut(Conversions),
+) -> Result<(), DataError> {
+    for path in parts.iter().map(|parts| parts.prefix.suffixed(".bin")) {
+        if path.exists()? {
+            gimlet_telemetry::notice(&format!(
+                "`{path}` is there, and is replaced when all is converted"
+            ));
+        }
+    }
+    let open =
+        |(parts, written)| IndexWriter::open(parts, written, indexing.format, indexing.vocab_size);
+    let written = progress.written.iter().copied();
+    let mut writers = parts.iter().zip(written).map(open).collect::<Result<Vec<_>, _>>()?;
+    convert(files, unfinished, &mut writers, &mut progress, indexing, report)?;
+    let mut keys = indexing.keys.iter().zip(&writers);
+    if let Some((key, _)) = keys.find(|(_, writer)| writer.written().sentences == 0) {
+        let (first, count) = (files.first().map_or("", Path::as_str), files.len());
+        return Err(DataError::Config(format!(
+            "none of {} documents has tokens under '{key}', expected texts; they are those of {count} files from `{first}` on",
+            progress.documents
+        )));
+    }
+    writers.into_iter().try_for_each(IndexWriter::finish)?;
+    progress.is_converted = true;
+    unfinished.record(&progress)
+}
+
+/// Converts the documents after the place of the progress, and records it now and then.
+fn convert(
+    files: &[Path],
+    unfinished: &Unfinished,
+    writers: &mut [IndexWriter],
+    progress: &mut Progress,
+    indexing: Indexing<'_>,
+    mut report: impl FnMut(Conversions),
+) -> Result<(), DataError> {
+    let mut counts = Conversions { documents: progress.documents, ..Conversions::default() };
+    let (begin, mut recorded) = (progress.place, Instant::now());
     std::thread::scope(|scope| {
         let mut sources = Vec::new();
         let results: Vec<Receiver<Converted>> = (0..indexing.num_threads.max(1))
             .map(|_| {
-                let (source, parts) = sync_channel::<Result<Lines, DataError>>(PARTS_AHEAD);
+                let (source, parts) = sync_channel::<Result<LinesPart, DataError>>(PARTS_AHEAD);
                 let (sink, results) = sync_channel(PARTS_AHEAD);
                 sources.push(source);
                 scope.spawn(move || convert_parts(&parts, &sink, indexing));
                 results
             })
             .collect();
-        scope.spawn(move || read_parts(files, &sources));
+        scope.spawn(move || deal_parts(files, begin, &sources));
         // Each thread has every n-th part, and one that has ended has no part after it.
         for part in results.iter().cycle().map_while(|results| results.recv().ok()) {
-            for (size, document) in part? {
+            let part = part?;
+            for (size, document) in part.documents {
                 for (writer, sentences) in writers.iter_mut().zip(&document) {
                     writer.add_document(sentences)?;
                 }
-                num_documents += 1;
-                num_bytes += size;
-                progress(num_documents, num_bytes);
+                counts.documents += 1;
+                counts.new_documents += 1;
+                counts.new_bytes += size;
+                report(counts);
+            }
+            (progress.place, progress.documents) = (part.end, counts.documents);
+            if recorded.elapsed() >= indexing.record_period {
+                let written = writers.iter_mut().map(IndexWriter::sync);
+                progress.written = written.collect::<Result<_, _>>()?;
+                unfinished.record(progress)?;
+                recorded = Instant::now();
             }
         }
-        Ok::<_, DataError>(())
-    })?;
-    let keys = indexing.keys.iter().zip(&writers);
-    if let Some((key, _)) = keys.into_iter().find(|(_, writer)| writer.is_empty()) {
-        let (first, count) = (files.first().map_or("", Path::as_str), files.len());
-        return Err(DataError::Config(format!(
-            "none of {num_documents} documents has tokens under '{key}', expected texts; they are those of {count} files from \
-             `{first}` on"
-        )));
-    }
-    writers.into_iter().try_for_each(IndexWriter::finish)
+        Ok(())
+    })
 }
 
 /// Deals the lines of the files out to threads, until they have ended or one of the threads has stopped.
-fn read_parts(files: &[Path], sources: &[SyncSender<Result<Lines, DataError>>]) {
+fn deal_parts(
+    files: &[Path],
+    begin: InputPlace,
+    sources: &[SyncSender<Result<LinesPart, DataError>>],
+) {
     let mut sources = sources.iter().cycle();
     let mut send = |part| sources.next().is_some_and(|source| source.send(part).is_ok());
-    let mut part = Vec::new();
-    for line in files.iter().flat_map(lines) {
-        match line {
-            Ok(line) => part.push(line),
-            Err(error) => {
-                send(Err(error));
-                return;
-            }
-        }
-        if part.len() == LINES_AT_ONCE && !send(Ok(std::mem::take(&mut part))) {
-            return;
-        }
+    if let Err(error) = read_parts(files, begin, |part| send(Ok(part))) {
+        send(Err(error));
     }
-    send(Ok(part));
 }
 
-/// The lines of a file, or the error of opening it.
-fn lines(file: &Path) -> Box<dyn Iterator<Item = Result<Line, DataError>> + '_> {
-    let opened = match open_text(file) {
-        Ok(opened) => opened,
-        Err(error) => return Box::new(std::iter::once(Err(error))),
-    };
-    Box::new((1..).zip(opened.lines()).map(|(number, text)| match text {
-        Ok(text) => Ok(Line { file: file.to_string(), number, text }),
-        Err(error) => Err(StorageError::new("read", file, error).into()),
-    }))
+/// Cuts the lines of the files from a place on into parts, until `send` takes no more.
+fn read_parts(
+    files: &[Path],
+    begin: InputPlace,
+    mut send: impl FnMut(LinesPart) -> bool,
+) -> Result<(), DataError> {
+    let (mut lines, mut end) = (Vec::new(), begin);
+    for (number, path) in files.iter().enumerate().skip(begin.file) {
+        if number > begin.file {
+            end = InputPlace { file: number, position: RecordPosition::default() };
+        }
+        let mut reader = open_records(&SourceFile::new(path.clone(), Format::Text), end.position)?;
+        while let Some(Body::Bytes(text)) = reader.next_record()? {
+            lines.push(Line { file: path.to_string(), position: end.position, text });
+            end.position = reader.position();
+            let is_full = lines.len() == LINES_AT_ONCE;
+            if is_full && !send(LinesPart { lines: std::mem::take(&mut lines), end }) {
+                return Ok(());
+            }
+        }
+    }
+    send(LinesPart { lines, end });
+    Ok(())
 }
 
 /// Converts parts until there are no more, or nobody takes them.
 fn convert_parts(
-    parts: &Receiver<Result<Lines, DataError>>,
+    parts: &Receiver<Result<LinesPart, DataError>>,
     sink: &SyncSender<Converted>,
     indexing: Indexing<'_>,
 ) {
@@ -148,9 +245,10 @@ fn convert_parts(
             let size = line.text.len() as u64 + 1;
             Ok((size, indexing.document(&line)?))
         };
-        let converted = part.and_then(|part| {
-            let lines = part.into_iter().filter(|line| !line.text.trim().is_empty());
-            lines.map(convert).collect()
+        let converted = part.and_then(|LinesPart { lines, end }| {
+            let lines = lines.into_iter().filter(|line| !line.text.trim_ascii().is_empty());
+            let documents = lines.map(convert).collect::<Result<_, DataError>>()?;
+            Ok(ConvertedPart { documents, end })
         });
         if sink.send(converted).is_err() {
             return;
@@ -159,13 +257,29 @@ fn convert_parts(
 }
 
 impl Indexing<'_> {
+    /// All settings, with checksums of the small files, and of the names and sizes of the input's.
+    fn all_settings(&self, files: &[Path]) -> Result<Settings, DataError> {
+        let mut settings = self.settings.clone();
+        for path in self.settings_files {
+            settings.insert(format!("the checksum of `{path}`"), checksum([&path.read()?[..]]));
+        }
+        let input = |path: &Path| Ok(format!("{path}\n{}\n", path.size()?));
+        let input = files.iter().map(input).collect::<Result<Vec<_>, DataError>>()?;
+        let sum = checksum(input.iter().map(String::as_bytes));
+        settings.insert("the checksum of the input's names and sizes".to_string(), sum);
+        Ok(settings)
+    }
+
     fn document(&self, line: &Line) -> Result<Document, DataError> {
-        let bad = |reason: String| DataError::Record {
-            place: format!("{}:{}", line.file, line.number),
-            reason,
-        };
-        let object: Value =
-            serde_json::from_str(&line.text).map_err(|error| bad(error.to_string()))?;
+        let RecordPosition { records, bytes, .. } = line.position;
+        let (file, number) = (&line.file, records + 1);
+        let bad = |reason: String| DataError::Record { place: format!("{file}:{number}"), reason };
+        let text = std::str::from_utf8(&line.text).map_err(|error| DataError::NotUtf8 {
+            file: file.clone(),
+            line: number,
+            offset: bytes + error.valid_up_to() as u64,
+        })?;
+        let object: Value = serde_json::from_str(text).map_err(|error| bad(error.to_string()))?;
         let sentences = |key: &String| match &object[key] {
             Value::String(text) => self.sentences(text).map_err(bad),
             Value::Array(items) => {

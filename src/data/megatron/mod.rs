@@ -21,17 +21,20 @@ mod reference_tests;
 mod samples;
 mod segments;
 mod token_type;
+mod unfinished;
 
 pub(crate) use blended::{Proportions, Samples};
 pub(crate) use index::Index;
 pub use index_writer::IndexFormat;
-pub use indexing::{Indexing, write_indexes};
+pub use indexing::{Conversions, Indexing, write_indexes};
 pub(crate) use mapping::MappingOptions;
 pub use punkt::{Parameters as PunktParameters, Punkt, Spaces};
 pub(crate) use samples::{BertOptions, BertSamples};
 pub(crate) use token_type::TokenType;
 
 use std::ops::Range;
+
+use md5::{Digest, Md5};
 
 use crate::error::{DataError, file_error};
 use gimlet_storage::Path;
@@ -41,4 +44,11 @@ pub(crate) fn cut_short(bin: &Path, item: &str, place: &Range<u64>, size: u64) -
     let Range { start, end } = place;
     let reason = format!("{item} should lie at bytes {start} to {end} of {size}; is it complete?");
     file_error(bin, reason)
+}
+
+/// A checksum of bytes, in hexadecimal.
+fn checksum<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
+    let mut sum = Md5::new();
+    parts.into_iter().for_each(|part| sum.update(part));
+    sum.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -83,7 +83,7 @@ pub(crate) use file_part::FilePart;
 pub(crate) use interleave::ReadPlan;
 pub(crate) use length::Length;
 pub(crate) use parse::RecordParser;
-pub(crate) use read::{Record, frame, open_text};
+pub(crate) use read::{Body, Record, RecordPosition, frame, open_records};
 pub(crate) use reader::{Reader, SharedReads};
 pub use split::FileReading;
 pub(crate) use split::SplitFiles;

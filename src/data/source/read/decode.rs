@@ -79,11 +79,6 @@ impl BufRead for Decoded {
     }
 }
 
-/// Opens a file of text at its beginning.
-pub(crate) fn open_text(path: &Path) -> Result<impl BufRead + use<>, DataError> {
-    open_decoded(path, RecordPosition::default(), Compression::of_text)
-}
-
 /// Opens a file at a position in its uncompressed bytes. A compressed file is decompressed from the
 /// start of the position's frame.
 pub(super) fn open_decoded(

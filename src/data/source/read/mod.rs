@@ -33,7 +33,7 @@ use gimlet_storage::Path;
 
 pub(crate) use arrow_ipc::about_num_rows;
 pub(crate) use csv::fields;
-pub(crate) use decode::{expansion, open_text};
+pub(crate) use decode::expansion;
 pub(crate) use parquet::num_rows;
 pub use position::FrameStart;
 pub(crate) use position::RecordPosition;

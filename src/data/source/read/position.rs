@@ -12,7 +12,7 @@ pub struct FrameStart {
 }
 
 /// A position in a file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RecordPosition {
     /// Records before it.
     pub records: u64,
