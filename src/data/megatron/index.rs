@@ -140,13 +140,14 @@ impl Index {
     pub(crate) fn lengths(&self, sentences: Range<u64>) -> Result<Vec<u32>, DataError> {
         match self.tables.length_size {
             4 => {
-                let bytes = self.table::<4>(self.tables.lengths, sentences)?;
-                Ok(bytes.into_iter().map(u32::from_le_bytes).collect())
+                let bytes = self.table(self.tables.lengths, 4, sentences)?;
+                let (lengths, _) = bytes.as_chunks();
+                Ok(lengths.iter().map(|length| u32::from_le_bytes(*length)).collect())
             }
             _ => {
-                let bytes = self.table::<8>(self.tables.lengths, sentences)?;
-                let length = |bytes| u32::try_from(u64::from_le_bytes(bytes)).ok();
-                let lengths = bytes.into_iter().map(length).collect::<Option<_>>();
+                let bytes = self.table(self.tables.lengths, 8, sentences)?;
+                let length = |length: u64| u32::try_from(length).ok();
+                let lengths = numbers(&bytes).map(length).collect::<Option<_>>();
                 lengths.ok_or_else(|| file_error(self.path(), "a sentence is too long"))
             }
         }
@@ -154,9 +155,9 @@ impl Index {
 
     /// The bytes in .bin at which sentences begin.
     pub(crate) fn starts(&self, sentences: Range<u64>) -> Result<Vec<u64>, DataError> {
-        let bytes = self.table::<8>(self.tables.starts, sentences)?;
-        let start = |bytes| u64::from_le_bytes(bytes).saturating_mul(self.tables.start_unit);
-        Ok(bytes.into_iter().map(start).collect())
+        let bytes = self.table(self.tables.starts, 8, sentences)?;
+        let start = |start: u64| start.saturating_mul(self.tables.start_unit);
+        Ok(numbers(&bytes).map(start).collect())
     }
 
     /// The first sentences of documents, and the end of the last of them.
@@ -164,24 +165,22 @@ impl Index {
     /// # Errors
     /// The table cannot be read, or is not in ascending order.
     pub(crate) fn documents(&self, documents: Range<u64>) -> Result<Vec<u64>, DataError> {
-        let bytes = self.table::<8>(self.tables.documents, documents.start..documents.end + 1)?;
-        let firsts: Vec<u64> = bytes.into_iter().map(u64::from_le_bytes).collect();
+        let bytes = self.table(self.tables.documents, 8, documents.start..documents.end + 1)?;
+        let firsts: Vec<u64> = numbers(&bytes).collect();
         if !firsts.is_sorted() || firsts.last().is_some_and(|end| *end > self.num_sentences) {
             return Err(file_error(self.path(), "its documents are out of order"));
         }
         Ok(firsts)
     }
 
-    /// Reads entries of one of the tables.
-    fn table<const SIZE: usize>(
-        &self,
-        start: u64,
-        entries: Range<u64>,
-    ) -> Result<Vec<[u8; SIZE]>, DataError> {
-        let at = |entry| start + entry * SIZE as u64;
-        let bytes = self.file.read(at(entries.start)..at(entries.end))?;
-        Ok(bytes.as_chunks().0.to_vec())
+    /// Reads entries of `size` bytes of one of the tables.
+    fn table(&self, start: u64, size: u64, entries: Range<u64>) -> Result<Vec<u8>, DataError> {
+        Ok(self.file.read(start + entries.start * size..start + entries.end * size)?)
     }
+}
+
+fn numbers(bytes: &[u8]) -> impl Iterator<Item = u64> {
+    bytes.as_chunks().0.iter().map(|number| u64::from_le_bytes(*number))
 }
 
 fn number(head: &[u8], at: usize) -> u64 {

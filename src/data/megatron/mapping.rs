@@ -1,7 +1,5 @@
 //! The sentences of each sample, in a shuffled order. Source: `build_mapping_impl` of `megatron/data/helpers.cpp`.
 
-use std::ops::Range;
-
 use rand_mt::{Mt, Mt64};
 
 /// Documents with a longer sentence have no samples, in tokens.
@@ -51,56 +49,52 @@ impl MappingOptions {
     }
 }
 
-/// Draws the samples of documents. `documents` has the first sentence of each document, and the end; `lengths` the number
-/// of tokens of each sentence, of which there are fewer than 2^32.
-pub(crate) fn build_mapping(
-    documents: &[u64],
-    lengths: &[u32],
+/// Draws the samples of documents. `pass` calls a function with the first sentence of each document, and the number of tokens
+/// of each of its sentences; sentences have numbers below 2^32.
+///
+/// # Errors
+/// Those of `pass`.
+pub(crate) fn build_mapping<E>(
     options: &MappingOptions,
-) -> Vec<SampleRow> {
-    let random = Mt::new(options.seed);
-    let mut drawn = Drawn { options, lengths, random, rows: Vec::new() };
+    mut pass: impl FnMut(&mut dyn FnMut(u64, &[u32])) -> Result<(), E>,
+) -> Result<Vec<SampleRow>, E> {
+    let mut drawn = Drawn { options, random: Mt::new(options.seed), rows: Vec::new() };
     let most = options.num_samples.unwrap_or(u64::MAX);
     for _ in 0..options.num_epochs.unwrap_or(u32::MAX) {
         let before = drawn.rows.len();
         if before as u64 >= most {
             break;
         }
-        for document in documents.windows(2) {
-            drawn.add_document(document[0] as usize..document[1] as usize);
-        }
+        pass(&mut |first, lengths| drawn.add_document(first as usize, lengths))?;
         if drawn.rows.len() == before {
             break;
         }
     }
     let mut rows = drawn.rows;
     shuffle(&mut rows, options.seed);
-    rows
+    Ok(rows)
 }
 
 /// The samples that were drawn so far.
 struct Drawn<'a> {
     options: &'a MappingOptions,
-    lengths: &'a [u32],
     random: Mt,
     rows: Vec<SampleRow>,
 }
 
 impl Drawn<'_> {
-    /// Appends the samples of a document with these sentences.
-    fn add_document(&mut self, sentences: Range<usize>) {
-        let (count, least) = (sentences.len(), self.options.min_sentences as usize);
-        let mut lengths = self.lengths[sentences.clone()].iter();
-        let has_long_one = count > 1 && lengths.any(|length| *length > LONG_SENTENCE);
+    /// Appends the samples of a document with this first sentence, and sentences of these lengths.
+    fn add_document(&mut self, begin: usize, lengths: &[u32]) {
+        let (count, least) = (lengths.len(), self.options.min_sentences as usize);
+        let has_long_one = count > 1 && lengths.iter().any(|length| *length > LONG_SENTENCE);
         if count < least || has_long_one {
             return;
         }
-        let end = sentences.end;
-        let (mut first, mut length) = (sentences.start, 0);
+        let end = begin + count;
+        let (mut first, mut length) = (begin, 0);
         let mut target = self.options.target_length(&mut self.random);
-        for sentence in sentences {
-            length += u64::from(self.lengths[sentence]);
-            let behind = sentence + 1;
+        for (behind, tokens) in (begin + 1..).zip(lengths) {
+            length += u64::from(*tokens);
             let is_full = length >= target.into() && end - behind > 1 && behind - first >= least;
             if is_full || behind == end {
                 self.rows.push([first as u32, behind as u32, target]);

@@ -4,58 +4,81 @@
 //! name. Ours has a checksum of the sentences and of all settings in its name too. Upstream's is read if it is there and
 //! its samples are possible ones of these data.
 
+use std::ops::Range;
+
 use md5::{Digest, Md5};
 
+use super::hexadecimal;
 use super::index::Index;
 use super::mapping::{MappingOptions, SampleRow, build_mapping};
+use super::sample_rows::{RowFile, SampleRows, write_rows};
 use crate::error::{DataError, file_error};
 use gimlet_storage::Path;
 
-const MAGIC: &[u8] = b"\x93NUMPY\x01\x00";
-/// NumPy aligns an array's beginning in its file.
-const ALIGNMENT: usize = 64;
+/// Entries of a table that are read at once.
+const ENTRIES_AT_ONCE: u64 = 1 << 18;
 
-/// Sentences of an index, as samples are drawn from them.
-struct Sentences {
-    documents: Vec<u64>,
-    lengths: Vec<u32>,
+/// A checksum of the sentences and of the settings that upstream's name lacks, in hexadecimal.
+fn checksum(index: &Index, options: &MappingOptions) -> Result<String, DataError> {
+    let mut sum = Md5::new();
+    sum.update(options.min_sentences.to_le_bytes());
+    sum.update(options.short_ratio().to_le_bytes());
+    for documents in parts_of(index.num_documents) {
+        let firsts = index.documents(documents)?;
+        let (_, firsts) = firsts.split_last().expect("it has the end");
+        firsts.iter().for_each(|first| sum.update(first.to_le_bytes()));
+    }
+    let end = index.documents(index.num_documents..index.num_documents)?;
+    sum.update(end[0].to_le_bytes());
+    for sentences in parts_of(index.num_sentences) {
+        let lengths = index.lengths(sentences)?;
+        lengths.iter().for_each(|length| sum.update(length.to_le_bytes()));
+    }
+    Ok(hexadecimal(sum))
 }
 
-impl Sentences {
-    fn read(index: &Index) -> Result<Self, DataError> {
-        if index.num_sentences > u32::MAX.into() {
-            let reason = format!(
-                "it has {} sentences, and samples are drawn from at most {}: divide the data",
-                index.num_sentences,
-                u32::MAX
-            );
-            return Err(file_error(index.path(), reason));
+/// The entries of a table in parts.
+fn parts_of(count: u64) -> impl Iterator<Item = Range<u64>> {
+    let part = move |begin| begin..count.min(begin + ENTRIES_AT_ONCE);
+    (0..count).step_by(ENTRIES_AT_ONCE as usize).map(part)
+}
+
+/// Whether each sample is a run of sentences of one document, as long as the settings say.
+fn are_possible(
+    rows: &RowFile,
+    index: &Index,
+    options: &MappingOptions,
+) -> Result<bool, DataError> {
+    let documents = index.documents(0..index.num_documents)?;
+    rows.all(|&[first, behind, target]: &SampleRow| {
+        let (first, behind) = (u64::from(first), u64::from(behind));
+        let document = documents.partition_point(|start| *start <= first);
+        let end = documents.get(document).copied().unwrap_or(0);
+        first + options.min_sentences <= behind
+            && behind <= end
+            && (2..=options.max_length).contains(&target)
+    })
+}
+
+/// Draws the samples of documents, whose sentences are read in parts.
+fn drawn(index: &Index, options: &MappingOptions) -> Result<Vec<SampleRow>, DataError> {
+    let mut read = (0..0, Vec::new(), Vec::new());
+    build_mapping(options, |each| {
+        for part in parts_of(index.num_documents) {
+            // Small data are read once for all passes.
+            if read.0 != part {
+                let firsts = index.documents(part.clone())?;
+                let lengths = index.lengths(firsts[0]..firsts[firsts.len() - 1])?;
+                read = (part, firsts, lengths);
+            }
+            let (_, firsts, lengths) = &read;
+            for document in firsts.windows(2) {
+                let [begin, end] = [document[0], document[1]].map(|at| (at - firsts[0]) as usize);
+                each(document[0], &lengths[begin..end]);
+            }
         }
-        let documents = index.documents(0..index.num_documents)?;
-        Ok(Self { documents, lengths: index.lengths(0..index.num_sentences)? })
-    }
-
-    /// A checksum of the sentences and of the settings that upstream's name lacks, in hexadecimal.
-    fn checksum(&self, options: &MappingOptions) -> String {
-        let mut sum = Md5::new();
-        sum.update(options.min_sentences.to_le_bytes());
-        sum.update(options.short_ratio().to_le_bytes());
-        self.documents.iter().for_each(|first| sum.update(first.to_le_bytes()));
-        self.lengths.iter().for_each(|length| sum.update(length.to_le_bytes()));
-        sum.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect()
-    }
-
-    /// Whether each sample is a run of sentences of one document, as long as the settings say.
-    fn allow(&self, rows: &[SampleRow], options: &MappingOptions) -> bool {
-        rows.iter().all(|&[first, behind, target]| {
-            let (first, behind) = (u64::from(first), u64::from(behind));
-            let document = self.documents.partition_point(|start| *start <= first);
-            let end = self.documents.get(document).copied().unwrap_or(0);
-            first + options.min_sentences <= behind
-                && behind <= end
-                && (2..=options.max_length).contains(&target)
-        })
-    }
+        Ok(())
+    })
 }
 
 /// The samples of the files with this prefix, from the mapping's file if there is one; else they are drawn, and written for
@@ -68,39 +91,50 @@ pub(super) fn samples_of(
     index: &Index,
     name: &str,
     options: &MappingOptions,
-) -> Result<Vec<SampleRow>, DataError> {
-    let sentences = Sentences::read(index)?;
+) -> Result<SampleRows, DataError> {
+    if index.num_sentences > u32::MAX.into() {
+        let reason = format!(
+            "it has {} sentences, and samples are drawn from at most {}: divide the data",
+            index.num_sentences,
+            u32::MAX
+        );
+        return Err(file_error(index.path(), reason));
+    }
     let stem = stem(name, options);
-    let own = prefix.suffixed(&format!("{stem}_{}.npy", sentences.checksum(options)));
-    let read = |path: &Path| -> Result<Option<Vec<SampleRow>>, DataError> {
-        let rows = from_npy(&path.read()?).filter(|rows| sentences.allow(rows, options));
-        if rows.is_none() {
-            gimlet_telemetry::notice_once(&format!(
-                "`{path}` has samples of other data or settings, and is not used"
-            ));
-        }
-        Ok(rows)
-    };
+    let own = prefix.suffixed(&format!("{stem}_{}.npy", checksum(index, options)?));
     let upstream = prefix.suffixed(&format!("{stem}.npy"));
     for path in [&own, &upstream] {
-        if is_there(path)
-            && let Some(rows) = read(path)?
-        {
-            if path == &upstream {
-                gimlet_telemetry::notice_once(&format!(
-                    "the samples of `{prefix}` are those of `{upstream}`, which t5-experiments wrote"
-                ));
+        if !is_there(path) {
+            continue;
+        }
+        let is_own = path == &own;
+        // The name of an own file says that its samples are those of these data.
+        match RowFile::open(path)? {
+            Some(rows) if is_own || are_possible(&rows, index, options)? => {
+                if !is_own {
+                    gimlet_telemetry::notice_once(&format!(
+                        "the samples of `{prefix}` are those of `{path}`, which t5-experiments wrote"
+                    ));
+                }
+                return Ok(SampleRows::Filed(rows));
             }
-            return Ok(rows);
+            _ => gimlet_telemetry::notice_once(&format!(
+                "`{path}` has samples of other data or settings, and is not used"
+            )),
         }
     }
-    let rows = build_mapping(&sentences.documents, &sentences.lengths, options);
-    if let Err(error) = own.write_atomic(&to_npy(&rows)) {
-        gimlet_telemetry::notice_once(&format!(
+    let rows = drawn(index, options)?;
+    match write_rows(&own, &rows) {
+        Ok(()) => {
+            if let Some(rows) = RowFile::open(&own)? {
+                return Ok(SampleRows::Filed(rows));
+            }
+        }
+        Err(error) => gimlet_telemetry::notice_once(&format!(
             "the samples of `{prefix}` are drawn again at each start: {error}"
-        ));
+        )),
     }
-    Ok(rows)
+    Ok(SampleRows::Drawn(rows))
 }
 
 /// Whether a file is there that need not be: one that cannot be looked for counts as absent.
@@ -118,34 +152,4 @@ fn stem(name: &str, options: &MappingOptions) -> String {
     let epochs = num_epochs.map_or(String::new(), |count| format!("_{count}ep"));
     let samples = num_samples.map_or(String::new(), |count| format!("_{count}mns"));
     format!("_{name}_indexmap{epochs}{samples}_{max_length}msl_{short_seq_prob:.2}ssp_{seed}s")
-}
-
-/// The bytes that `numpy.save` writes.
-fn to_npy(rows: &[SampleRow]) -> Vec<u8> {
-    let mut header =
-        format!("{{'descr': '<u4', 'fortran_order': False, 'shape': ({}, 3), }}", rows.len());
-    let before = MAGIC.len() + 2;
-    let padded = (before + header.len() + 1).next_multiple_of(ALIGNMENT) - before - 1;
-    header = format!("{header:padded$}\n");
-    let mut bytes = MAGIC.to_vec();
-    bytes.extend((header.len() as u16).to_le_bytes());
-    bytes.extend(header.as_bytes());
-    bytes.extend(rows.as_flattened().iter().flat_map(|number| number.to_le_bytes()));
-    bytes
-}
-
-/// The samples of an array; `None` if it is not one of samples.
-fn from_npy(bytes: &[u8]) -> Option<Vec<SampleRow>> {
-    let (length, rest) = bytes.strip_prefix(MAGIC)?.split_first_chunk::<2>()?;
-    let (header, numbers) = rest.split_at_checked(u16::from_le_bytes(*length).into())?;
-    let header = std::str::from_utf8(header).ok()?;
-    let (count, _) = header.split_once("'shape': (")?.1.split_once(", 3)")?;
-    let count: usize = count.parse().ok()?;
-    let is_plain = header.contains("'<u4'") && header.contains("'fortran_order': False");
-    if !is_plain || Some(numbers.len()) != count.checked_mul(size_of::<SampleRow>()) {
-        return None;
-    }
-    let (numbers, _) = numbers.as_chunks::<4>();
-    let (rows, _) = numbers.as_chunks::<3>();
-    Some(rows.iter().map(|row| row.map(u32::from_le_bytes)).collect())
 }

@@ -18,6 +18,7 @@ mod masking;
 mod numpy_random;
 mod punkt;
 mod reference_tests;
+mod sample_rows;
 mod samples;
 mod segments;
 mod token_type;
@@ -50,5 +51,10 @@ pub(crate) fn cut_short(bin: &Path, item: &str, place: &Range<u64>, size: u64) -
 fn checksum<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
     let mut sum = Md5::new();
     parts.into_iter().for_each(|part| sum.update(part));
+    hexadecimal(sum)
+}
+
+/// The first half of a checksum in hexadecimal.
+fn hexadecimal(sum: Md5) -> String {
     sum.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect()
 }

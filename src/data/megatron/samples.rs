@@ -5,10 +5,11 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::cut_short;
 use super::index::Index;
-use super::mapping::{MappingOptions, SampleRow};
+use super::mapping::MappingOptions;
 use super::mapping_file::samples_of;
 use super::masking::Masking;
 use super::numpy_random::RandomState;
+use super::sample_rows::SampleRows;
 use super::segments::{Marks, Segments};
 use crate::error::{DataError, file_error};
 use crate::value::{Key, Value};
@@ -48,7 +49,7 @@ pub(crate) struct BertSamples {
 struct Opened {
     bin: RangeFile,
     index: Index,
-    rows: Vec<SampleRow>,
+    rows: SampleRows,
     masking: Masking,
     features: Features,
 }
@@ -89,7 +90,7 @@ impl BertSamples {
 
     /// Number of samples.
     pub(crate) fn num_samples(&self) -> Result<u64, DataError> {
-        Ok(self.opened()?.rows.len() as u64)
+        Ok(self.opened()?.rows.len())
     }
 
     /// The features of a sample by its number, which is below [`Self::num_samples`], each of `input_seq_len` ids:
@@ -101,7 +102,7 @@ impl BertSamples {
     /// A file cannot be read, is not complete, or has ids that the vocabulary lacks.
     pub(crate) fn features(&self, number: u64) -> Result<Vec<(Key, Value)>, DataError> {
         let opened = self.opened()?;
-        let [first, behind, target] = opened.rows[number as usize];
+        let [first, behind, target] = opened.rows.get(number)?;
         let sentences = opened.sentences(first.into(), behind.into())?;
         let seed = u64::from(self.options.mapping.seed).wrapping_add(number) as u32;
         let mut random = RandomState::new(seed);
@@ -165,7 +166,7 @@ impl BertSamples {
         check_size(&bin, &index)?;
         let masking = self.masking()?;
         let rows = samples_of(prefix, &index, name, mapping)?;
-        if rows.is_empty() {
+        if rows.len() == 0 {
             let least = mapping.min_sentences;
             let reason = format!(
                 "it has no document of at least {least} sentences of at most 512 tokens, and so no sample"
