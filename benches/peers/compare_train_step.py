@@ -17,7 +17,8 @@ import subprocess
 from ours import command
 
 # Rows, and tokens of inputs and targets, of each size.
-BATCHES = {"quickstart": (32, 128, 32), "small": (8, 512, 114), "base": (8, 512, 114)}
+BATCHES = {"quickstart": (32, 128, 32), "small": (8, 512, 114), "base": (8, 512, 114), "bert_4_layers": (8, 512, 0),
+           "bert_base": (8, 512, 0)}
 ENVIRONMENT = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0", "OMP_NUM_THREADS": "2"}
 
 

@@ -1,10 +1,10 @@
-"""Training steps of Hugging Face's T5 1.1, as a peer of `gimlet bench train_step`.
+"""Training steps of Hugging Face's T5 1.1 and BERT, as a peer of `gimlet bench train_step`.
 
 Prints one JSON line a step. Made fair as follows: the head is untied (transformers 5 ties it whatever
 the configuration says) and has T5X's initial scale (its own saturates the softmax and floods the
 backward pass with denormals), denormals are flushed, attention is torch's SDPA, dropout is off, no
 padding mask is passed since no token is padding, and gradients are freed before each step. In bfloat16
-it runs under autocast, as its users do; parameters stay float32. On a GPU float32 products are in TF32, and the
+it runs under autocast, as its users do; BERT masks 15% of its tokens, has no dropout and AdamW; parameters stay float32. On a GPU float32 products are in TF32, and the
 clock stops when the device has finished.
 
 Needs torch 2.11.0 and transformers 5.23.0. Run it through `compare_train_step.py`.
@@ -17,7 +17,8 @@ import resource
 import time
 
 import torch
-from transformers import T5Config, T5ForConditionalGeneration
+from transformers import (
+    BertConfig, BertForPreTraining, BigBirdConfig, BigBirdForPreTraining, T5Config, T5ForConditionalGeneration)
 from transformers.optimization import Adafactor
 
 
@@ -47,6 +48,30 @@ def build(size, attention):
     assert count == expected, f"{count} parameters: the head is tied"
     return model.train()
 
+# Layers of a BERT with the other dimensions of the base size, and whether its attention is BigBird's.
+BERTS = {"bert_4_layers": (4, False), "bert_base": (12, False), "bert_big_bird": (1, True)}
+MASKED = 0.15
+
+
+def build_bert(size, length, attention):
+    num_layers, is_sparse = BERTS[size]
+    same = dict(num_hidden_layers=num_layers, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+                max_position_embeddings=length, vocab_size=30522)
+    if is_sparse:
+        config = BigBirdConfig(attention_type="block_sparse", block_size=64, num_random_blocks=3, hidden_act="gelu",
+                               **same)
+        return BigBirdForPreTraining(config).train()
+    config = BertConfig(**same)
+    config._attn_implementation = attention
+    return BertForPreTraining(config).train()
+
+
+def bert_batch(rows, length, device):
+    ids = torch.randint(1, 30522, (rows, length), device=device)
+    is_masked = torch.rand(rows, length, device=device) < MASKED
+    return dict(input_ids=ids, token_type_ids=torch.zeros_like(ids), labels=ids.masked_fill(~is_masked, -100),
+                next_sentence_label=torch.arange(rows, device=device) % 2)
+
 
 def main():
     parser = argparse.ArgumentParser()
@@ -57,7 +82,7 @@ def main():
     parser.add_argument("--inputs_length", type=int, default=512)
     parser.add_argument("--targets_length", type=int, default=114)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--size", choices=list(SIZES), default="small")
+    parser.add_argument("--size", choices=[*SIZES, *BERTS], default="small")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--compile", action="store_true", help="torch.compile the model")
     args = parser.parse_args()
@@ -69,17 +94,25 @@ def main():
     torch.set_num_threads(args.threads)
     assert torch.set_flush_denormal(True)
     torch.manual_seed(0)
-    model = build(args.size, args.attention).to(args.device)
-    optimizer = Adafactor(model.parameters(), lr=1e-2, scale_parameter=True, relative_step=False, warmup_init=False)
+    is_bert = args.size in BERTS
+    if is_bert:
+        model = build_bert(args.size, args.inputs_length, args.attention).to(args.device)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01)
+    else:
+        model = build(args.size, args.attention).to(args.device)
+        optimizer = Adafactor(model.parameters(), lr=1e-2, scale_parameter=True, relative_step=False, warmup_init=False)
     if args.compile:
         model = torch.compile(model)
     tokens = lambda length: torch.randint(2, model.config.vocab_size - 100, (args.batch_size, length), device=args.device)
-    inputs, targets = tokens(args.inputs_length), tokens(args.targets_length)
+    if is_bert:
+        batch = bert_batch(args.batch_size, args.inputs_length, args.device)
+    else:
+        batch = dict(input_ids=tokens(args.inputs_length), labels=tokens(args.targets_length))
     for step in range(args.steps):
         start, cpu = time.perf_counter(), time.process_time()
         narrow = args.dtype == "bfloat16"
         with torch.autocast(args.device, torch.bfloat16) if narrow else contextlib.nullcontext():
-            loss = model(input_ids=inputs, labels=targets).loss
+            loss = model(**batch).loss
         loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
@@ -90,7 +123,7 @@ def main():
             "implementation": "transformers", "size": args.size, "device": args.device, "dtype": args.dtype,
             "step": step, "loss": value, "seconds": seconds,
             "cpu_seconds": cpu,
-            "tokens_per_second": args.batch_size * (args.inputs_length + args.targets_length) / seconds,
+            "tokens_per_second": args.batch_size * (args.inputs_length + (0 if is_bert else args.targets_length)) / seconds,
             "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
             "peak_device_mb": torch.cuda.max_memory_allocated() / 2**20 if cuda else None,
         }), flush=True)

@@ -30,8 +30,10 @@ pub(super) fn batch(
     let of_side = |side: &'static str| features.iter().filter(move |name| name.starts_with(side));
     let sides = SIDES.into_iter().filter(|side| of_side(side).next().is_some());
     let mut out = Vec::new();
-    for (side, length) in sides.zip(&shape.lengths) {
-        let ids = segments(kind, shape.rows, *length);
+    // A side without positions has classes, of which there are two at least.
+    let extents = shape.lengths.iter().map(|length| (*length, vocab_size)).chain([(1, 3)]);
+    for (side, (length, vocab_size)) in sides.zip(extents) {
+        let ids = segments(kind, shape.rows, length);
         // 0 is padding.
         let tokens = ids.randint_like_low_dtype(1, vocab_size as i64) * ids.gt(0);
         for name in of_side(side) {
@@ -95,6 +97,20 @@ fn segments(kind: RowKind, rows: usize, length: usize) -> Tensor {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_model_of_classes_gets_one_class_a_row() {
+        let features = [
+            feature::ENCODER_INPUT_TOKENS,
+            feature::DECODER_TARGET_TOKENS,
+            feature::DECODER_LOSS_WEIGHTS,
+        ];
+        let batch = batch(&features, &StepShape::whole(9, [64]), 99, RowKind::Plain, 1);
+        let classes = batch.tensor(feature::DECODER_TARGET_TOKENS);
+        assert_eq!(classes.size(), [9, 1]);
+        let is_class = classes.ge(1).logical_and(&classes.le(2));
+        assert_eq!(is_class.all().int64_value(&[]), 1);
+    }
 
     #[test]
     fn packed_rows_hold_two_examples_and_padding() {

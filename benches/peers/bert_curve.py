@@ -1,0 +1,226 @@
+"""Pretrains a BERT of two layers by transformers and by Gimlet, on the same batches from the same first weights, and compares losses.
+
+The examples are made of the docstrings of Python's standard library: words of a list of the most frequent ones, two texts a row, of
+which half are swapped, and 15% of the words masked as BERT masks. Both read them in one order, in float32 without dropout, with
+torch's AdamW, a linear schedule and a limit of gradients.
+
+Usage: python bert_curve.py --gimlet BINARY [--steps 300] [--svg FILE]
+Needs torch 2.11.0 and transformers 5.24.0.
+"""
+
+import argparse
+import ast
+import collections
+import json
+import os
+import pathlib
+import random
+import re
+import subprocess
+import sysconfig
+import tempfile
+import time
+
+import torch
+from transformers import BertConfig, BertForPreTraining, get_scheduler
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+PAD, UNKNOWN, CLS, SEP, MASK = range(5)
+VOCAB_SIZE, LENGTH, ROWS = 2048, 128, 8
+RATE, WARMUP, DECAY, LIMIT = 1e-3, 30, 0.01, 1.0
+SHOWN = [1, 50, 100, 150, 200, 250, 300]
+
+GIN = """
+from __gin__ import dynamic_registration
+import __main__ as train_script
+import bert
+import gimlet
+import seqio
+from gimlet import schedules
+from t5x import trainer
+from t5x import utils
+from torch import optim
+
+include "gimlet/bert/model.gin"
+include "t5x/configs/runs/pretrain.gin"
+
+MIXTURE_OR_TASK_NAME = "examples"
+BATCH_SIZE = {rows}
+TRAIN_STEPS = {steps}
+RANDOM_SEED = 0
+USE_CACHED_TASKS = False
+SHUFFLE_TRAIN_EXAMPLES = False
+TASK_FEATURE_LENGTHS = {lengths}
+VOCABULARY = @seqio.PassThroughVocabulary()
+seqio.PassThroughVocabulary.size = {vocab_size}
+bert.BertConfig:
+  vocab_size = {vocab_size}
+  hidden_size = 128
+  num_hidden_layers = 2
+  num_attention_heads = 2
+  intermediate_size = 512
+  max_position_embeddings = {length}
+  hidden_dropout_prob = 0.0
+  attention_probs_dropout_prob = 0.0
+OPTIMIZER = @gimlet.optimizers.Clipped()
+gimlet.optimizers.Clipped:
+  optimizer = @optim.AdamW()
+  norm = {limit}
+optim.AdamW:
+  lr = "trainer"
+  weight_decay = {decay}
+trainer.Trainer.learning_rate_fn = @schedules.get_scheduler()
+schedules.get_scheduler:
+  name = "linear"
+  lr = {rate}
+  num_warmup_steps = {warmup}
+  num_training_steps = {steps}
+examples/seqio.Task:
+  source = @seqio.JsonLinesDataSource()
+  output_features = {features}
+seqio.JsonLinesDataSource.split_to_filepattern = {{"train": "examples.jsonl"}}
+seqio.Feature:
+  vocabulary = %VOCABULARY
+  add_eos = False
+train/utils.DatasetConfig.pack = False
+train_script.train:
+  train_eval_dataset_cfg = None
+  eval_period = None
+  counts_steps_from_zero = True
+  stats_period = 1
+  writes_trainer_log = True
+utils.SaveCheckpointConfig.period = None
+utils.RestoreCheckpointConfig:
+  path = "model"
+  mode = "specific"
+MODEL_DIR = "run"
+"""
+
+
+def texts():
+    """Lists of words, one for each docstring."""
+    for path in sorted(pathlib.Path(sysconfig.get_path("stdlib")).glob("*.py")):
+        tree = ast.parse(path.read_bytes())
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
+                words = re.findall(r"\w+|[^\w\s]", (ast.get_docstring(node) or "").lower())
+                if len(words) > 40:
+                    yield words
+
+
+def examples(count):
+    """The features of a BERT, whose labels are 0 where nothing is masked."""
+    documents = list(texts())
+    frequent = collections.Counter(word for words in documents for word in words).most_common(VOCAB_SIZE - len(SPECIAL))
+    ids = {word: number for number, (word, _) in enumerate(frequent, len(SPECIAL))}
+    draw = random.Random(0)
+    for _ in range(count):
+        words = [ids.get(word, UNKNOWN) for word in draw.choice(documents)][: LENGTH - 3]
+        cut = draw.randrange(10, len(words) - 10)
+        parts, swapped = [words[:cut], words[cut:]], draw.random() < 0.5
+        first, second = parts[::-1] if swapped else parts
+        tokens = [CLS, *first, SEP, *second, SEP]
+        types = [0] * (len(first) + 2) + [1] * (len(second) + 1)
+        inputs, weights = list(tokens), [0] * len(tokens)
+        for place, token in enumerate(tokens):
+            if token in (CLS, SEP) or draw.random() >= 0.15:
+                continue
+            weights[place] = 1
+            fate = draw.random()
+            if fate < 0.8:
+                inputs[place] = MASK
+            elif fate < 0.9:
+                inputs[place] = draw.randrange(len(SPECIAL), VOCAB_SIZE)
+        yield {"encoder_input_tokens": inputs, "encoder_token_types": types, "encoder_target_tokens": tokens,
+               "encoder_loss_weights": weights, "next_sentence_label": [int(swapped)]}
+
+
+def by_transformers(rows, folder, steps):
+    torch.manual_seed(0)
+    torch.set_num_threads(2)
+    config = BertConfig(
+        vocab_size=VOCAB_SIZE, hidden_size=128, num_hidden_layers=2, num_attention_heads=2, intermediate_size=512,
+        max_position_embeddings=LENGTH, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    model = BertForPreTraining(config).train()
+    model.save_pretrained(folder / "model")
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=DECAY)
+    schedule = get_scheduler("linear", optimizer, num_warmup_steps=WARMUP, num_training_steps=steps)
+    table = lambda batch, name, fill=0: torch.tensor(
+        [row[name] + [fill] * (LENGTH - len(row[name])) for row in batch])
+    losses = []
+    for step in range(steps + 1):
+        batch = rows[step * ROWS:(step + 1) * ROWS]
+        tokens, weights = table(batch, "encoder_target_tokens"), table(batch, "encoder_loss_weights")
+        inputs = table(batch, "encoder_input_tokens")
+        loss = model(
+            input_ids=inputs, attention_mask=inputs.ne(0).long(), token_type_ids=table(batch, "encoder_token_types"),
+            labels=tokens.masked_fill(weights.eq(0), -100),
+            next_sentence_label=torch.tensor([row["next_sentence_label"][0] for row in batch])).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), LIMIT)
+        optimizer.step()
+        schedule.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    return losses
+
+
+def by_gimlet(program, folder, steps):
+    features = ["encoder_input_tokens", "encoder_token_types", "encoder_target_tokens", "encoder_loss_weights"]
+    lengths = {**{feature: LENGTH for feature in features}, "next_sentence_label": 1}
+    listed = "{" + ", ".join(f'"{feature}": @seqio.Feature()' for feature in lengths) + "}"
+    text = GIN.format(rows=ROWS, steps=steps, lengths=lengths, features=listed, vocab_size=VOCAB_SIZE, length=LENGTH,
+                      limit=LIMIT, decay=DECAY, rate=RATE, warmup=WARMUP)
+    (folder / "run.gin").write_text(text)
+    environment = {**os.environ, "OMP_NUM_THREADS": "2"}
+    words = [program, "train", "--gin_file=run.gin", "--gin_search_paths=."]
+    subprocess.run(words, cwd=folder, env=environment, check=True, capture_output=True)
+    log = next((folder / "run").glob("*rank_0.log")).read_text()
+    found = re.findall(r"step: (\d+)/\d+ loss: ([0-9.]+)$", log, re.M)
+    return [float(loss) for _, loss in found]
+
+
+def drawn(curves):
+    """An image of the curves over the steps."""
+    width, height, most = 640, 320, max(max(losses) for losses in curves.values())
+    colours = {"transformers": "#d95f02", "Gimlet": "#1b9e77"}
+    lines = []
+    for at, (name, losses) in enumerate(curves.items()):
+        places = " ".join(f"{40 + 580 * step / (len(losses) - 1):.1f},{290 - 270 * loss / most:.1f}"
+                          for step, loss in enumerate(losses))
+        style = f'stroke="{colours[name]}" stroke-width="{3 - 2 * at}"'
+        lines.append(f'<polyline fill="none" {style} points="{places}"/>')
+        lines.append(f'<text x="520" y="{40 + 20 * at}" fill="{colours[name]}">{name}</text>')
+    axes = [f'<text x="4" y="{294 - 270 * loss / most:.0f}">{loss}</text>' for loss in range(0, int(most) + 1, 2)]
+    axes += [f'<text x="{30 + 580 * step / (len(losses) - 1):.0f}" y="312">{step}</text>' for step in (0, 100, 200, 300)]
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" '
+            f'font-size="13"><rect width="{width}" height="{height}" fill="white"/>' + "".join(lines + axes) + "</svg>\n")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--gimlet", required=True)
+    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--svg", type=pathlib.Path)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        rows = list(examples(ROWS * (args.steps + 1)))
+        (folder / "examples.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        begin = time.process_time()
+        theirs = by_transformers(rows, folder, args.steps)
+        print(f"transformers: {time.process_time() - begin:.1f} s of CPU time")
+        ours = by_gimlet(args.gimlet, folder, args.steps)
+    assert len(ours) == len(theirs), (len(ours), len(theirs))
+    print("| step | transformers | Gimlet |\n|---|---|---|")
+    for step in SHOWN:
+        if step <= args.steps:
+            print(f"| {step} | {theirs[step]:.4f} | {ours[step]:.4f} |")
+    last = [sum(losses[-50:]) / 50 for losses in (theirs, ours)]
+    print(f"mean of the last 50: {last[0]:.4f} and {last[1]:.4f}, {last[1] / last[0] - 1:+.4%}")
+    if args.svg:
+        thinned = {name: losses[::2] for name, losses in (("transformers", theirs), ("Gimlet", ours))}
+        args.svg.write_text(drawn(thinned))
+
+
+main()
