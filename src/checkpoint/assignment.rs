@@ -23,6 +23,11 @@ pub type Rule = (String, Option<String>);
 /// Maximum number of names in a notice.
 const MAX_NAMED: usize = 8;
 
+/// The end of the names of the blocks that layers of a sparse BERT attend to, and a remark on them.
+const LAYOUT: &str = "master_layout";
+const TRAINED: &str = "the blocks with which t5-experiments trained a model: others are drawn unless \
+                       bert.ListedSparsityConfig.rows has them, as `gimlet t5_experiments bert --init_checkpoint` binds it";
+
 /// The source of each array of a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
@@ -112,7 +117,9 @@ impl Plan {
         let is_left =
             |name: &&String| name.starts_with(PARAMETERS) && !self.dropped.contains(*name);
         let unused: Vec<&String> = self.unused.iter().filter(is_left).collect();
-        let head = unused.iter().find_map(|name| remark(name, UNUSED));
+        let of_layout = |name: &str| name.ends_with(LAYOUT).then(|| TRAINED.to_string());
+        let remarks = |name: &&String| remark(name, UNUSED).or_else(|| of_layout(name));
+        let head = unused.iter().find_map(remarks);
         let head = head.map(|remark| format!(" ({remark})")).unwrap_or_default();
         let (are, them) = if unused.len() == 1 { (" is", "it") } else { ("s are", "them") };
         (!unused.is_empty()).then(|| {

@@ -80,8 +80,8 @@ pub use experts::{ExpertsSpec, IgnoredPadding, RouterSpec, Routing, RoutingMode,
 pub use shard::{MeshDim, Shard, part_of};
 pub use sparse_attention::{
     BSLongformerSparsityConfig, BigBirdSparsityConfig, BlockGrid, BlockLayout, DenseSparsityConfig,
-    FixedSparsityConfig, LayoutDirection, LayoutHeads, LocalSlidingWindowSparsityConfig,
-    PythonRandom, SparsityConfig, VariableSparsityConfig,
+    FixedSparsityConfig, LayoutDirection, LayoutHeads, ListedSparsityConfig,
+    LocalSlidingWindowSparsityConfig, PythonRandom, SparsityConfig, VariableSparsityConfig,
 };
 pub use spec::{
     Activation, Distribution, Dtype, FanMode, Fp8Format, Initializer, LayerParts, NormKind,

@@ -149,4 +149,30 @@ fn parameters_that_contradict_each_other_or_the_length_are_refused() {
         &[("num_sliding_window_blocks", "5")],
         "num_sliding_window_blocks is 5, expected at most 4, the blocks of a row of the greatest length",
     );
+    let listed =
+        |rows: &str, expected: &str| refused("ListedSparsityConfig", &[("rows", rows)], expected);
+    listed(
+        "['1111']",
+        "rows is a list of 1 texts, expected 4 or 8 rows: of one head or of all, one for each block of a row of the greatest length",
+    );
+    for row in ["11111", "0000", "1121"] {
+        let expected = format!(
+            "rows is a list with '{row}', expected a 0 or 1 in each for each of the 4 blocks of a row of the greatest length, and \
+             not only 0"
+        );
+        listed(&format!("['1000', '{row}', '1110', '1111']"), &expected);
+    }
+}
+
+#[test]
+fn listed_blocks_are_those_of_one_head_or_of_each() {
+    let check = |listed: &str, expected: [&str; 2]| {
+        let arguments = [("num_heads", "2"), ("rows", listed)];
+        let arguments = arguments.map(|(name, value)| (name.to_string(), value.to_string()));
+        let config = sparsity("ListedSparsityConfig", &arguments);
+        let layout = config.layout(32, &mut PythonRandom::new(0)).expect("it is correct");
+        assert_eq!(rows(&layout), expected);
+    };
+    check("['10', '11']", ["10 11", "10 11"]);
+    check("['10', '11', '01', '10']", ["10 11", "01 10"]);
 }

@@ -9,7 +9,8 @@ use super::block_layout::BlockGrid;
 use super::python_random::PythonRandom;
 use super::spec::{
     BSLongformerSparsityConfig, BigBirdSparsityConfig, DenseSparsityConfig, FixedSparsityConfig,
-    LayoutDirection, LayoutHeads, LocalSlidingWindowSparsityConfig, VariableSparsityConfig,
+    LayoutDirection, LayoutHeads, ListedSparsityConfig, LocalSlidingWindowSparsityConfig,
+    VariableSparsityConfig,
 };
 
 /// A value that a parameter cannot have.
@@ -167,6 +168,36 @@ impl Drawn for LocalSlidingWindowSparsityConfig {
         let mut grid = BlockGrid::from_fn(num_blocks, |_, _| false);
         fill_neighbours(&mut grid, self.num_sliding_window_blocks);
         directed(grid, self.attention)
+    }
+}
+
+impl Drawn for ListedSparsityConfig {
+    fn check(&self, num_blocks: usize) -> Result<(), Unfit> {
+        let (count, all) = (self.rows.len(), self.num_heads * num_blocks);
+        let expected = || {
+            format!(
+                "{num_blocks} or {all} rows: of one head or of all, one for each block of a row of the greatest length"
+            )
+        };
+        let fits = count == num_blocks || count == all;
+        expect(fits, "rows", format!("a list of {count} texts"), expected)?;
+        let is_row = |row: &String| {
+            row.len() == num_blocks && row.contains('1') && row.chars().all(|c| "01".contains(c))
+        };
+        let expected = || {
+            format!(
+                "a 0 or 1 in each for each of the {num_blocks} blocks of a row of the greatest length, and not only 0"
+            )
+        };
+        match self.rows.iter().find(|row| !is_row(row)) {
+            Some(row) => expect(false, "rows", format!("a list with '{row}'"), expected),
+            None => Ok(()),
+        }
+    }
+
+    fn draw(&self, head: usize, num_blocks: usize, _: &mut PythonRandom) -> BlockGrid {
+        let rows = &self.rows[head * num_blocks..];
+        BlockGrid::from_fn(num_blocks, |row, column| rows[row].as_bytes()[column] == b'1')
     }
 }
 

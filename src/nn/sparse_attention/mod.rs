@@ -17,8 +17,8 @@ pub use block_layout::{BlockGrid, BlockLayout};
 pub use python_random::PythonRandom;
 pub use spec::{
     BSLongformerSparsityConfig, BigBirdSparsityConfig, DenseSparsityConfig, FixedSparsityConfig,
-    LayoutDirection, LayoutHeads, LocalSlidingWindowSparsityConfig, SparsityConfig,
-    VariableSparsityConfig,
+    LayoutDirection, LayoutHeads, ListedSparsityConfig, LocalSlidingWindowSparsityConfig,
+    SparsityConfig, VariableSparsityConfig,
 };
 
 #[cfg(feature = "torch")]

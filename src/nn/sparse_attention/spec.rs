@@ -20,6 +20,8 @@ pub enum SparsityConfig {
     BSLongformer(BSLongformerSparsityConfig),
     /// Neighbours.
     LocalSlidingWindow(LocalSlidingWindowSparsityConfig),
+    /// Blocks that are listed for each block of queries.
+    Listed(ListedSparsityConfig),
 }
 
 impl SparsityConfig {
@@ -58,6 +60,11 @@ impl SparsityConfig {
                 block: config.block,
                 different_layout_per_head: false,
             },
+            Self::Listed(config) => LayoutHeads {
+                num_heads: config.num_heads,
+                block: config.block,
+                different_layout_per_head: config.rows.len() > config.num_blocks(),
+            },
         }
     }
 
@@ -69,6 +76,7 @@ impl SparsityConfig {
             Self::BigBird(config) => config,
             Self::BSLongformer(config) => config,
             Self::LocalSlidingWindow(config) => config,
+            Self::Listed(config) => config,
         }
     }
 }
@@ -216,4 +224,25 @@ pub struct LocalSlidingWindowSparsityConfig {
     /// The blocks that queries read; unlike in other layouts those before them by default.
     #[gin(default = LayoutDirection::Unidirectional)]
     pub attention: LayoutDirection,
+}
+
+/// The blocks that are listed, in every layer: those with which a model of t5-experiments was trained.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "bert.ListedSparsityConfig")]
+pub struct ListedSparsityConfig {
+    /// Attention heads.
+    pub num_heads: usize,
+    /// Positions of a block; the greatest length of rows is a multiple of it.
+    #[gin(default = 16)]
+    pub block: usize,
+    /// For each block of queries a text with a character for each block of keys: 1 if it is read, 0 if not. The first rows are
+    /// those of the first head; rows of one head are those of all.
+    pub rows: Vec<String>,
+}
+
+impl ListedSparsityConfig {
+    /// Blocks of a row of the greatest length.
+    pub(super) fn num_blocks(&self) -> usize {
+        self.rows.first().map_or(0, String::len)
+    }
 }

@@ -1,15 +1,17 @@
 //! The facts of a pretraining of BERT that its flags do not say: the network, the pieces and the data.
 
+use anyhow::anyhow;
 use serde_json::Value;
 
 use crate::checkpoint::{HuggingFaceConfig, HuggingFaceFamily};
 use crate::dialects::Statement;
 use crate::dialects::t5_experiments::{Arguments, Facts, Pretraining};
 use crate::gin::Diagnostic;
-use crate::models::HUGGING_FACE;
-use crate::models::bert::hugging_face::{FAMILY, network};
+use crate::models::bert::hugging_face::{FAMILY, TrainedLayout, network, trained_layout};
+use crate::models::{HUGGING_FACE, open};
 use crate::run::failure::Failure;
 use crate::storage::Path;
+use crate::telemetry::warn_once;
 use crate::vocab::bert_folds_case;
 
 use super::tuning::exists;
@@ -30,6 +32,13 @@ const OF_OWN_CLASS: [&str; 8] = [
     "sparse_config_cls",
     "sparse_attention",
 ];
+
+/// The statement of a layout of blocks, without the end of its name; layouts with random blocks; and the one of blocks that
+/// are listed.
+const SPARSITY: &str = "bert.BertConfig.sparsity = @bert.";
+const RANDOM: [&str; 2] = ["BigBirdSparsityConfig", "VariableSparsityConfig"];
+const LISTED: &str = "ListedSparsityConfig";
+const RELATIVE: &str = "bert.BertConfig.position_embedding = @bert.relative_attention_bias()";
 
 /// Finds the files, and reads the network.
 ///
@@ -69,6 +78,7 @@ pub(super) fn network_and_pieces(arguments: &Arguments) -> Result<Pretraining, F
         return Err(failure(vec![Diagnostic::nowhere(message)]));
     }
     let (network, without_effect) = read_network(arguments)?;
+    let network = as_trained(arguments, network)?;
     let lower_case = lower_case(&folder)?;
     Ok(Pretraining { network, without_effect, pieces, lower_case })
 }
@@ -106,6 +116,78 @@ fn read_network(arguments: &Arguments) -> Result<(Vec<Statement>, Vec<String>), 
     let statements = network(&config).map_err(refused)?;
     let placed = |(key, text): (&str, String)| Statement { place: format!("{file}: {key}"), text };
     Ok((statements.into_iter().map(placed).collect(), without_effect))
+}
+
+/// Gives a network the blocks with which t5-experiments trained `--init_checkpoint`, and warns of its differences.
+fn as_trained(arguments: &Arguments, network: Vec<Statement>) -> Result<Vec<Statement>, Failure> {
+    let class = network.iter().find_map(|it| it.text.strip_prefix(SPARSITY)?.strip_suffix("()"));
+    let is_relative = network.iter().any(|it| it.text == RELATIVE);
+    let file = arguments.path("init_checkpoint").filter(|_| class.is_some() || is_relative);
+    let Some(file) = file else { return Ok(network) };
+    let path = Path::parse(&file).map_err(Failure::usage)?;
+    let read =
+        open(&path).and_then(|stored| Ok((trained_layout(&*stored)?, stored.extras()?.is_empty())));
+    let (layout, is_theirs) = read.map_err(|error| {
+        let reason = "`--init_checkpoint` cannot be read, on which the attention depends";
+        Failure::Usage(anyhow!(error).context(reason))
+    })?;
+    let Some(class) = class.map(str::to_string) else {
+        if is_theirs && layout.is_none() {
+            warn_once(&format!(
+                "`{file}`: without sparse_attention t5-experiments does not add its table of relative positions to scores, and \
+                 the table does not learn: here it is added, and learns"
+            ));
+        }
+        return Ok(network);
+    };
+    let Some(layout) = layout else {
+        if RANDOM.contains(&&class[..]) {
+            warn_once(&format!(
+                "`{file}` has no master_layout, the blocks with which it was trained: random ones are drawn by \
+                 bert.BertConfig.sparsity_seed. If its run had others, bind bert.BertConfig.sparsity as in the config.gin of that \
+                 run"
+            ));
+        }
+        return Ok(network);
+    };
+    warn_once(&format!(
+        "all layers attend to the blocks of the first one in `{file}` (master_layout), with which t5-experiments trains all: \
+         --print_gin shows them as bert.{LISTED}.rows"
+    ));
+    listed(network, &class, &layout).map_err(|message| {
+        failure(vec![Diagnostic::nowhere(format!("`--init_checkpoint`: {file}: {message}"))])
+    })
+}
+
+/// Replaces a layout of this class by one of blocks that are listed.
+fn listed(
+    network: Vec<Statement>,
+    class: &str,
+    layout: &TrainedLayout,
+) -> Result<Vec<Statement>, String> {
+    let mut statements = Vec::new();
+    for Statement { place, text } in network {
+        let text = match text.strip_prefix(&format!("bert.{class}.")) {
+            Some(heads) if heads.starts_with("num_heads = ") => {
+                if heads != format!("num_heads = {}", layout.num_heads) {
+                    return Err(format!(
+                        "its master_layout has {} heads, expected sparse_attention's {heads}",
+                        layout.num_heads
+                    ));
+                }
+                format!("bert.{LISTED}.{heads}")
+            }
+            Some(block) if block.starts_with("block = ") => format!("bert.{LISTED}.{block}"),
+            Some(_) => continue,
+            None if text.starts_with(SPARSITY) => format!("{SPARSITY}{LISTED}()"),
+            None => text,
+        };
+        statements.push(Statement { place, text });
+    }
+    let rows: Vec<String> = layout.rows.iter().map(|row| format!("'{row}'")).collect();
+    let text = format!("bert.{LISTED}.rows = [{}]", rows.join(", "));
+    statements.push(Statement { place: "--init_checkpoint".to_string(), text });
+    Ok(statements)
 }
 
 /// Returns the text without the keys of t5-experiments' own class, and these.

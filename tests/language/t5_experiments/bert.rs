@@ -73,6 +73,64 @@ fn keys_of_layouts_and_positions_are_parameters() {
     );
 }
 
+/// Writes layouts of two layers as int64, of which the second one reads all blocks, into a file without other arrays.
+fn write_layouts(checkout: &Checkout, first: &[i64], shape: [usize; 3]) {
+    let size = 8 * first.len();
+    let array = |layer: usize| {
+        let name = format!(
+            "bert.encoder.layer.{layer}.attention.self.sparse_self_attention.master_layout"
+        );
+        let place = [layer * size, (layer + 1) * size];
+        (name, serde_json::json!({"dtype": "I64", "shape": shape, "data_offsets": place}))
+    };
+    let header: serde_json::Map<_, _> = [0, 1].map(array).into_iter().collect();
+    let header = serde_json::Value::from(header).to_string();
+    let numbers = first.iter().chain(std::iter::repeat_n(&1, first.len()));
+    let numbers: Vec<u8> = numbers.flat_map(|number| number.to_le_bytes()).collect();
+    let size = (header.len() as u64).to_le_bytes();
+    let path = checkout.0.path().join("trained.safetensors");
+    std::fs::write(path, [&size, header.as_bytes(), &numbers].concat()).expect("a file");
+}
+
+#[test]
+fn a_sparse_bert_keeps_the_blocks_of_its_checkpoints_first_layer() {
+    let checkout = checkout();
+    let short = r#""max_position_embeddings": 48, "position_embedding_type""#;
+    checkout.write("bert-nano.json", &SPARSE.replace(r#""position_embedding_type""#, short));
+    let line = format!("{MEASURED} --init_checkpoint trained.safetensors");
+    let rows = [1, 0, 1, 0, 1, 0, 1, 1, 1];
+    let check = |first: &[i64], expected: &str| {
+        write_layouts(&checkout, first, [2, 3, 3]);
+        let translated = checkout.translated(&line).unwrap_or_else(|message| panic!("{message}"));
+        let texts: Vec<&str> = translated.statements.iter().map(|it| &it.text[..]).collect();
+        for text in [
+            "bert.BertConfig.sparsity = @bert.ListedSparsityConfig()",
+            "bert.ListedSparsityConfig.num_heads = 2",
+            "bert.ListedSparsityConfig.block = 16",
+            expected,
+        ] {
+            assert!(texts.contains(&text), "{text} is not in\n{}", texts.join("\n"));
+        }
+        assert!(!texts.iter().any(|text| text.contains("BigBird")), "{}", texts.join("\n"));
+        translated.command.check(false, 1).unwrap_or_else(|failure| panic!("{failure}"));
+    };
+    let same = "bert.ListedSparsityConfig.rows = ['101', '010', '111']";
+    check(&[rows, rows].concat(), same);
+    let other = "bert.ListedSparsityConfig.rows = ['101', '010', '111', '111', '111', '111']";
+    check(&[rows, [1; 9]].concat(), other);
+    // A layout of other heads, of other blocks, and none.
+    write_layouts(&checkout, &rows, [1, 3, 3]);
+    fails_in(
+        &checkout,
+        &line,
+        &["trained.safetensors", "master_layout has 1 heads, expected", "num_heads = 2"],
+    );
+    write_layouts(&checkout, &[1; 8], [2, 2, 2]);
+    fails_in(&checkout, &line, &["bert.ListedSparsityConfig.rows is", "expected 3 or 6 rows"]);
+    write_layouts(&checkout, &[2; 18], [2, 3, 3]);
+    fails_in(&checkout, &line, &["has the number 2, expected 0 and 1"]);
+}
+
 #[test]
 fn the_form_for_accelerate_has_no_flags_of_half_precision() {
     let (checkout, line) = (checkout(), MEASURED.replacen("bert ", "bert_accel ", 1));

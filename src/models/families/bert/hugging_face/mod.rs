@@ -7,11 +7,13 @@ mod gin;
 mod keys;
 mod names;
 mod stated;
+mod trained_layout;
 
 use crate::checkpoint::{HeadFacts, HuggingFaceFamily};
 
 pub use self::gin::network;
 pub use stated::stated;
+pub use trained_layout::{TrainedLayout, trained_layout};
 
 /// The family as those see it who read and write checkpoints.
 pub const FAMILY: HuggingFaceFamily = HuggingFaceFamily {
