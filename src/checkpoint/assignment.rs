@@ -447,6 +447,10 @@ mod tests {
         let dropped = BTreeSet::from([HEAD.to_string()]);
         let plan = Plan { unused: vec![HEAD.to_string()], dropped, ..Plan::default() };
         assert_eq!(plan.notices(), [""; 0], "a rule says so");
+        let layout =
+            "target/bert/encoder/layer/0/attention/self/sparse_self_attention/master_layout";
+        let plan = Plan { unused: vec![layout.to_string()], ..Plan::default() };
+        assert!(plan.notices()[0].contains("bert.ListedSparsityConfig.rows has them"));
     }
 
     #[test]

@@ -127,12 +127,9 @@ fn as_trained(arguments: &Arguments, network: Vec<Statement>) -> Result<Vec<Stat
     let path = Path::parse(&file).map_err(Failure::usage)?;
     let read =
         open(&path).and_then(|stored| Ok((trained_layout(&*stored)?, stored.extras()?.is_empty())));
-    let (layout, is_theirs) = read.map_err(|error| {
-        let reason = "`--init_checkpoint` cannot be read, on which the attention depends";
-        Failure::Usage(anyhow!(error).context(reason))
-    })?;
     let Some(class) = class.map(str::to_string) else {
-        if is_theirs && layout.is_none() {
+        // A resumed run need not have that file any more.
+        if let Ok((None, true)) = read {
             warn_once(&format!(
                 "`{file}`: without sparse_attention t5-experiments does not add its table of relative positions to scores, and \
                  the table does not learn: here it is added, and learns"
@@ -140,6 +137,11 @@ fn as_trained(arguments: &Arguments, network: Vec<Statement>) -> Result<Vec<Stat
         }
         return Ok(network);
     };
+    let (layout, _) = read.map_err(|error| {
+        let reason = "`--init_checkpoint` cannot be read, of which sparse attention needs the blocks; the config.gin of a run that \
+                      has begun has them";
+        Failure::Usage(anyhow!(error).context(reason))
+    })?;
     let Some(layout) = layout else {
         if RANDOM.contains(&&class[..]) {
             warn_once(&format!(

@@ -129,6 +129,12 @@ fn a_sparse_bert_keeps_the_blocks_of_its_checkpoints_first_layer() {
     fails_in(&checkout, &line, &["bert.ListedSparsityConfig.rows is", "expected 3 or 6 rows"]);
     write_layouts(&checkout, &[2; 18], [2, 3, 3]);
     fails_in(&checkout, &line, &["has the number 2, expected 0 and 1"]);
+    let absent = line.replace("trained.", "absent.");
+    fails_in(
+        &checkout,
+        &absent,
+        &["of which sparse attention needs the blocks", "absent.safetensors"],
+    );
 }
 
 #[test]
