@@ -38,6 +38,7 @@ const OF_OWN_CLASS: [&str; 8] = [
 const SPARSITY: &str = "bert.BertConfig.sparsity = @bert.";
 const RANDOM: [&str; 2] = ["BigBirdSparsityConfig", "VariableSparsityConfig"];
 const LISTED: &str = "ListedSparsityConfig";
+const POSITIONS: &str = "bert.BertConfig.position_embedding";
 const RELATIVE: &str = "bert.BertConfig.position_embedding = @bert.relative_attention_bias()";
 
 /// Finds the files, and reads the network.
@@ -127,21 +128,17 @@ fn as_trained(arguments: &Arguments, network: Vec<Statement>) -> Result<Vec<Stat
     let path = Path::parse(&file).map_err(Failure::usage)?;
     let read =
         open(&path).and_then(|stored| Ok((trained_layout(&*stored)?, stored.extras()?.is_empty())));
-    let Some(class) = class.map(str::to_string) else {
-        // A resumed run need not have that file any more.
-        if let Ok((None, true)) = read {
-            warn_once(&format!(
-                "`{file}`: without sparse_attention t5-experiments does not add its table of relative positions to scores, and \
-                 the table does not learn: here it is added, and learns"
-            ));
-        }
-        return Ok(network);
-    };
-    let (layout, _) = read.map_err(|error| {
-        let reason = "`--init_checkpoint` cannot be read, of which sparse attention needs the blocks; the config.gin of a run that \
-                      has begun has them";
+    let (layout, is_theirs) = read.map_err(|error| {
+        let reason = "`--init_checkpoint` cannot be read, on which the attention depends; the config.gin of a run that has begun \
+                      says what it is";
         Failure::Usage(anyhow!(error).context(reason))
     })?;
+    let Some(class) = class.map(str::to_string) else {
+        return Ok(match is_theirs {
+            true => without_positions(&file, network),
+            false => network,
+        });
+    };
     let Some(layout) = layout else {
         if RANDOM.contains(&&class[..]) {
             warn_once(&format!(
@@ -159,6 +156,22 @@ fn as_trained(arguments: &Arguments, network: Vec<Statement>) -> Result<Vec<Stat
     listed(network, &class, &layout).map_err(|message| {
         failure(vec![Diagnostic::nowhere(format!("`--init_checkpoint`: {file}: {message}"))])
     })
+}
+
+/// Leaves out relative positions, which t5-experiments' dense attention does not have.
+fn without_positions(file: &str, network: Vec<Statement>) -> Vec<Statement> {
+    warn_once(&format!(
+        "`{file}`: without sparse_attention t5-experiments does not add its table of relative positions to scores, and the table \
+         does not learn. So the model has no positions here either: a new one does, or this one with \
+         --gin.{POSITIONS}=@bert.relative_attention_bias()"
+    ));
+    let left =
+        network.into_iter().filter(|it| !it.text.starts_with("bert.relative_attention_bias."));
+    left.map(|it| match it.text == RELATIVE {
+        true => Statement { text: format!("{POSITIONS} = @bert.no_positions()"), ..it },
+        false => it,
+    })
+    .collect()
 }
 
 /// Replaces a layout of this class by one of blocks that are listed.

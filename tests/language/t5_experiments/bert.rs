@@ -92,6 +92,36 @@ fn write_layouts(checkout: &Checkout, first: &[i64], shape: [usize; 3]) {
     std::fs::write(path, [&size, header.as_bytes(), &numbers].concat()).expect("a file");
 }
 
+/// Its dense attention never reads the table of relative positions.
+#[test]
+fn a_dense_bert_that_it_trained_has_no_positions() {
+    let checkout = checkout();
+    let relative = r#""position_embedding_type": "relative_attention_bias", "relative_attention_num_buckets": 8,"#;
+    checkout.write("bert-nano.json", &NANO.replacen('{', &format!("{{{relative}"), 1));
+    let name = "bert.embeddings.LayerNorm.bias";
+    let header =
+        format!(r#"{{"{name}": {{"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}}}"#);
+    let size = (header.len() as u64).to_le_bytes();
+    let path = checkout.0.path().join("trained.safetensors");
+    std::fs::write(path, [&size, header.as_bytes(), &[0; 4]].concat()).expect("a file");
+    for (flag, expected) in [
+        ("", &["@bert.relative_attention_bias()", "8"][..]),
+        ("--init_checkpoint trained.safetensors", &["@bert.no_positions()"]),
+    ] {
+        let translated = checkout.translated(&format!("{MEASURED} {flag}"));
+        let translated = translated.unwrap_or_else(|message| panic!("{message}"));
+        let of_positions = |text: &String| {
+            let (key, value) = text.split_once(" = ")?;
+            let is_it = key.ends_with("position_embedding") || key.ends_with("num_buckets");
+            is_it.then(|| value.to_string())
+        };
+        let texts = translated.statements.iter().map(|it| &it.text);
+        let found: Vec<String> = texts.filter_map(of_positions).collect();
+        assert_eq!(found, expected, "{flag}");
+        translated.command.check(false, 1).unwrap_or_else(|failure| panic!("{failure}"));
+    }
+}
+
 #[test]
 fn a_sparse_bert_keeps_the_blocks_of_its_checkpoints_first_layer() {
     let checkout = checkout();
@@ -130,11 +160,7 @@ fn a_sparse_bert_keeps_the_blocks_of_its_checkpoints_first_layer() {
     write_layouts(&checkout, &[2; 18], [2, 3, 3]);
     fails_in(&checkout, &line, &["has the number 2, expected 0 and 1"]);
     let absent = line.replace("trained.", "absent.");
-    fails_in(
-        &checkout,
-        &absent,
-        &["of which sparse attention needs the blocks", "absent.safetensors"],
-    );
+    fails_in(&checkout, &absent, &["on which the attention depends", "absent.safetensors"]);
 }
 
 #[test]

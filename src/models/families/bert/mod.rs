@@ -11,8 +11,8 @@ mod network;
 
 pub use model::{BertForMaskedLM, BertForPreTraining};
 pub use spec::{
-    AbsolutePositions, BertConfig, BertHeads, PositionEmbedding, RelativeAttentionBias,
-    RotaryPositions,
+    AbsolutePositions, BertConfig, BertHeads, NoPositions, PositionEmbedding,
+    RelativeAttentionBias, RotaryPositions,
 };
 
 #[cfg(feature = "torch")]

@@ -61,7 +61,7 @@ pub struct BertConfig {
     /// The addend of the variance in norms.
     #[gin(default = 1e-12, limit = NonNegative)]
     pub layer_norm_eps: f64,
-    /// The positions: `@bert.absolute()`, `@bert.rotary()` or `@bert.relative_attention_bias()`.
+    /// The positions: `@bert.absolute()`, `@bert.rotary()`, `@bert.relative_attention_bias()` or `@bert.no_positions()`.
     #[gin(default = PositionEmbedding::Absolute(AbsolutePositions {}))]
     pub position_embedding: PositionEmbedding,
     /// Whether norms stand before attentions and feed-forward blocks, instead of after them.
@@ -92,12 +92,20 @@ pub enum PositionEmbedding {
     Rotary(RotaryPositions),
     /// A learned addend of scores.
     Relative(RelativeAttentionBias),
+    /// None.
+    Absent(NoPositions),
 }
 
 /// Learned rows of absolute positions, added to those of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]
 #[gin(name = "bert.absolute")]
 pub struct AbsolutePositions {}
+
+/// No positions: rows are sets of tokens. t5-experiments trains so with `relative_attention_bias` and without sparse attention, since
+/// it does not add its table there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]
+#[gin(name = "bert.no_positions")]
+pub struct NoPositions {}
 
 /// Queries and keys turned by angles that grow with their position (Su et al. 2021, arXiv:2104.09864).
 #[derive(Clone, Copy, Debug, PartialEq, Configurable)]
@@ -214,7 +222,7 @@ impl BertConfig {
 
     fn position(&self) -> (Option<RelativeBias>, Option<Rotary>) {
         match &self.position_embedding {
-            PositionEmbedding::Absolute(_) => (None, None),
+            PositionEmbedding::Absolute(_) | PositionEmbedding::Absent(_) => (None, None),
             PositionEmbedding::Rotary(RotaryPositions { base, dim }) => {
                 let dim = dim.unwrap_or_else(|| self.head_dim());
                 (None, Some(Rotary { dim, base: *base }))
@@ -357,7 +365,7 @@ impl ModuleSpec for BertConfig {
                     )),
                 }
             }
-            PositionEmbedding::Absolute(_) => Ok(()),
+            PositionEmbedding::Absolute(_) | PositionEmbedding::Absent(_) => Ok(()),
         }
     }
 

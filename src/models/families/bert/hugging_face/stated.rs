@@ -41,6 +41,9 @@ pub fn stated(config: &BertConfig) -> Result<HuggingFaceOptions, String> {
             set("rotary_base", json!(rotary.base));
             set("rotary_dim", json!(rotary.dim));
         }
+        PositionEmbedding::Absent(_) => {
+            return Err("transformers has no BERT without positions: convert --to t5x".to_string());
+        }
         PositionEmbedding::Relative(relative) => {
             set("position_embedding_type", json!("relative_attention_bias"));
             set("relative_last_bucket_distance", json!(relative.last_bucket_distance));
