@@ -1,6 +1,8 @@
 //! Mistakes that are visible in the spec of an evaluation alone, found before anything is built.
 
-use crate::session::check::{UnfitSpec, check_partitions, check_path, check_restore, unfit};
+use crate::session::check::{
+    UnfitSpec, check_inputs, check_partitions, check_path, check_restore, unfit,
+};
 
 use super::spec::{Evaluate, TrainEvalDatasets};
 
@@ -21,6 +23,7 @@ fn check_examples(spec: &Evaluate) -> Result<(), UnfitSpec> {
     if spec.dataset_cfg.batch_size == 0 {
         return unfit("utils.DatasetConfig.batch_size is 0, expected at least 1".to_string());
     }
+    check_inputs(&spec.model, spec.dataset_cfg.task_feature_lengths.as_ref())?;
     if spec.inference_evaluator_cls.is_none() {
         return Ok(());
     }

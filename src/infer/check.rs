@@ -1,6 +1,8 @@
 //! Mistakes that are visible in the spec of an inference alone, found before anything is built.
 
-use crate::session::check::{UnfitSpec, check_partitions, check_path, check_restore, unfit};
+use crate::session::check::{
+    UnfitSpec, check_inputs, check_partitions, check_path, check_restore, unfit,
+};
 
 use super::spec::{Infer, WriteFn};
 
@@ -44,7 +46,7 @@ fn check_examples(spec: &Infer) -> Result<(), UnfitSpec> {
                 .to_string(),
         );
     }
-    Ok(())
+    check_inputs(&spec.model, data.task_feature_lengths.as_ref())
 }
 
 fn check_shards(spec: &Infer) -> Result<(), UnfitSpec> {

@@ -94,6 +94,11 @@ impl DecodingOptions {
         self.beam.is_some() || self.alpha.is_some()
     }
 
+    /// Whether options of samples or of a search are given.
+    pub fn changes_decoding(&self) -> bool {
+        self.samples() || self.searches()
+    }
+
     /// Finds what is wrong with the options alone.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::models::Model;
-use crate::models::decoding::Prediction;
+use crate::models::decoding::{DecodeError, Prediction};
 use crate::session::error::SessionError;
 use crate::vocab::Vocabulary;
 
@@ -24,6 +24,7 @@ pub struct Encoder {
     end_of_inputs: Option<i32>,
     end_of_targets: Option<i32>,
     prediction: Prediction,
+    names_classes: bool,
 }
 
 impl Encoder {
@@ -44,11 +45,14 @@ impl Encoder {
         let ends_inputs = spec.add_eos.unwrap_or(!predictions.continues_inputs);
         let eos_id = targets.eos_id();
         Ok(Self {
-            inputs_length: spec.inputs_length(),
+            inputs_length: predictions
+                .max_inputs
+                .map_or(spec.inputs_length(), |most| most.min(spec.inputs_length())),
             targets_length: spec.targets_length(),
             begin_of_inputs: inputs.bos_id().filter(|_| predictions.begins_inputs),
             end_of_inputs: inputs.eos_id().filter(|_| ends_inputs),
             end_of_targets: eos_id.filter(|_| spec.add_eos.unwrap_or(true)),
+            names_classes: predictions.names_classes,
             prediction: predictions.prediction(i64::from(eos_id.unwrap_or(1))),
             inputs,
             targets,
@@ -68,8 +72,11 @@ impl Encoder {
     /// Fills options in with those of the model.
     ///
     /// # Errors
-    /// See [`DecodingOptions::over`].
+    /// See [`DecodingOptions::over`]; options of decoding for a model that names classes.
     pub fn decoding(&self, options: &DecodingOptions) -> Result<Decoding, String> {
+        if self.names_classes && options.changes_decoding() {
+            return Err(DecodeError::Classes.to_string());
+        }
         options.over(&self.prediction, self.targets_length)
     }
 

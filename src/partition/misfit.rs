@@ -32,6 +32,18 @@ impl Mesh {
         })
     }
 
+    /// Ensures that the processes along the model axis divide the heads of attentions; `parameter` sets their number.
+    ///
+    /// # Errors
+    /// They do not.
+    pub fn check_heads(&self, num_heads: usize, parameter: &str) -> Result<(), Misfit> {
+        let count = self.model().size;
+        match num_heads.is_multiple_of(count) {
+            true => Ok(()),
+            false => Err(undivided(parameter, num_heads, (count, MODEL_REMEDY), "")),
+        }
+    }
+
     fn check_undivided(&self, param: &ParamSpec) -> Result<(), Misfit> {
         let count = self.model().size;
         match UNDIVIDED.iter().find(|(axis, _)| count > 1 && param.axes.contains(axis)) {
@@ -49,21 +61,16 @@ impl Mesh {
         let even = EVEN.iter().find(|(axis, _)| *axis == param.axes[dim]);
         let (is_model, name) = (part.axes[dim] == Some(MeshDim::Model), &param.name);
         let remedy = match is_model {
-            true => "set PjitPartitioner.num_partitions to",
+            true => MODEL_REMEDY,
             false => "start a number of processes whose data axis is",
         };
         if let Some(&(_, dimension)) = even.filter(|_| !extent.is_multiple_of(count)) {
-            let divisors = (1..=count).filter(|size| extent.is_multiple_of(*size));
-            let divisors: Vec<String> = divisors.map(|size| size.to_string()).collect();
             let dimension = if name.contains("/task_adapter/") { "adapter_dim" } else { dimension };
             let or_whole = match part.stays && !is_model {
                 true => ", or NUM_EXPERT_PARTITIONS = 1, with which each process has all experts",
                 false => "",
             };
-            return Err(Misfit(format!(
-                "{dimension} = {extent} cannot be divided among {count} processes: {remedy} one of {}{or_whole}",
-                divisors.join(", ")
-            )));
+            return Err(undivided(dimension, extent, (count, remedy), or_whole));
         }
         if part_of(extent, count - 1, count).is_empty() {
             return Err(Misfit(format!(
@@ -89,6 +96,22 @@ impl Mesh {
             ))),
         }
     }
+}
+
+const MODEL_REMEDY: &str = "set PjitPartitioner.num_partitions to";
+
+fn undivided(
+    dimension: &str,
+    extent: usize,
+    (count, remedy): (usize, &str),
+    or_whole: &str,
+) -> Misfit {
+    let divisors = (1..=count).filter(|size| extent.is_multiple_of(*size));
+    let divisors: Vec<String> = divisors.map(|size| size.to_string()).collect();
+    Misfit(format!(
+        "{dimension} = {extent} cannot be divided among {count} processes: {remedy} one of {}{or_whole}",
+        divisors.join(", ")
+    ))
 }
 
 #[cfg(test)]

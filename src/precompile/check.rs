@@ -3,7 +3,7 @@
 use crate::data::{DatasetOptions, Lengths, TaskProvider};
 use crate::models::memory::{Estimate, StepShape};
 use crate::partition::{LocalDevice, Mesh, Process};
-use crate::session::check::{UnfitSpec, check_partitions, unfit};
+use crate::session::check::{UnfitSpec, check_mesh, check_partitions, unfit};
 use crate::session::error::SessionError;
 use crate::session::preflight::{Moment, PreflightData};
 use crate::session::step_memory::step_estimate;
@@ -32,8 +32,7 @@ pub fn mesh(spec: &Precompile, process: Process, device: LocalDevice) -> Result<
     let unfit = |misfit: crate::partition::Misfit| UnfitSpec(misfit.to_string());
     let mesh = Mesh::new(&spec.partitioner, process, device).map_err(unfit)?;
     let StepShape { rows, lengths, .. } = shape(spec)?;
-    mesh.check(&spec.model.param_tree()).map_err(unfit)?;
-    mesh.check_lengths(&lengths).map_err(unfit)?;
+    check_mesh(&mesh, &spec.model, &lengths)?;
     let count = mesh.data().size;
     match rows.is_multiple_of(count) {
         true => Ok(mesh),

@@ -1,8 +1,10 @@
 //! Mistakes in a root spec, and the checks that every root spec makes.
 
 use crate::checkpoint::RestoreCheckpointConfig;
-use crate::models::{NoFilling, NoPredictions};
-use crate::partition::Partitioner;
+use crate::data::Lengths;
+use crate::models::transformer::StackSpec;
+use crate::models::{Model, NoFilling, NoPredictions};
+use crate::partition::{Mesh, Partitioner};
 use crate::storage::Path;
 
 use super::error::SessionError;
@@ -72,6 +74,35 @@ pub fn check_partitions(partitioner: &Partitioner) -> Result<(), UnfitSpec> {
     };
     match pjit.requested_partitions() {
         Some(0) => unfit(format!("the {size} is 0, expected at least 1")),
+        _ => Ok(()),
+    }
+}
+
+/// Checks that the processes of a mesh divide a model, and rows of these lengths.
+///
+/// # Errors
+/// They do not: the parameter, and values that fit.
+pub fn check_mesh(mesh: &Mesh, model: &Model, lengths: &[usize]) -> Result<(), UnfitSpec> {
+    let parameter = model.dimensions().parameter("num_heads");
+    let check_heads = |stack: &StackSpec| mesh.check_heads(stack.dims.num_heads, &parameter);
+    let checked = mesh
+        .check(&model.param_tree())
+        .and_then(|()| model.transformer().stacks().try_for_each(check_heads))
+        .and_then(|()| mesh.check_lengths(lengths));
+    checked.map_err(|misfit| UnfitSpec(misfit.to_string()))
+}
+
+/// Checks that inputs are no longer than the model reads.
+///
+/// # Errors
+/// Their length, and the greatest one.
+pub fn check_inputs(model: &Model, lengths: Option<&Lengths>) -> Result<(), UnfitSpec> {
+    let most = model.predicts().and_then(|predictions| predictions.max_inputs);
+    match lengths.and_then(|lengths| lengths.get("inputs")).zip(most) {
+        Some((&length, most)) if length > most => unfit(format!(
+            "`task_feature_lengths` has {length} for 'inputs', expected at most {most}, the positions of the model: bind \
+             TASK_FEATURE_LENGTHS"
+        )),
         _ => Ok(()),
     }
 }

@@ -1,7 +1,7 @@
 //! The mesh of a run, on which everything can be divided.
 
 use crate::partition::{LocalDevice, Mesh, Process};
-use crate::session::check::UnfitSpec;
+use crate::session::check::{UnfitSpec, check_mesh};
 
 use super::inputs::training_shape;
 use super::spec::Train;
@@ -24,9 +24,7 @@ impl Train {
 /// They cannot.
 fn check_divides(spec: &Train, mesh: &Mesh) -> Result<(), UnfitSpec> {
     let lengths = training_shape(spec)?.lengths;
-    let fits = mesh.check(&spec.model.param_tree());
-    fits.and_then(|()| mesh.check_lengths(&lengths))
-        .map_err(|misfit| UnfitSpec(misfit.to_string()))?;
+    check_mesh(mesh, &spec.model, &lengths)?;
     let trainer = spec.trainer_cls.0.trainer();
     let (rows, parts) = (spec.train_dataset_cfg.batch_size, trainer.num_microbatches());
     let (count, together) = (mesh.data().size, spec.model.loss_spec().rows_together());

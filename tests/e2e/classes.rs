@@ -138,14 +138,14 @@ fn contract_nli_is_learned_by_an_encoder() {
         folder.write(&format!("tau/scrolls/contract_nli/{split}.jsonl"), lines);
     }
     let line = "scrolls --task_name contract_nli --model_path run --model_cfg model/config.json --tokenizer model --batch_size 4 \
-        --model_cls modeling_bert:BertForSequenceClassification --model_type encoder --input_seq_len 12 --lr 1e-3 --iters 1 \
-        --log_interval 1 --optimize_metric f1_micro --optimize_mode max --save_best";
+        --model_cls modeling_bert:BertForSequenceClassification --model_type encoder --input_seq_len 12 --lr 1e-2 --iters 20 \
+        --log_interval 10 --optimize_metric f1_micro --optimize_mode max --save_best";
     let train = Train::new(&folder.path("")).tool(&["t5_experiments"]);
     line.split_whitespace().fold(train, |train, word| train.arg(word)).succeeds();
     let metrics = fs::read_to_string(folder.path("run/metrics.json")).expect("the run wrote it");
     let metrics: Value = serde_json::from_str(&metrics).expect("it is JSON");
     let of = |name: &str| metrics["valid"][name].as_f64().expect("a number");
-    assert_eq!(of("exact_match"), 100.0 * of("f1_micro"));
+    assert_eq!((of("exact_match"), of("f1_micro")), (100.0, 1.0));
 }
 
 #[test]

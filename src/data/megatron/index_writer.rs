@@ -33,10 +33,15 @@ pub(super) struct IndexParts {
 }
 
 impl IndexParts {
-    /// The ids. A large file of a store cannot be renamed, but is not visible either before it is whole.
+    /// The ids.
     fn bin(&self) -> Path {
-        let of = if self.part.is_on_disk() { &self.part } else { &self.prefix };
-        of.suffixed(".bin")
+        self.growing().suffixed(".bin")
+    }
+
+    /// The path before the endings of large files until they are whole. One of a store cannot be renamed, but is not visible
+    /// either before it is whole.
+    fn growing(&self) -> &Path {
+        if self.part.is_on_disk() { &self.part } else { &self.prefix }
     }
 
     /// The number of tokens of each sentence, in 32 bits.
@@ -179,7 +184,7 @@ impl IndexWriter {
         for file in [self.bin, self.lengths, self.documents] {
             file.finish()?;
         }
-        let mut index = parts.indexes()[0].create()?;
+        let mut index = parts.growing().suffixed(".idx").create()?;
         write(&mut index, &header(format, token_type, written))?;
         let lengths = parts.lengths();
         match format {
@@ -245,7 +250,7 @@ fn each<const SIZE: usize>(
     }
 }
 
-/// Opens a part for writing after its first `size` bytes. Files of stores begin anew.
+/// Opens a part for writing after its first `size` bytes. Files of stores start over.
 fn open_part(path: &Path, size: u64) -> Result<FileWriter, StorageError> {
     if !path.is_on_disk() {
         return path.create();

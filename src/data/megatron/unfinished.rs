@@ -146,11 +146,16 @@ impl Progress {
             }
         }
         let mut written = parts.iter().zip(&self.written);
-        let short = match self.is_converted {
-            true => parts.iter().find(|parts| !parts.has_index()).map(|parts| parts.prefix.clone()),
-            false => written.find_map(|(parts, written)| parts.too_short(written)),
+        let lost = match self.is_converted {
+            true => parts
+                .iter()
+                .find(|parts| !parts.has_index())
+                .map(|parts| format!("the index of `{}` is missing", parts.prefix)),
+            false => written
+                .find_map(|(parts, written)| parts.too_short(written))
+                .map(|path| format!("`{path}` is not as long as recorded")),
         };
-        short.map_or(Ok(self), |path| Err(format!("`{path}` is not as long as recorded")))
+        lost.map_or(Ok(self), Err)
     }
 }
 

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use crate::interactive::lines::Asked;
 use crate::models::{FillSpec, Model};
 use crate::session::error::SessionError;
-use crate::storage::Path;
-use crate::vocab::{BertTokenizer, Vocabulary, VocabularySpec};
+use crate::vocab::{BertVocabulary, BertWordPieceVocabulary, Vocabulary, VocabularySpec};
 
 /// The piece that a text has in place of those to be restored.
 const MASK: &str = "[MASK]";
@@ -15,10 +14,7 @@ const MASK: &str = "[MASK]";
 /// The tokenizer of a model, and its greatest length.
 #[derive(Clone, Debug)]
 pub struct FillEncoder {
-    tokenizer: Arc<BertTokenizer>,
     vocabulary: Arc<dyn Vocabulary>,
-    begin: i32,
-    end: i32,
     mask: i32,
     max_tokens: usize,
     max_tokens_name: &'static str,
@@ -32,11 +28,9 @@ impl FillEncoder {
     /// model has rows.
     pub fn new(model: &Model) -> Result<Self, SessionError> {
         let FillSpec { vocabulary: spec, max_tokens, max_tokens_name } = model.fill_spec()?;
-        let (file, lower_case) = match &spec {
-            VocabularySpec::Bert(pieces) => (&pieces.vocab_file, pieces.lower_case),
-            VocabularySpec::BertWordPiece(pieces) => {
-                (&pieces.vocab_lookup_table, pieces.lower_case)
-            }
+        let pieces = match &spec {
+            VocabularySpec::Bert(pieces) => pieces.clone(),
+            VocabularySpec::BertWordPiece(pieces) => as_transformers(pieces)?,
             _ => {
                 let name = spec.build()?.name();
                 return Err(SessionError::Unfit(format!(
@@ -45,31 +39,29 @@ impl FillEncoder {
                 )));
             }
         };
-        let tokenizer = BertTokenizer::of_transformers(&Path::parse(file)?, lower_case)?;
-        let (found, rows) = (tokenizer.num_pieces(), model.num_ids());
+        let file = pieces.vocab_file.clone();
+        let vocabulary = VocabularySpec::Bert(pieces).build()?;
+        let (found, rows) = (vocabulary.vocab_size(), model.num_ids());
         if found > rows {
             return Err(SessionError::Unfit(format!(
                 "`{file}` has {found} pieces, and the model's embedding {rows} rows; expected the vocabulary with which the \
                  model was trained: bind VOCABULARY"
             )));
         }
-        let id = |piece: &str| {
-            let missing = || {
-                SessionError::Unfit(format!(
-                    "`{file}` has no piece `{piece}`, expected a list with [CLS], [SEP] and {MASK}, with which the model was \
-                     trained: bind VOCABULARY"
-                ))
-            };
-            tokenizer.id(piece).ok_or_else(missing)
+        let mask = match vocabulary.encode(MASK)[..] {
+            [mask] if Some(mask) != vocabulary.unk_id() => mask,
+            _ => {
+                return Err(SessionError::Unfit(format!(
+                    "`{file}` has no piece `{MASK}`, expected a list with it, with which the model was trained: bind VOCABULARY"
+                )));
+            }
         };
-        let (begin, end, mask) = (id("[CLS]")?, id("[SEP]")?, id(MASK)?);
-        let (vocabulary, tokenizer) = (spec.build()?, Arc::new(tokenizer));
-        Ok(Self { tokenizer, vocabulary, begin, end, mask, max_tokens, max_tokens_name })
+        Ok(Self { vocabulary, mask, max_tokens, max_tokens_name })
     }
 
     /// Number of pieces.
     pub fn num_pieces(&self) -> usize {
-        self.tokenizer.num_pieces()
+        self.vocabulary.vocab_size()
     }
 
     /// The piece of an id.
@@ -88,9 +80,9 @@ impl FillEncoder {
     /// # Errors
     /// It has no mask, or is longer than the model's rows: found, expected and a remedy.
     pub fn encode(&self, text: &str) -> Result<Asked, String> {
-        let mut inputs = vec![self.begin];
-        inputs.extend(self.tokenizer.encode(text));
-        inputs.push(self.end);
+        let mut inputs: Vec<i32> = self.vocabulary.bos_id().into_iter().collect();
+        self.vocabulary.encode_into(text, &mut inputs);
+        inputs.extend(self.vocabulary.eos_id());
         let (found, most, name) = (inputs.len(), self.max_tokens, self.max_tokens_name);
         if found > most {
             return Err(format!(
@@ -104,5 +96,26 @@ impl FillEncoder {
                  France.\""
             )),
         }
+    }
+}
+
+/// The pieces of SeqIO's vocabulary as transformers cut texts.
+///
+/// # Errors
+/// It has settings that transformers do not have.
+fn as_transformers(spec: &BertWordPieceVocabulary) -> Result<BertVocabulary, SessionError> {
+    let (file, lower_case) = (&spec.vocab_lookup_table, spec.lower_case);
+    let same = BertWordPieceVocabulary {
+        lower_case,
+        start_of_sequence_id: spec.start_of_sequence_id,
+        end_of_sequence_id: spec.end_of_sequence_id,
+        ..BertWordPieceVocabulary::of(file)
+    };
+    match same == *spec {
+        true => Ok(BertVocabulary { vocab_file: file.clone(), lower_case }),
+        false => Err(SessionError::Unfit(format!(
+            "seqio.BertWordPieceVocabulary of `{file}` has settings that transformers' tokenizer lacks, expected its \
+             vocab_lookup_table and lower_case alone: texts with `{MASK}` are cut as transformers cut them"
+        ))),
     }
 }

@@ -13,6 +13,10 @@ pub struct PredictionSpec {
     pub vocabulary: VocabularySpec,
     /// Converter for predictions, whose rows hold one example each.
     pub converter: ConverterClass,
+    /// Whether the targets are classes, which are named without decoding.
+    pub names_classes: bool,
+    /// Greatest number of tokens of inputs, if the model has one.
+    pub max_inputs: Option<usize>,
     /// Whether inputs begin with the token of their vocabulary that begins a row.
     pub begins_inputs: bool,
     /// Whether a prediction goes on where the inputs end, as a decoder alone does, instead of reading all of them first.

@@ -175,8 +175,8 @@ pub(super) fn predicts_or_fills(spec: &InteractiveModel) -> Result<(), SessionEr
     }
 }
 
-/// Implements [`RootCommand`](super::root_command::RootCommand) for flags, of which a part is the model's; `$suits` finds models
-/// that are none for the command.
+/// Implements [`RootCommand`](super::root_command::RootCommand) for flags, of which a part is the model's; `$suits` refuses
+/// models that do not fit the command.
 macro_rules! answers {
     ($flags:ty, $($model:ident).+, $suits:ident, $check:expr) => {
         impl super::root_command::RootCommand for $flags {

@@ -38,6 +38,8 @@ const OF_OWN_CLASS: [&str; 8] = [
 const SPARSITY: &str = "bert.BertConfig.sparsity = @bert.";
 const RANDOM: [&str; 2] = ["BigBirdSparsityConfig", "VariableSparsityConfig"];
 const LISTED: &str = "ListedSparsityConfig";
+/// The table of relative positions.
+const TABLE: &str = "target/encoder/relpos_bias/rel_embedding";
 const POSITIONS: &str = "bert.BertConfig.position_embedding";
 const RELATIVE: &str = "bert.BertConfig.position_embedding = @bert.relative_attention_bias()";
 
@@ -126,15 +128,20 @@ fn as_trained(arguments: &Arguments, network: Vec<Statement>) -> Result<Vec<Stat
     let file = arguments.path("init_checkpoint").filter(|_| class.is_some() || is_relative);
     let Some(file) = file else { return Ok(network) };
     let path = Path::parse(&file).map_err(Failure::usage)?;
-    let read =
-        open(&path).and_then(|stored| Ok((trained_layout(&*stored)?, stored.extras()?.is_empty())));
-    let (layout, is_theirs) = read.map_err(|error| {
+    let read = open(&path).and_then(|stored| {
+        let has_table = stored.leaves().iter().any(|leaf| leaf.name == TABLE);
+        // A folder of transformers is no file of a Trainer.
+        let is_exported = path.join(HuggingFaceConfig::FILE).exists()?;
+        let is_theirs = stored.extras()?.is_empty() && !is_exported;
+        Ok((trained_layout(&*stored)?, is_theirs || !has_table))
+    });
+    let (layout, has_no_positions) = read.map_err(|error| {
         let reason = "`--init_checkpoint` cannot be read, on which the attention depends; the config.gin of a run that has begun \
                       says what it is";
         Failure::Usage(anyhow!(error).context(reason))
     })?;
     let Some(class) = class.map(str::to_string) else {
-        return Ok(match is_theirs {
+        return Ok(match has_no_positions {
             true => without_positions(&file, network),
             false => network,
         });
@@ -160,18 +167,21 @@ fn as_trained(arguments: &Arguments, network: Vec<Statement>) -> Result<Vec<Stat
 
 /// Leaves out relative positions, which t5-experiments' dense attention does not have.
 fn without_positions(file: &str, network: Vec<Statement>) -> Vec<Statement> {
+    let is_of_them = |it: &Statement| it.text.starts_with("bert.relative_attention_bias.");
+    let (of_them, left): (Vec<_>, Vec<_>) = network.into_iter().partition(is_of_them);
+    let flags = of_them.iter().map(|it| format!(" --gin.{}", it.text.replace(" = ", "=")));
     warn_once(&format!(
         "`{file}`: without sparse_attention t5-experiments does not add its table of relative positions to scores, and the table \
-         does not learn. So the model has no positions here either: a new one does, or this one with \
-         --gin.{POSITIONS}=@bert.relative_attention_bias()"
+         does not learn. So the model has no positions here either. With --gin.{POSITIONS}=@bert.relative_attention_bias(){} it \
+         has them, and a table that learns",
+        flags.collect::<String>()
     ));
-    let left =
-        network.into_iter().filter(|it| !it.text.starts_with("bert.relative_attention_bias."));
-    left.map(|it| match it.text == RELATIVE {
-        true => Statement { text: format!("{POSITIONS} = @bert.no_positions()"), ..it },
-        false => it,
-    })
-    .collect()
+    left.into_iter()
+        .map(|it| match it.text == RELATIVE {
+            true => Statement { text: format!("{POSITIONS} = @bert.no_positions()"), ..it },
+            false => it,
+        })
+        .collect()
 }
 
 /// Replaces a layout of this class by one of blocks that are listed.

@@ -20,7 +20,8 @@ pub(super) const LONGEST_WORD: usize = 100;
 /// A list of pieces, and the rules by which text is cut into them.
 #[derive(Debug)]
 pub struct BertTokenizer {
-    ids: HashMap<String, i32>,
+    pieces: Vec<String>,
+    ids: HashMap<String, i32>, // of equal pieces the last one's
     unknown: i32,
     lower_case: bool,
     /// Words with more characters are unknown.
@@ -53,10 +54,17 @@ impl BertTokenizer {
     }
 
     fn new(vocab: &Path, lower_case: bool, longest_word: usize) -> Result<Self, VocabError> {
-        let ids = read_pieces(vocab)?;
-        let unknown = ids[UNKNOWN];
-        let longest_piece = ids.keys().map(String::len).max().unwrap_or(0);
-        Ok(Self { ids, unknown, lower_case, longest_word, longest_piece, special: Vec::new() })
+        let pieces = read_pieces(vocab)?;
+        let ids: HashMap<String, i32> = pieces.iter().cloned().zip(0..).collect();
+        let Some(&unknown) = ids.get(UNKNOWN) else {
+            return Err(VocabError::WordPiece {
+                path: vocab.to_string(),
+                reason: format!("it has no piece `{UNKNOWN}`"),
+            });
+        };
+        let longest_piece = pieces.iter().map(String::len).max().unwrap_or(0);
+        let special = Vec::new();
+        Ok(Self { pieces, ids, unknown, lower_case, longest_word, longest_piece, special })
     }
 
     /// Number of pieces.
@@ -70,11 +78,8 @@ impl BertTokenizer {
     }
 
     /// The pieces in the order of their ids.
-    pub(super) fn pieces(&self) -> Vec<String> {
-        let mut pieces: Vec<(&i32, &String)> =
-            self.ids.iter().map(|(piece, id)| (id, piece)).collect();
-        pieces.sort();
-        pieces.into_iter().map(|(_, piece)| piece.clone()).collect()
+    pub(super) fn pieces(&self) -> &[String] {
+        &self.pieces
     }
 
     /// The ids of a text.
@@ -147,21 +152,16 @@ impl BertTokenizer {
     }
 }
 
-fn read_pieces(path: &Path) -> Result<HashMap<String, i32>, VocabError> {
-    let unfit =
-        |reason: &str| VocabError::WordPiece { path: path.to_string(), reason: reason.to_string() };
-    let pieces = match is_tokenizer(path) {
-        true => pieces(path)?,
+fn read_pieces(path: &Path) -> Result<Vec<String>, VocabError> {
+    match is_tokenizer(path) {
+        true => pieces(path),
         false => {
-            let text =
-                String::from_utf8(path.read()?).map_err(|_| unfit("it is not text in UTF-8"))?;
-            text.lines().map(|line| line.trim().to_string()).collect()
+            let text = String::from_utf8(path.read()?).map_err(|_| VocabError::WordPiece {
+                path: path.to_string(),
+                reason: "it is not text in UTF-8".to_string(),
+            })?;
+            Ok(text.lines().map(|line| line.trim().to_string()).collect())
         }
-    };
-    let ids: HashMap<String, i32> = pieces.into_iter().zip(0..).collect();
-    match ids.contains_key(UNKNOWN) {
-        true => Ok(ids),
-        false => Err(unfit("it has no piece `[UNK]`")),
     }
 }
 

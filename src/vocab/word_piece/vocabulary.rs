@@ -10,7 +10,6 @@ use gimlet_storage::Path;
 pub(in super::super) struct BertPieces {
     spec: BertVocabulary,
     tokenizer: BertTokenizer,
-    pieces: Vec<String>,
     begin: i32,
     end: i32,
     unknown: i32,
@@ -26,8 +25,7 @@ impl BertPieces {
             tokenizer.id(piece).ok_or(VocabError::WordPiece { path: path.to_string(), reason })
         };
         let (begin, end, unknown) = (id("[CLS]")?, id("[SEP]")?, id("[UNK]")?);
-        let pieces = tokenizer.pieces();
-        Ok(Self { spec: spec.clone(), tokenizer, pieces, begin, end, unknown })
+        Ok(Self { spec: spec.clone(), tokenizer, begin, end, unknown })
     }
 }
 
@@ -37,11 +35,11 @@ impl Vocabulary for BertPieces {
     }
 
     fn vocab_size(&self) -> usize {
-        self.pieces.len()
+        self.tokenizer.pieces().len()
     }
 
     fn base_vocab_size(&self) -> usize {
-        self.pieces.len()
+        self.tokenizer.pieces().len()
     }
 
     fn bos_id(&self) -> Option<i32> {
@@ -57,7 +55,7 @@ impl Vocabulary for BertPieces {
     }
 
     fn content(&self) -> Option<Vec<u8>> {
-        Some(self.pieces.join("\n").into_bytes())
+        Some(self.tokenizer.pieces().join("\n").into_bytes())
     }
 
     fn encode_into(&self, text: &str, ids: &mut Vec<i32>) {
@@ -71,7 +69,7 @@ impl Vocabulary for BertPieces {
     }
 
     fn piece(&self, id: i32) -> String {
-        let known = usize::try_from(id).ok().and_then(|id| self.pieces.get(id));
+        let known = usize::try_from(id).ok().and_then(|id| self.tokenizer.pieces().get(id));
         known.cloned().unwrap_or_else(|| no_piece(id))
     }
 }

@@ -146,7 +146,7 @@ fn models_of_other_families_are_refused_with_the_reason() {
     refused(
         &encoder,
         &[
-            "`--model_cls` is `transformers:T5ForConditionalGeneration`, expected of an encoder one of",
+            "`--model_cls` is `transformers:T5ForConditionalGeneration`, expected an encoder: one of",
             "`--use_generate_on_valid` is given with an encoder, which writes no texts",
         ],
     );

@@ -84,21 +84,13 @@ pub(super) fn classes(out: &mut Statements<'_>, family: EncoderFamily) -> Vec<&'
     [CLASSIFY].into_iter().chain(of_task).collect()
 }
 
-/// Translates the parameters that the checkpoint of an encoder lacks: those of the head are new, and others in it are left.
-pub(super) fn beginning(out: &mut Statements<'_>) {
-    for (parameter, value) in [("strict", "False"), ("fallback_to_scratch", "True")] {
-        let key = format!("t5x.utils.RestoreCheckpointConfig.{parameter}");
-        out.bind("from_pretrained", &key, value);
-    }
-}
-
 /// Finds the mistakes that only the training of an encoder can have.
 pub(super) fn check(arguments: &Arguments, refuse: &mut impl FnMut(String, &str)) {
     if encoder(arguments).is_none() {
         let class = arguments.text("model_cls").unwrap_or_default();
         let expected = CLASSES.map(|(name, _)| format!("`{name}`")).join(", ");
         refuse(
-            format!("`--model_cls` is `{class}`, expected of an encoder one of {expected}"),
+            format!("`--model_cls` is `{class}`, expected an encoder: one of {expected}"),
             "other architectures are Python, which is never run",
         );
     }

@@ -282,14 +282,10 @@ impl Statements<'_> {
     fn beginning(&mut self) {
         let Some(path) = self.arguments.path("init_checkpoint") else { return };
         let key = |parameter: &str| format!("t5x.utils.RestoreCheckpointConfig.{parameter}");
-        for (parameter, value) in [
-            ("path", &repr_str(&path)[..]),
-            ("mode", "'specific'"),
-            ("strict", "False"),
-            ("fallback_to_scratch", "True"),
-        ] {
+        for (parameter, value) in [("path", &repr_str(&path)[..]), ("mode", "'specific'")] {
             self.bind("init_checkpoint", &key(parameter), value);
         }
+        self.leaves_arrays("init_checkpoint");
         let is = |flag: &str| self.arguments.is(flag);
         let rules =
             [("reset_optimizer", "state/param_states/.*"), ("reset_iteration", "state/step")];
@@ -302,6 +298,14 @@ impl Statements<'_> {
         }
         if skips {
             self.bind("skip_used_data", &key("restore_dataset"), "True");
+        }
+    }
+
+    /// Leaves arrays of the checkpoint that the model lacks, and gives those that the checkpoint lacks new values.
+    fn leaves_arrays(&mut self, flag: &str) {
+        for (parameter, value) in [("strict", "False"), ("fallback_to_scratch", "True")] {
+            let key = format!("t5x.utils.RestoreCheckpointConfig.{parameter}");
+            self.bind(flag, &key, value);
         }
     }
 

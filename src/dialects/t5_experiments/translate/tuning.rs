@@ -177,7 +177,7 @@ fn training(out: &mut Statements<'_>, tuning: &Tuning) {
     if let Some(folder) = tuning.pretrained.as_ref().filter(|_| !begins) {
         out.bind("from_pretrained", "INITIAL_CHECKPOINT_PATH", repr_str(folder));
         if encoder(arguments).is_some() {
-            encoder::beginning(out);
+            out.leaves_arrays("from_pretrained");
         }
     }
     match predicts(arguments) {

@@ -100,6 +100,8 @@ impl ClassifierParameters {
         PredictionSpec {
             vocabulary: self.output_vocabulary.clone(),
             converter: self.feature_converter(),
+            names_classes: true,
+            max_inputs: None,
             begins_inputs,
             continues_inputs: false,
             decode_fn: DecodeFn::TemperatureSample(TemperatureSample::default()),
@@ -176,7 +178,10 @@ impl BaseModel for BertForSequenceClassification {
     }
 
     fn predicts(&self) -> Option<PredictionSpec> {
-        Some(self.shared.predictions(true))
+        Some(PredictionSpec {
+            max_inputs: Some(self.config.max_position_embeddings),
+            ..self.shared.predictions(true)
+        })
     }
 
     fn transformer(&self) -> TransformerSpec {

@@ -232,6 +232,8 @@ impl DecoderOnlyParameters {
         PredictionSpec {
             vocabulary: self.vocabulary.clone(),
             converter: self.feature_converter(),
+            names_classes: false,
+            max_inputs: None,
             begins_inputs: false,
             continues_inputs: true,
             decode_fn: self.decode_fn.0.clone(),

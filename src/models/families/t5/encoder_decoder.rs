@@ -185,6 +185,8 @@ impl EncoderDecoderParameters {
         PredictionSpec {
             vocabulary: self.output_vocabulary.clone(),
             converter: EncDecFeatureConverter {}.into(),
+            names_classes: false,
+            max_inputs: None,
             begins_inputs: false,
             continues_inputs: false,
             decode_fn: self.decode_fn.0.clone(),

@@ -15,7 +15,7 @@ pub struct ClassHead {
     pub path: &'static str,
     /// Number of classes.
     pub num_classes: usize,
-    /// Probability that a number between the projections is dropped in training.
+    /// Probability that a number between the projections, or of a last token before them, is dropped in training.
     pub dropout_rate: f64,
     /// The initial values of both kernels.
     pub initializer: Initializer,

@@ -18,11 +18,15 @@ impl ClassHead {
     ) -> Head {
         let kind = kind(self.stream.dtype);
         let bias = params.cast(&format!("{POOLER}/bias"), kind);
-        let pooled =
-            Projection::new(params, POOLER, kind).forward(&self.read(hidden, tokens)) + bias;
+        let dropout = dropout.with_rate(self.dropout_rate);
+        let read = match self.reads {
+            ReadPosition::First => self.read(hidden, tokens),
+            ReadPosition::LastToken => dropout.apply(self.read(hidden, tokens)),
+        };
+        let pooled = Projection::new(params, POOLER, kind).forward(&read) + bias;
         let bias = params.read(&format!("{}/bias", self.path));
         Head {
-            hidden: dropout.with_rate(self.dropout_rate).apply(pooled.tanh()),
+            hidden: dropout.apply(pooled.tanh()),
             kernel: params.read(&format!("{}/kernel", self.path)),
             bias: Some(bias),
             scale: 1.0,
