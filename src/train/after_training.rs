@@ -2,6 +2,7 @@
 //! t5-experiments writes them.
 
 use std::collections::BTreeMap;
+use std::mem;
 
 use crate::gin::Json;
 use crate::session::context::Context;
@@ -20,12 +21,10 @@ use super::checkpointing::Checkpoints;
 use super::logs::Logs;
 use super::run::Outcome;
 use super::spec::Train;
+use super::trainer_log::of_model;
 
 const FILE: &str = "metrics.json";
 const INDENT: usize = 4;
-
-/// The metric of held-out batches that is written beside those of predictions.
-const LOSS: &str = "loss";
 
 /// The name of the results of training.
 const TRAIN: &str = "train";
@@ -42,30 +41,29 @@ pub struct Trained<'a, 'c> {
     pub state: &'a mut TrainState,
     /// The checkpoints of the best model, if there is one.
     pub best: Option<&'a mut Checkpoints<'c>>,
-    /// The loss that the run has logged last; `None` if it has made no step.
-    pub loss: Option<f64>,
+    /// The metrics of the model that the run has logged last; none if it has made no step.
+    pub metrics: BTreeMap<String, f64>,
     /// Its logs.
     pub logs: &'a mut Logs,
 }
 
-/// Returns the metrics of predictions and the losses by task.
-fn joined(losses: &MetricsByTask, mut metrics: MetricsByTask) -> MetricsByTask {
-    for (task, measured) in losses {
-        let loss = measured.get(LOSS).map(|loss| (LOSS.to_string(), *loss));
-        metrics.entry(task.clone()).or_default().extend(loss);
+/// Returns the metrics of predictions, and those of held-out batches that are the model's, by task.
+fn joined(measured: &MetricsByTask, mut metrics: MetricsByTask) -> MetricsByTask {
+    for (task, measured) in measured {
+        metrics.entry(task.clone()).or_default().extend(of_model(measured));
     }
     metrics
 }
 
-/// Returns the loss of training in the file of an earlier process of the run, if there is one.
-fn last_loss(file: &Path) -> Option<f64> {
-    let found: serde_json::Value = serde_json::from_slice(&file.read().ok()?).ok()?;
-    found[TRAIN][LOSS].as_f64()
+/// Returns the metrics of training in the file of an earlier process of the run, if there is one.
+fn earlier(file: &Path) -> Option<BTreeMap<String, f64>> {
+    let mut found: BTreeMap<String, BTreeMap<String, f64>> =
+        serde_json::from_slice(&file.read().ok()?).ok()?;
+    found.remove(TRAIN)
 }
 
-/// Returns the contents of the file: results by task, beside the loss of training.
-fn described(trained: Option<f64>, metrics: MetricsByTask) -> Json {
-    let trained = trained.map(|loss| BTreeMap::from([(LOSS.to_string(), loss)]));
+/// Returns the contents of the file: results by task, beside the metrics of training.
+fn described(trained: Option<BTreeMap<String, f64>>, metrics: MetricsByTask) -> Json {
     let trained = trained.map(|metrics| (TRAIN.to_string(), metrics));
     let numbers = |metrics: BTreeMap<String, f64>| {
         metrics.into_iter().map(|(name, value)| (name, Json::Float(value))).collect()
@@ -129,7 +127,8 @@ impl Trained<'_, '_> {
             let file = Path::parse(&spec.model_dir).map_err(SessionError::from)?.join(FILE);
             let metrics = joined(&losses, predictions);
             self.tell(&metrics);
-            let trained = self.loss.or_else(|| last_loss(&file));
+            let trained = Some(mem::take(&mut self.metrics)).filter(|logged| !logged.is_empty());
+            let trained = trained.or_else(|| earlier(&file));
             let text = described(trained, metrics).dumps_indented(INDENT);
             file.write_atomic(text.as_bytes()).map_err(SessionError::from)?;
         }

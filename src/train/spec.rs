@@ -51,7 +51,7 @@ pub struct Train {
     pub total_steps: u64,
     /// Examples to evaluate once more when the run ends, with the best model if `best` saves it: `metrics.json` in MODEL_DIR has the
     /// loss of each task, and the metrics of its predictions if there is an `infer_eval_dataset_cfg`, beside the last loss of
-    /// training.
+    /// training. Of a BERT it has the losses and accuracies of both heads.
     #[gin(default = None)]
     pub after_training_dataset_cfg: Option<DatasetConfig>,
     /// Batches of each held-out dataset per evaluation; None for all of one pass, which stay in memory, the last one with

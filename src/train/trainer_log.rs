@@ -13,6 +13,12 @@ use super::last_evaluation::LastEvaluation;
 /// The metrics of a model, which have the Trainer's tags, in the order of its lines. Only BERTs have others than the loss.
 const OF_MODEL: [&str; 5] = ["accuracy_mlm", "loss", "loss_mlm", "loss_nsp", "accuracy_nsp"];
 
+/// Returns those of some metrics that are the model's.
+pub fn of_model(metrics: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
+    let found = OF_MODEL.iter().filter_map(|name| metrics.get_key_value(*name));
+    found.map(|(name, value)| (name.clone(), *value)).collect()
+}
+
 /// The writers of these logs.
 pub struct TrainerLog {
     model_dir: Path,

@@ -99,6 +99,11 @@ impl Arguments {
         self.has("use_nsp")
     }
 
+    /// Whether the program leaves devices and formats of numbers to Accelerate.
+    pub fn is_for_accelerate(&self) -> bool {
+        !self.has("fp16")
+    }
+
     /// Whether a flag of Adafactor is on, which fine-tuning on SCROLLS leaves at the optimizer's own default.
     pub fn adafactor(&self, flag: &str) -> bool {
         if self.has(flag) { self.is(flag) } else { flag != "warmup_init" }
@@ -256,7 +261,7 @@ fn truth(text: &str) -> Option<bool> {
 /// Describes the flags of a program: form, default and part in the run.
 pub fn help(tables: &[&'static [Flag]]) -> String {
     let mut out = String::new();
-    let is_tuning = tables.iter().copied().flatten().any(|flag| flag.name == "validate_only");
+    let is_tuning = tables.iter().copied().flatten().any(|flag| flag.name == "from_pretrained");
     for flag in tables.iter().copied().chain([OWN]).flatten() {
         let form = match flag.kind {
             Kind::Text => " TEXT",

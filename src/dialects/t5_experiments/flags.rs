@@ -142,12 +142,7 @@ const WORKERS: Effect = Nothing("threads that prepare data follow the number of 
 pub const BERT: &[Flag] = &[
     flag("data_path", Text, "None", Translated),
     flag("valid_data_path", Text, "None", Translated),
-    flag(
-        "validate_only",
-        Bool,
-        "False",
-        Refused("validations are part of a training, at each --valid_interval"),
-    ),
+    flag("validate_only", Bool, "False", Translated),
     flag("working_dir", Text, ".", Translated),
     flag("seed", Int, "42", Translated),
     flag("data_impl", Text, "mmap", Nothing("the file says in which of the forms it is")),

@@ -43,12 +43,20 @@ fn config(arguments: &Arguments, folder: &str, num_processes: usize) -> Json {
         ("ENV", Json::of("CUDA_VISIBLE_DEVICES", Json::Text(devices))),
         ("HVD_INIT", Json::Bool(true)),
         ("HVD_SIZE", Json::Int(num_processes as i128)),
-        ("accelerate", Json::of("initialized", Json::Bool(true))),
+        ("accelerate", Json::Object(accelerate(arguments))),
         ("MACHINE", Json::Text(machine.trim().to_string())),
         ("COMMIT", Json::Text(commit.trim().to_string())),
     ];
     let environment = environment.map(|(name, value)| (name.to_string(), value));
     Json::Object(arguments.record().into_iter().map(argument).chain(environment).collect())
+}
+
+/// The state of Accelerate, which each program initializes.
+fn accelerate(arguments: &Arguments) -> Vec<(String, Json)> {
+    let precision = ("mixed_precision", Json::Text("no".to_string()));
+    let precision = Some(precision).filter(|_| arguments.is_for_accelerate());
+    let state = [("initialized", Json::Bool(true))].into_iter().chain(precision);
+    state.map(|(name, value)| (name.to_string(), value)).collect()
 }
 
 /// Returns the output of git in a folder; empty if it fails.

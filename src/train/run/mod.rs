@@ -3,6 +3,8 @@
 mod evaluation;
 mod saving;
 
+use std::collections::BTreeMap;
+use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -46,6 +48,7 @@ use crate::train::start::{
     tell_surprises, training_evaluation,
 };
 use crate::train::step::{StepReport, Stepper};
+use crate::train::trainer_log::of_model;
 use crate::train::window::Window;
 
 /// The way in which a run ended.
@@ -114,7 +117,7 @@ pub fn train(
         saved,
         monitor: monitor(spec, &record, saved),
         last_evaluation,
-        last_loss: None,
+        last_metrics: BTreeMap::new(),
         skips_nan_updates: spec.model.optimizer_def().skips_nan_updates(),
         seen_at: None,
         actions,
@@ -192,7 +195,8 @@ struct Run<'a> {
     inference_evaluation: Option<InferenceEvaluation>,
     /// The last evaluation of an earlier process.
     last_evaluation: Option<LastEvaluation>,
-    last_loss: Option<f64>,
+    /// The metrics of the model that were logged last.
+    last_metrics: BTreeMap<String, f64>,
     actions: Actions,
     /// Whether a loss that is not finite does no harm.
     skips_nan_updates: bool,
@@ -236,7 +240,8 @@ impl Run<'_> {
         };
         let best = self.best.value.map(|_| &mut self.best_checkpoints);
         let (spec, forward, state) = (self.spec, &self.stepper.forward, &mut self.state);
-        Trained { spec, context, forward, state, best, loss: self.last_loss, logs }.outcome(outcome)
+        let metrics = mem::take(&mut self.last_metrics);
+        Trained { spec, context, forward, state, best, metrics, logs }.outcome(outcome)
     }
 
     /// Does the work before the next step: the first checkpoint, and an evaluation that is
@@ -362,7 +367,7 @@ impl Run<'_> {
         }
         let step = self.state.step;
         let scalars = window.scalars();
-        self.last_loss = scalars.get("loss").copied();
+        self.last_metrics = of_model(&scalars);
         self.monitor.see_train(step, &scalars);
         let has_own = self.spec.model.optimizer_def().own_learning_rate().is_some();
         let rate = self.stepper.schedule.at(i64::try_from(step).expect("steps fit"));

@@ -12,10 +12,13 @@ use crate::folder::Folder;
 use crate::meshes::layout;
 use crate::processes::launched;
 
-fn expected() -> Value {
-    let file = sources("t5_experiments/bert").join("steps.json");
-    let text = fs::read_to_string(file).expect("it is committed");
+fn read(file: impl AsRef<Path>) -> Value {
+    let text = fs::read_to_string(file).expect("it is there");
     serde_json::from_str(&text).expect("it is JSON")
+}
+
+fn expected() -> Value {
+    read(sources("t5_experiments/bert").join("steps.json"))
 }
 
 fn run(model_dir: &Path) -> Train {
@@ -26,23 +29,31 @@ fn run(model_dir: &Path) -> Train {
         .bind_text("utils.SaveCheckpointConfig.format", "trainer")
 }
 
-/// Compares the final weights, but biases of keys: weights of attention do not depend on them, and Adam moves them by the
-/// noise of their gradients.
-fn check_final(model_dir: &Path) {
-    let theirs = sources("t5_experiments/bert").join("final.safetensors");
-    let is_compared = |name: &str| !name.ends_with("key/bias");
-    check_weights_where(&*opened(&model_dir.join("model_12.pth")), &theirs, is_compared);
+/// Compares weights, but biases of keys: weights of attention do not depend on them, and Adam moves them by the noise of their
+/// gradients.
+fn check_trained(ours: &Path, theirs: &str) {
+    let theirs = sources("t5_experiments/bert").join(theirs);
+    check_weights_where(&*opened(ours), &theirs, |name: &str| !name.ends_with("key/bias"));
 }
 
-/// Compares losses, norms and rates of each step, and the final weights.
+fn check_final(model_dir: &Path) {
+    check_trained(&model_dir.join("model_12.pth"), "final.safetensors");
+}
+
+/// Compares losses, norms and rates of each step.
+fn check_steps(model_dir: &Path, expected: &Value) {
+    let found = read_scalars(&model_dir.join("train"));
+    for tag in ["loss", "loss_mlm", "loss_nsp", "weight_gradient_norm", "learning_rate"] {
+        assert_near(tag, found[tag].values(), &expected[tag]);
+    }
+}
+
+/// Compares the steps and the final weights.
 fn check(change: impl Fn(Train) -> Train) {
     let scratch = tempfile::tempdir().expect("a temporary folder");
     let model_dir = scratch.path().join("ours");
     change(run(&model_dir)).succeeds();
-    let (expected, found) = (expected(), read_scalars(&model_dir.join("train")));
-    for tag in ["loss", "loss_mlm", "loss_nsp", "weight_gradient_norm", "learning_rate"] {
-        assert_near(tag, found[tag].values(), &expected[tag]);
-    }
+    check_steps(&model_dir, &expected());
     check_final(&model_dir);
 }
 
@@ -138,17 +149,13 @@ fn a_bert_logs_what_t5_experiments_logs() {
     let convert = convert.arg(model_dir.join("model_12.pth").display().to_string());
     let convert = convert.arg(folder.display().to_string()).arg("--to=hugging_face");
     convert.succeeds();
-    let is_compared = |name: &str| !name.ends_with("key/bias");
-    let written = Path::new(&folder).join("model.safetensors");
-    let theirs = sources("t5_experiments/bert").join("final.safetensors");
-    check_weights_where(&*opened(&written), &theirs, is_compared);
+    check_trained(&folder.join("model.safetensors"), "final.safetensors");
     let config = fs::read_to_string(folder.join("config.json")).expect("it is written");
     assert!(config.contains("\"pre_layer_norm\": true"), "{config}");
 }
 
-/// The command of t5-experiments' tests, with fewer rows and steps, in a folder with its files.
-#[test]
-fn a_bert_is_pretrained_as_typed_and_as_printed() {
+/// A folder with texts, pieces and a network.
+fn checkout() -> Folder {
     let folder = Folder::new();
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pipeline/data/reference/megatron");
     for (from, to) in [
@@ -166,16 +173,24 @@ fn a_bert_is_pretrained_as_typed_and_as_printed() {
         "sparse_config_cls": "deepspeed.ops.sparse_attention:BigBirdSparsityConfig",
         "sparse_attention": {"num_heads": 2, "block": 16}}"#;
     folder.write("bert.json", network);
-    let line = "bert --data_path train_text_sentence --valid_data_path train_text_sentence --tokenizer ./vocabs/ \
+    folder
+}
+
+/// The command of t5-experiments' tests, with fewer rows and steps.
+fn typed(folder: &Folder, words: &str) -> Train {
+    let line = "--data_path train_text_sentence --valid_data_path train_text_sentence --tokenizer ./vocabs/ \
         --model_cfg bert.json --model_cls modeling_bert:BertForPreTraining --batch_size 4 \
         --gradient_accumulation_steps 2 --data_n_epochs 1 --input_seq_len 48 --lr 3e-04 --save_best --iters 5 \
         --log_interval 1 --save_interval 2 --valid_interval 3";
-    let run = |words: &str| {
-        let train = Train::new(&folder.path("")).tool(&["t5_experiments"]);
-        line.split_whitespace()
-            .chain(words.split_whitespace())
-            .fold(train, |train, word| train.arg(word))
-    };
+    let train = Train::new(&folder.path("")).tool(&["t5_experiments", "bert_accel"]);
+    let words = line.split_whitespace().chain(words.split_whitespace());
+    words.fold(train, |train, word| train.arg(word))
+}
+
+#[test]
+fn a_bert_is_pretrained_as_typed_and_as_printed() {
+    let folder = checkout();
+    let run = |words: &str| typed(&folder, words);
     run("--model_path typed").succeeds();
     for name in ["config.json", "model_0.pth", "model_2.pth", "model_4.pth", "model_best.pth"] {
         assert!(folder.path("typed").join(name).exists(), "{name}");
@@ -191,4 +206,23 @@ fn a_bert_is_pretrained_as_typed_and_as_printed() {
     };
     assert_eq!(losses("typed"), losses("printed"));
     assert_eq!(losses("typed")[0].len(), 6);
+
+    // The form for Accelerate ends with the validation of the best model, which is the same by itself.
+    let metrics = read(folder.path("typed/metrics.json"));
+    let again = "--model_path again --validate_only --init_checkpoint typed/model_best.pth";
+    run(again).succeeds();
+    let again = read_scalars(&folder.path("again/validation/training_eval/valid"));
+    let tags = ["accuracy_mlm", "accuracy_nsp", "loss", "loss_mlm", "loss_nsp"];
+    for split in ["train", "valid"] {
+        let found = metrics[split].as_object().expect("by metric");
+        assert!(found.keys().eq(tags), "{metrics}");
+    }
+    for tag in tags {
+        // Event files have 32 bits.
+        let expected = metrics["valid"][tag].as_f64().expect("a number") as f32;
+        let found: Vec<f32> = again[tag].values().map(|value| *value as f32).collect();
+        assert_eq!(found, [expected], "{tag}");
+    }
+    let config = fs::read_to_string(folder.path("typed/config.json")).expect("it is recorded");
+    assert!(config.contains("\"mixed_precision\": \"no\""), "{config}");
 }

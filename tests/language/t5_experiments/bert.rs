@@ -164,6 +164,24 @@ fn a_sparse_bert_keeps_the_blocks_of_its_checkpoints_first_layer() {
 }
 
 #[test]
+fn a_checkpoint_of_bert_is_validated_alone() {
+    let checkout = checkout();
+    let line = format!("{MEASURED} --validate_only");
+    fails_in(
+        &checkout,
+        &line,
+        &["`--init_checkpoint` is missing, expected with `--validate_only`"],
+    );
+    checkout.check(&format!("{line} --init_checkpoint run/model_6"), "bert_validate.golden");
+    let line = line.replace("--valid_data_path valid_text_sentence", "");
+    fails_in(
+        &checkout,
+        &line,
+        &["`--valid_data_path` is missing, expected with `--validate_only`"],
+    );
+}
+
+#[test]
 fn the_form_for_accelerate_has_no_flags_of_half_precision() {
     let (checkout, line) = (checkout(), MEASURED.replacen("bert ", "bert_accel ", 1));
     let translated = checkout.translated(&line).unwrap_or_else(|message| panic!("{message}"));

@@ -7,8 +7,12 @@ use super::Statements;
 use crate::Statement;
 use crate::t5_experiments::arguments::Arguments;
 
-/// The file that comes before the statements.
+/// The file that comes before the statements, and the one that follows it in the form for Accelerate.
 const FILE: &str = "gimlet/t5_experiments/bert.gin";
+const ACCELERATE: &str = "gimlet/t5_experiments/bert_accelerate.gin";
+
+/// The file for `--validate_only`.
+const VALIDATE: &str = "gimlet/t5_experiments/bert_validate.gin";
 
 const DATASET: &str = "megatron.BertDataset";
 
@@ -41,12 +45,17 @@ pub(super) fn translate(out: &mut Statements<'_>, facts: &Pretraining) -> Vec<St
     let has_order = arguments.int("use_nsp") != Some(0);
     let python = |value: bool| if value { "True" } else { "False" };
     let number = |flag: &str| arguments.gin(flag);
+    match arguments.path("init_checkpoint").filter(|_| arguments.is("validate_only")) {
+        Some(checkpoint) => out.evaluation("init_checkpoint", &checkpoint),
+        None => {
+            out.bind("model_path", "MODEL_DIR", path("model_path").unwrap_or_default());
+            out.bind("seed", "RANDOM_SEED", number("seed"));
+        }
+    }
     let rows = [
-        ("model_path", "MODEL_DIR".to_string(), path("model_path").unwrap_or_default()),
         ("data_path", "PREFIXES".to_string(), format!("{{{splits}}}")),
         ("tokenizer", "PIECES".to_string(), repr_str(&facts.pieces)),
         ("tokenizer", "LOWER_CASE".to_string(), python(facts.lower_case).to_string()),
-        ("seed", "RANDOM_SEED".to_string(), number("seed")),
         ("seed", format!("{DATASET}.seed"), number("seed")),
         ("data_name", format!("{DATASET}.name"), number("data_name")),
         ("data_n_epochs", format!("{DATASET}.n_epochs"), number("data_n_epochs")),
@@ -62,7 +71,21 @@ pub(super) fn translate(out: &mut Statements<'_>, facts: &Pretraining) -> Vec<St
         out.bind("use_nsp", "MODEL", "@bert.BertForMaskedLM()");
     }
     out.list.extend(facts.network.iter().cloned());
-    vec![FILE.to_string()]
+    files(arguments).iter().map(|file| file.to_string()).collect()
+}
+
+/// Returns the files that come first.
+fn files(arguments: &Arguments) -> &'static [&'static str] {
+    match arguments.is("validate_only") {
+        true => &[VALIDATE],
+        false if validates_at_end(arguments) => &[FILE, ACCELERATE],
+        false => &[FILE],
+    }
+}
+
+/// Whether the training ends with a validation.
+pub(super) fn validates_at_end(arguments: &Arguments) -> bool {
+    arguments.is_for_accelerate() && arguments.has_valid_data()
 }
 
 /// Translates the length of rows.
@@ -95,6 +118,15 @@ pub(super) fn check(arguments: &Arguments, refuse: &mut impl FnMut(String, &str)
     ] {
         if arguments.text(flag).is_none() {
             refuse(format!("`--{flag}` is missing, expected {what}"), "");
+        }
+    }
+    for (flag, what) in [
+        ("init_checkpoint", "the checkpoint to validate"),
+        ("valid_data_path", "the path of .bin and .idx files without these endings"),
+    ] {
+        if arguments.is("validate_only") && arguments.text(flag).is_none() {
+            let message = format!("`--{flag}` is missing, expected with `--validate_only` {what}");
+            refuse(message, "");
         }
     }
     let passes = ["data_n_epochs", "data_n_samples"].map(|flag| arguments.int(flag));

@@ -30,6 +30,9 @@ const PLATEAU: &str = "gimlet.ReduceLROnPlateau";
 const PLATEAU_PARAMETERS: [&str; 7] =
     ["factor", "patience", "threshold", "threshold_mode", "cooldown", "min_lr", "eps"];
 
+/// The folder of the results of `--validate_only`, in that of the run.
+const VALIDATION: &str = "validation";
+
 /// Flags of a training.
 const UNUSED_BY_VALIDATION: [&str; 18] = [
     "iters",
@@ -227,6 +230,14 @@ impl Statements<'_> {
         self.bind("input_seq_len", "TASK_FEATURE_LENGTHS", lengths);
     }
 
+    /// Translates the checkpoint of an evaluation without training, and the folder of its results.
+    fn evaluation(&mut self, flag: &str, checkpoint: &str) {
+        let run = self.arguments.path("model_path").unwrap_or_default();
+        let folder = format!("{run}/{VALIDATION}");
+        self.bind("model_path", "EVAL_OUTPUT_DIR", repr_str(&folder));
+        self.bind(flag, "CHECKPOINT_PATH", repr_str(checkpoint));
+    }
+
     /// Translates lengths, rows and micro-batches.
     fn batches(&mut self, facts: &Facts) {
         match self.arguments.is_bert() {
@@ -241,6 +252,7 @@ impl Statements<'_> {
         // Each process evaluates batches of its own.
         let evaluations = match facts.tuning {
             _ if is_validation || facts.num_processes == 1 => &[][..],
+            None if bert::validates_at_end(self.arguments) => &["train_eval", "after_training"],
             None => &["train_eval"],
             Some(_) => &["train_eval", "infer_eval", "after_training"],
         };

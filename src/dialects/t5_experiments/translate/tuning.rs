@@ -23,9 +23,6 @@ const MODEL: &str = "t5x/examples/t5/encoder_decoder.gin";
 /// The folder of SCROLLS, which has the name of its data set on the hub.
 pub const SCROLLS_FOLDER: &str = "tau/scrolls";
 
-/// The folder of the results of `--validate_only`, in that of the run.
-const VALIDATION: &str = "validation";
-
 /// Sentinels that transformers' T5 tokenizer adds to a SentencePiece model without a configuration.
 const EXTRA_IDS: usize = 100;
 
@@ -191,11 +188,9 @@ fn training(out: &mut Statements<'_>, tuning: &Tuning) {
 /// Translates an evaluation without training.
 fn validation(out: &mut Statements<'_>, tuning: &Tuning) {
     let arguments = out.arguments;
-    let folder = format!("{}/{VALIDATION}", arguments.path("model_path").unwrap_or_default());
-    out.bind("model_path", "EVAL_OUTPUT_DIR", repr_str(&folder));
     match (arguments.path("init_checkpoint"), &tuning.pretrained) {
-        (Some(file), _) => out.bind("init_checkpoint", "CHECKPOINT_PATH", repr_str(&file)),
-        (None, Some(folder)) => out.bind("from_pretrained", "CHECKPOINT_PATH", repr_str(folder)),
+        (Some(file), _) => out.evaluation("init_checkpoint", &file),
+        (None, Some(folder)) => out.evaluation("from_pretrained", folder),
         (None, None) => unreachable!("`check` asks for one of them"),
     }
     match predicts(arguments) {
