@@ -71,6 +71,40 @@ fn a_divided_bert_repeats_that_of_t5_experiments() {
     }
 }
 
+/// With the folder that it saved as its best model, and with its file of metrics.
+#[test]
+fn a_bert_with_accelerate_repeats_that_of_t5_experiments() {
+    let scratch = tempfile::tempdir().expect("a temporary folder");
+    let model_dir = scratch.path().join("ours");
+    let train = run(&model_dir)
+        .bind("TRAIN_STEPS", 6)
+        .bind("schedules.get_scheduler.num_training_steps", 6)
+        .bind("train.eval_period", 3)
+        .bind("train.best", "@gimlet.BestModel()")
+        .bind_text("gimlet.BestModel.metric", "loss")
+        .bind_text("gimlet.BestModel.mode", "min")
+        .bind("train.after_training_dataset_cfg", "@train_eval/utils.DatasetConfig()");
+    train.succeeds();
+    let theirs = sources("t5_experiments/bert/accelerate");
+    let expected = read(theirs.join("steps.json"));
+    check_steps(&model_dir, &expected);
+    check_trained(&model_dir.join("model_best.pth"), "accelerate/model_best");
+
+    let logged = read_scalars(&model_dir.join("training_eval/documents"));
+    let [found, expected_at_end] = [&model_dir, &theirs].map(|dir| read(dir.join("metrics.json")));
+    // Accuracies of masked tokens are those of all of them, and there the mean over micro-batches.
+    for tag in ["loss", "loss_mlm", "loss_nsp", "accuracy_nsp"] {
+        let of_step = |step: &str| expected["validations"][step][tag].clone();
+        assert_near(tag, logged[tag].values(), &["0", "3", "6"].map(of_step)[..].into());
+        let at_end = [expected_at_end["valid"][tag].clone()];
+        assert_near(tag, found["documents"][tag].as_f64().iter(), &at_end[..].into());
+    }
+    // Metrics of training are those of the last logged step.
+    let last = expected["loss_mlm"].as_array().expect("by step").last().cloned();
+    let trained = found["train"]["loss_mlm"].as_f64();
+    assert_near("loss_mlm", trained.iter(), &last.as_slice().into());
+}
+
 /// With dropout, blocks of heads and relative biases.
 #[test]
 #[ignore = "takes a minute: `make soak`"]
