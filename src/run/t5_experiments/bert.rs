@@ -12,13 +12,10 @@ use crate::models::{HUGGING_FACE, open};
 use crate::run::failure::Failure;
 use crate::storage::Path;
 use crate::telemetry::warn_once;
-use crate::vocab::bert_folds_case;
+use crate::vocab::BertFolder;
 
 use super::tuning::exists;
 use super::{failure, init_step, model_config};
-
-/// The list of pieces of a tokenizer.
-const PIECES: &str = "vocab.txt";
 
 /// The class of transformers, and the keys of t5-experiments that it does not read.
 const OF_TRANSFORMERS: &str = "transformers:";
@@ -75,14 +72,20 @@ pub(super) fn facts(arguments: &Arguments, num_processes: usize) -> Result<Facts
 /// A file is missing, or describes a network that no model here has.
 pub(super) fn network_and_pieces(arguments: &Arguments) -> Result<Pretraining, Failure> {
     let folder = arguments.path("tokenizer").unwrap_or_default();
-    let pieces = format!("{folder}/{PIECES}");
-    if !exists(&pieces)? {
-        let message = format!("`--tokenizer` is `{folder}`, expected a folder with a {PIECES}");
+    let found = Path::parse(&folder).map_err(Failure::usage)?;
+    let found = BertFolder::at(&found).map_err(|error| match error.is_users() {
+        true => failure(vec![Diagnostic::nowhere(error.to_string())]),
+        false => Failure::world(error),
+    })?;
+    let Some(BertFolder { pieces, folds_case: lower_case }) = found else {
+        let message = format!(
+            "`--tokenizer` is `{folder}`, expected a folder with a vocab.txt or a tokenizer.json"
+        );
         return Err(failure(vec![Diagnostic::nowhere(message)]));
-    }
+    };
+    let pieces = pieces.to_string();
     let (network, without_effect) = read_network(arguments)?;
     let network = as_trained(arguments, network)?;
-    let lower_case = lower_case(&folder)?;
     Ok(Pretraining { network, without_effect, pieces, lower_case })
 }
 
@@ -224,15 +227,6 @@ fn without(text: &str) -> Result<(String, Vec<String>), serde_json::Error> {
         removed = own.map(|key| key.to_string()).collect();
     }
     Ok((config.to_string(), removed))
-}
-
-/// Whether the tokenizer of a folder folds case.
-fn lower_case(folder: &str) -> Result<bool, Failure> {
-    let folder = Path::parse(folder).map_err(Failure::usage)?;
-    bert_folds_case(&folder).map_err(|error| match error.is_users() {
-        true => failure(vec![Diagnostic::nowhere(error.to_string())]),
-        false => Failure::world(error),
-    })
 }
 
 /// The kind of positions in the text of a network.
