@@ -1,9 +1,9 @@
 //! Pretraining of BERT: its data and model as statements after `gin/gimlet/t5_experiments/bert.gin`. Source: t5-experiments
 //! `run_bert_pretraining.py`.
 
+use super::statements::Statements;
 use gimlet_gin::repr_str;
 
-use super::Statements;
 use crate::Statement;
 use crate::t5_experiments::arguments::Arguments;
 

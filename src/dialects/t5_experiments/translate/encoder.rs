@@ -3,8 +3,8 @@
 
 use gimlet_gin::repr_str;
 
-use super::Statements;
 use super::bert::Pretraining;
+use super::statements::Statements;
 use super::tuning::named;
 use crate::t5_experiments::arguments::Arguments;
 use crate::t5_experiments::model_config::ModelClass;
@@ -30,7 +30,7 @@ pub(super) const CONTRACT_NLI_METRICS: [&str; 2] = ["exact_match", "f1_micro"];
 pub enum EncoderFamily {
     /// A BERT.
     Bert,
-    /// That of a T5, whose network a class describes. t5-experiments cannot train it, since the class has no head of classes.
+    /// A T5's, whose network a class describes. t5-experiments cannot train it, since the class has no head of classes.
     T5(ModelClass),
 }
 

@@ -6,6 +6,7 @@ mod check;
 mod check_tuning;
 mod encoder;
 mod optimizer;
+mod statements;
 mod tuning;
 
 pub use bert::Pretraining;
@@ -14,6 +15,8 @@ pub use encoder::{EncoderFamily, encoder};
 pub use tuning::{SCROLLS_FOLDER, Tuning, scrolls_file};
 
 use gimlet_gin::{Diagnostic, repr_str};
+
+use statements::Statements;
 
 use super::arguments::Arguments;
 use super::flags::Effect;
@@ -182,23 +185,7 @@ fn model_class(arguments: &Arguments) -> ModelClass {
     known.expect("`check` refuses other classes").1
 }
 
-/// The statements of a run.
-struct Statements<'a> {
-    arguments: &'a Arguments,
-    list: Vec<Statement>,
-}
-
 impl Statements<'_> {
-    /// Binds a key to a value that a flag gives.
-    fn bind(&mut self, flag: &str, key: &str, value: impl ToString) {
-        let text = format!("{key} = {}", value.to_string());
-        self.list.push(Statement { place: format!("--{flag}"), text });
-    }
-
-    fn count(&self, flag: &str) -> i128 {
-        self.arguments.int(flag).expect("`check` asks for it, or it has a default")
-    }
-
     /// Translates files and folders.
     fn folders(&mut self) {
         let path = |flag: &str| repr_str(&self.arguments.path(flag).unwrap_or_default());
@@ -310,14 +297,6 @@ impl Statements<'_> {
         }
         if skips {
             self.bind("skip_used_data", &key("restore_dataset"), "True");
-        }
-    }
-
-    /// Leaves arrays of the checkpoint that the model lacks, and gives those that the checkpoint lacks new values.
-    fn leaves_arrays(&mut self, flag: &str) {
-        for (parameter, value) in [("strict", "False"), ("fallback_to_scratch", "True")] {
-            let key = format!("t5x.utils.RestoreCheckpointConfig.{parameter}");
-            self.bind(flag, &key, value);
         }
     }
 

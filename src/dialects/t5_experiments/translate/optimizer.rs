@@ -2,7 +2,8 @@
 
 use gimlet_gin::{ValueKind, repr_str};
 
-use super::{Facts, Statements};
+use super::Facts;
+use super::statements::Statements;
 
 /// The optimizers that are translated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

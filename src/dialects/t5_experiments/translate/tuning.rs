@@ -3,9 +3,9 @@
 
 use gimlet_gin::repr_str;
 
-use super::Statements;
 use super::bert::Pretraining;
 use super::encoder::{self, encoder};
+use super::statements::Statements;
 use crate::t5_experiments::arguments::Arguments;
 
 /// T5X's fine-tuning, whose dropout that of a model's folder replaces.

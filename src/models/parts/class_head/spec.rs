@@ -26,7 +26,7 @@ pub struct ClassHead {
 pub enum ReadPosition {
     /// The first one, as of BERT's `[CLS]`.
     First,
-    /// That of the last token, as of T5's end of a sequence.
+    /// The last token's, as of T5's end of a sequence.
     LastToken,
 }
 

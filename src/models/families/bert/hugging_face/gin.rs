@@ -58,9 +58,7 @@ fn heads(folder: &Path) -> Result<Heads, String> {
     let leaves = stored.leaves();
     let leaf = |name: &str| leaves.iter().find(|leaf| leaf.name == name);
     Ok(match (leaf(CLASSES), leaf(ORDER)) {
-        (Some(classes), _) => {
-            Heads::Classes(classes.shape.last().map_or(0, |count| *count as usize))
-        }
+        (Some(classes), _) => Heads::Classes(classes.shape.last().copied().unwrap_or(0)),
         (None, Some(_)) => Heads::MaskedTokensAndOrder,
         (None, None) => Heads::MaskedTokens,
     })
