@@ -6,7 +6,7 @@ BENCHES = pathlib.Path(__file__).resolve().parent.parent
 RUN = BENCHES / "t5_1_1.gin"
 
 # Layers of a BERT with the other dimensions of the base size.
-BERT_LAYERS = {"bert_4_layers": 4, "bert_base": 12}
+BERT_LAYERS = {"bert_1_layer": 1, "bert_4_layers": 4, "bert_base": 12}
 
 
 def words(program, bench, steps, warmup):

@@ -56,7 +56,7 @@ MASKED = 0.15
 def build_bert(size, length, attention):
     num_layers, is_sparse = BERTS[size]
     same = dict(num_hidden_layers=num_layers, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
-                max_position_embeddings=length, vocab_size=30522)
+                max_position_embeddings=length, vocab_size=1024 if is_sparse else 30522)
     if is_sparse:
         config = BigBirdConfig(attention_type="block_sparse", block_size=64, num_random_blocks=3, hidden_act="gelu",
                                **same)
@@ -66,8 +66,8 @@ def build_bert(size, length, attention):
     return BertForPreTraining(config).train()
 
 
-def bert_batch(rows, length, device):
-    ids = torch.randint(1, 30522, (rows, length), device=device)
+def bert_batch(rows, length, vocab_size, device):
+    ids = torch.randint(1, vocab_size, (rows, length), device=device)
     is_masked = torch.rand(rows, length, device=device) < MASKED
     return dict(input_ids=ids, token_type_ids=torch.zeros_like(ids), labels=ids.masked_fill(~is_masked, -100),
                 next_sentence_label=torch.arange(rows, device=device) % 2)
@@ -105,7 +105,7 @@ def main():
         model = torch.compile(model)
     tokens = lambda length: torch.randint(2, model.config.vocab_size - 100, (args.batch_size, length), device=args.device)
     if is_bert:
-        batch = bert_batch(args.batch_size, args.inputs_length, args.device)
+        batch = bert_batch(args.batch_size, args.inputs_length, model.config.vocab_size, args.device)
     else:
         batch = dict(input_ids=tokens(args.inputs_length), labels=tokens(args.targets_length))
     for step in range(args.steps):

@@ -183,9 +183,10 @@ mod tests {
         for table in TABLES {
             let modules = table.modules.iter().copied().flatten();
             let names = modules.flat_map(|(torch, t5x, parameters)| {
-                parameters
-                    .iter()
-                    .map(move |(name, own, _)| (format!("{torch}.{name}"), format!("{t5x}/{own}")))
+                parameters.iter().map(move |(name, own, kind)| {
+                    let torch = format!("{torch}.{name}.{}", kind.torch);
+                    (torch, format!("{t5x}/{own}/{}", kind.t5x))
+                })
             });
             let (torch, t5x): (Vec<_>, Vec<_>) = names.unzip();
             for names in [torch, t5x] {
