@@ -128,18 +128,19 @@ fn an_encoder_learns_classes_as_in_transformers_and_its_checkpoints_are_transfor
 fn contract_nli_is_learned_by_an_encoder() {
     let (folder, _) = folder();
     fs::create_dir_all(folder.path("tau/scrolls/contract_nli")).expect("a folder");
-    let answers = ["Contradiction", "Entailment", "Not mentioned"];
+    let answers = [("news", "Contradiction"), ("fox", "Entailment"), ("the", "Not mentioned")];
     let line = |number: usize| {
-        let example = json!({"id": format!("{number}"), "pid": "p", "input": format!("news {number}"), "output": answers[number % 3]});
-        format!("{example}\n")
+        let (input, output) = answers[number % 3];
+        let id = number.to_string();
+        format!("{}\n", json!({"id": id, "pid": "p", "input": input, "output": output}))
     };
     for split in ["train", "validation"] {
         let lines = (0..4).map(line).collect::<String>();
         folder.write(&format!("tau/scrolls/contract_nli/{split}.jsonl"), lines);
     }
     let line = "scrolls --task_name contract_nli --model_path run --model_cfg model/config.json --tokenizer model --batch_size 4 \
-        --model_cls modeling_bert:BertForSequenceClassification --model_type encoder --input_seq_len 12 --lr 1e-2 --iters 20 \
-        --log_interval 10 --optimize_metric f1_micro --optimize_mode max --save_best";
+        --model_cls modeling_bert:BertForSequenceClassification --model_type encoder --input_seq_len 12 --lr 1e-2 --iters 40 \
+        --log_interval 20 --optimize_metric f1_micro --optimize_mode max --save_best";
     let train = Train::new(&folder.path("")).tool(&["t5_experiments"]);
     line.split_whitespace().fold(train, |train, word| train.arg(word)).succeeds();
     let metrics = fs::read_to_string(folder.path("run/metrics.json")).expect("the run wrote it");
