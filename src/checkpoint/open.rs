@@ -18,6 +18,9 @@ use gimlet_storage::{Path, StorageError};
 /// First bytes of TensorFlow's file `checkpoint`: a text that names the newest checkpoint.
 const TENSORFLOW_TEXT: &[u8] = b"model_checkpoint_path";
 
+/// The file of a model in Megatron-LM's own checkpoints, and the one that names the newest of them.
+const MEGATRON_MARKS: [&str; 2] = ["model_optim_rng.pt", "latest_checkpointed_iteration.txt"];
+
 /// Opens a checkpoint of any format that Gimlet reads. Tensors of Hugging Face's models get the names that their family has
 /// for them; without families they keep their own.
 ///
@@ -45,7 +48,16 @@ pub fn open(path: &Path, families: Families) -> Result<Box<dyn Stored>, Checkpoi
 
 /// The format at a path; T5X's if no other format is recognized.
 pub(super) fn recognize(path: &Path) -> Result<Format, CheckpointError> {
-    if path.is_dir()? {
+    let is_folder = path.is_dir()?;
+    if path.file_name() == MEGATRON_MARKS[0] || (is_folder && has_any(path, &MEGATRON_MARKS)?) {
+        return Err(CheckpointError::Unsupported {
+            path: path.to_string(),
+            reason: "it is Megatron-LM's own, which has names and parts of that program; expected a folder of transformers, or a \
+                     file of t5-experiments"
+                .to_string(),
+        });
+    }
+    if is_folder {
         return recognize_folder(path);
     }
     if !path.exists()? {
@@ -102,4 +114,22 @@ fn head(file: &Path) -> Result<Vec<u8>, CheckpointError> {
     let read = file.open()?.take(TENSORFLOW_TEXT.len() as u64).read_to_end(&mut head);
     read.map_err(|error| StorageError::new("read", file, error))?;
     Ok(head)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checkpoints_of_megatron_are_refused_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = Path::try_from(folder.path()).unwrap();
+        let model = folder.join("mp_rank_00").join(MEGATRON_MARKS[0]);
+        model.write_atomic(b"PK\x03\x04").unwrap();
+        folder.join(MEGATRON_MARKS[1]).write_atomic(b"1000").unwrap();
+        for path in [folder.clone(), folder.join("mp_rank_00"), model] {
+            let error = recognize(&path).unwrap_err().to_string();
+            assert!(error.contains("it is Megatron-LM's own"), "{error}");
+        }
+    }
 }
