@@ -122,8 +122,9 @@ mod tests {
 
     #[test]
     fn checkpoints_of_megatron_are_refused_by_name() {
-        let folder = tempfile::tempdir().unwrap();
-        let folder = Path::try_from(folder.path()).unwrap();
+        let scratch = tempfile::tempdir().unwrap();
+        std::fs::create_dir(scratch.path().join("mp_rank_00")).unwrap();
+        let folder = Path::try_from(scratch.path()).unwrap();
         let model = folder.join("mp_rank_00").join(MEGATRON_MARKS[0]);
         model.write_atomic(b"PK\x03\x04").unwrap();
         folder.join(MEGATRON_MARKS[1]).write_atomic(b"1000").unwrap();
