@@ -3,13 +3,17 @@
 use std::sync::Arc;
 
 use crate::models::Model;
-use crate::models::decoding::{DecodeError, Prediction};
+use crate::models::decoding::Prediction;
 use crate::session::error::SessionError;
 use crate::vocab::Vocabulary;
 
 use super::decoding::{Decoding, DecodingOptions};
 use super::lines::{Asked, Text};
 use super::spec::InteractiveModel;
+
+/// The refusal of options of decoding by a model of classes.
+const CLASSES: &str = "the model names classes by their probability and decodes no text, so it takes no option of sampling \
+                       or of a search; `num_decodes` classes are named";
 
 /// The vocabularies of a model, its lengths and its own decoding.
 #[derive(Clone, Debug)]
@@ -75,7 +79,7 @@ impl Encoder {
     /// See [`DecodingOptions::over`]; options of decoding for a model that names classes.
     pub fn decoding(&self, options: &DecodingOptions) -> Result<Decoding, String> {
         if self.names_classes && options.changes_decoding() {
-            return Err(DecodeError::Classes.to_string());
+            return Err(CLASSES.to_string());
         }
         options.over(&self.prediction, self.targets_length)
     }

@@ -237,12 +237,6 @@ pub enum DecodeError {
          encoder; expected 1.0 and 0"
     )]
     NoEncoder,
-    /// A model that names classes got options of decoding.
-    #[error(
-        "the model names classes by their probability and decodes no text, so it takes no option of sampling or of a search; \
-         `num_decodes` classes are named"
-    )]
-    Classes,
 }
 
 impl TemperatureSample {

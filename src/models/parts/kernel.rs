@@ -23,6 +23,17 @@ pub fn kernel(
     param(format!("{path}/kernel"), shape.to_vec(), axes.to_vec(), initializer)
 }
 
+/// The kernel at a path, and its bias, which begins with 0.
+pub fn biased_kernel(
+    path: &str,
+    shape: [usize; 2],
+    axes: [&'static str; 2],
+    initializer: Initializer,
+) -> [ParamSpec; 2] {
+    let bias = param(format!("{path}/bias"), vec![shape[1]], vec![axes[1]], Initializer::ZEROS);
+    [kernel(path, shape, axes, initializer), bias]
+}
+
 /// A parameter in float32.
 pub fn param(
     name: String,

@@ -22,7 +22,7 @@ pub use class_head::{ClassHead, ReadPosition};
 pub use embedding::{EMBEDDING_INIT, LogitsKernel, MemoryTokens, TokenEmbedding};
 pub use encoder_ends::EncoderEnds;
 pub use feed_forward::{FeedForward, FeedForwardDropout, FeedForwardSpec};
-pub use kernel::{KernelSpec, kernel, param};
+pub use kernel::{KernelSpec, biased_kernel, kernel, param};
 pub use part::{NormSpec, Part, PassContext, StreamDims, Tokens};
 pub use relative_position::RelativeBias;
 pub use rotary::Rotary;
@@ -33,4 +33,4 @@ pub use attention::AttentionBlock;
 #[cfg(feature = "torch")]
 pub use feed_forward::FeedForwardBlock;
 #[cfg(feature = "torch")]
-pub use product::{Load, Product, ResidualStream, RowTensors, norm};
+pub use product::{Load, Product, ResidualStream, RowTensors, biased_product, norm};

@@ -1,11 +1,11 @@
 //! Products of kernels in different layouts: training multiplies by kernels in the graph, predictions by packed ones.
 
-use tch::Tensor;
+use tch::{Kind, Tensor};
 
 use super::kernel::KernelSpec;
 use super::part::NormSpec;
 use crate::nn::{
-    Activation, BlockRows, Dropout, Joined, LayerNorm, Norm, NormKind, Params, RmsNorm,
+    Activation, BlockRows, Dropout, Joined, LayerNorm, Norm, NormKind, Params, Projection, RmsNorm,
 };
 
 /// Kernels that multiply the same inputs.
@@ -81,6 +81,12 @@ pub fn norm(path: &str, spec: &NormSpec, read: &dyn Fn(&str) -> Tensor) -> Norm 
             Norm::Layer(LayerNorm { scale, bias, epsilon })
         }
     }
+}
+
+/// The product of `inputs` `[.., in]` and the kernel of that path, with its bias: `[.., out]`.
+pub fn biased_product(params: &Params, path: &str, inputs: &Tensor, kind: Kind) -> Tensor {
+    let bias = params.cast(&format!("{path}/bias"), kind);
+    Projection::new(params, path, kind).forward(inputs) + bias
 }
 
 /// Facts of rows that only some stacks need.

@@ -6,9 +6,7 @@ use tch::{Kind, Tensor};
 
 use super::model::{BertForSequenceClassification, T5EncoderForSequenceClassification};
 use crate::models::bert::Bert;
-use crate::models::decoding::{
-    DecodeError, DecodeFn, Decodes, Observer, Prediction, TemperatureSample,
-};
+use crate::models::decoding::{DecodeError, Decodes, Observer, Prediction};
 use crate::models::heads::{Divisors, Head, LossOutput, LossSpec, TokenLogits};
 use crate::models::parts::ClassHead;
 use crate::models::t5::T5;
@@ -23,7 +21,6 @@ const FIRST_CLASS: i64 = 1;
 struct Classifier {
     encoder: Encoder,
     head: ClassHead,
-    dropout: Dropout,
 }
 
 #[derive(Clone, Debug)]
@@ -55,7 +52,10 @@ fn numbered(batch: &Batch) -> Batch {
 
 impl Network for Classifier {
     fn dropout(&self) -> Dropout {
-        self.dropout
+        match &self.encoder {
+            Encoder::Bert(bert) => bert.dropout(),
+            Encoder::T5(t5) => t5.dropout(),
+        }
     }
 
     fn features(&self) -> &'static [&'static str] {
@@ -99,17 +99,6 @@ impl PredictingNetwork for Classifier {
     }
 }
 
-/// Whether tokens would be chosen by nothing but their probability.
-fn is_greedy(decode_fn: &DecodeFn) -> bool {
-    let DecodeFn::TemperatureSample(sample) = decode_fn else { return false };
-    let unlimited = TemperatureSample {
-        max_decode_steps: None,
-        max_decode_steps_hard_limit: None,
-        ..sample.clone()
-    };
-    unlimited == TemperatureSample::default()
-}
-
 /// Names the likeliest classes of rows.
 struct ClassPredictor<'a> {
     classifier: &'a Classifier,
@@ -121,16 +110,14 @@ impl Predict for ClassPredictor<'_> {
         let _ = untracked(|| self.classifier.logits(self.params, batch, Dropout::off()).logits());
     }
 
-    /// The likeliest classes, with the logarithms of their probabilities as scores.
+    /// The likeliest classes, with the logarithms of their probabilities as scores. Nothing is decoded, so no option of
+    /// decoding but their number has a meaning; `interactive` refuses others.
     fn predict_observed(
         &self,
         batch: &Batch,
         prediction: &Prediction,
         observer: &mut dyn Observer,
     ) -> Result<Decodes, DecodeError> {
-        if !is_greedy(&prediction.decode_fn) {
-            return Err(DecodeError::Classes);
-        }
         untracked(|| {
             let logits = self.classifier.logits(self.params, batch, Dropout::off()).logits();
             let most = prediction.num_decodes.min(self.classifier.head.num_classes) as i64;
@@ -153,18 +140,14 @@ impl HasNetwork for BertForSequenceClassification {
     fn network(&self, fp8: Option<&TransformerEngineConfig>) -> Box<dyn Network> {
         let spec = self.transformer().with_fp8(fp8);
         let head = spec.class_head.expect("it has classes");
-        let encoder = Bert::new(spec);
-        Box::new(Classifier { dropout: encoder.dropout(), encoder: Encoder::Bert(encoder), head })
+        Box::new(Classifier { encoder: Encoder::Bert(Bert::new(spec)), head })
     }
 }
 
 impl HasNetwork for T5EncoderForSequenceClassification {
     fn network(&self, fp8: Option<&TransformerEngineConfig>) -> Box<dyn Network> {
         let spec = self.transformer().with_fp8(fp8);
-        Box::new(Classifier {
-            dropout: Dropout::train(spec.dropout_rate),
-            head: spec.class_head.expect("it has classes"),
-            encoder: Encoder::T5(T5::new(spec)),
-        })
+        let head = spec.class_head.expect("it has classes");
+        Box::new(Classifier { encoder: Encoder::T5(T5::new(spec)), head })
     }
 }

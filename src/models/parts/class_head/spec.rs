@@ -1,7 +1,7 @@
 //! The description of a head of classes. Sources: transformers `modeling_bert.py` (`BertPooler`) and `modeling_t5.py`
 //! (`T5ClassificationHead`).
 
-use crate::models::parts::{StreamDims, kernel, param};
+use crate::models::parts::{StreamDims, biased_kernel};
 use crate::nn::{Initializer, ParamSpec};
 
 /// Two projections, with tanh and perhaps dropout between them. Both have biases, which begin with 0.
@@ -37,13 +37,11 @@ impl ClassHead {
     /// Its parameters.
     pub fn params(&self) -> Vec<ParamSpec> {
         let embed = self.stream.emb_dim;
-        let projection = |path: &str, width, axis| {
-            let weights = kernel(path, [embed, width], ["embed", axis], self.initializer);
-            let bias = param(format!("{path}/bias"), vec![width], vec![axis], Initializer::ZEROS);
-            [weights, bias]
-        };
-        let pooler = projection(POOLER, embed, "pooled");
-        pooler.into_iter().chain(projection(self.path, self.num_classes, "classes")).collect()
+        let projections = [(POOLER, embed, "pooled"), (self.path, self.num_classes, "classes")];
+        let params = projections.into_iter().flat_map(|(path, width, axis)| {
+            biased_kernel(path, [embed, width], ["embed", axis], self.initializer)
+        });
+        params.collect()
     }
 
     /// Operations of its products for so many rows.

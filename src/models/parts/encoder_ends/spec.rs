@@ -1,6 +1,6 @@
 //! The description of an encoder's ends. Source: transformers `modeling_bert.py`.
 
-use crate::models::parts::{StreamDims, kernel, param};
+use crate::models::parts::{StreamDims, biased_kernel, param};
 use crate::nn::{Activation, Initializer, ParamSpec};
 
 /// The parameters before and after the layers of an encoder alone. All but norms have the same initial values; biases begin
@@ -52,19 +52,15 @@ impl EncoderEnds {
         let table = |name: &str, rows, axis| {
             param(name.to_string(), vec![rows, embed], vec![axis, "embed"], self.initializer)
         };
-        let bias =
-            |name: String, width, axis| param(name, vec![width], vec![axis], Initializer::ZEROS);
-        let projection = |name: &str, width, axis| {
-            let weights = kernel(name, [embed, width], ["embed", axis], self.initializer);
-            [weights, bias(format!("{name}/bias"), width, axis)]
-        };
         let mut tree = vec![table(path::TYPES, self.num_types, "abspos_buckets")];
         tree.extend(self.num_positions.map(|rows| table(path::POSITIONS, rows, "abspos_buckets")));
         tree.extend(stream.norm_params(path::NORM));
         if let Some(vocab_size) = self.predicted_tokens {
-            tree.extend(projection(path::TRANSFORM, embed, "pooled"));
+            let (shape, axes) = ([embed, embed], ["embed", "pooled"]);
+            tree.extend(biased_kernel(path::TRANSFORM, shape, axes, self.initializer));
             tree.extend(stream.norm_params(path::TRANSFORM_NORM));
-            tree.push(bias(path::TOKEN_BIAS.to_string(), vocab_size, "vocab"));
+            let bias = path::TOKEN_BIAS.to_string();
+            tree.push(param(bias, vec![vocab_size], vec!["vocab"], Initializer::ZEROS));
         }
         tree
     }

@@ -4,8 +4,8 @@ use tch::Tensor;
 
 use super::spec::{EncoderEnds, path};
 use crate::models::heads::Head;
-use crate::models::parts::{TokenEmbedding, norm};
-use crate::nn::{Joined, Norm, Params, Projection, activated, embed, kind};
+use crate::models::parts::{TokenEmbedding, biased_product, norm};
+use crate::nn::{Joined, Norm, Params, activated, embed, kind};
 
 impl EncoderEnds {
     /// Adds positions and types to embedded tokens `[batch, length, embed]`, and normalizes the sum. `types` is int64
@@ -37,7 +37,8 @@ impl EncoderEnds {
     /// The logits of tokens at some positions, to be computed from `hidden` `[positions, embed]`, with the embedding of
     /// tokens. Processes along the model axis divide the tokens, and nothing before.
     pub fn masked_tokens(&self, params: &Params, hidden: &Tensor, tokens: &TokenEmbedding) -> Head {
-        let dense = self.project(params, path::TRANSFORM, hidden);
+        let kind = kind(self.stream.dtype);
+        let dense = biased_product(params, path::TRANSFORM, hidden, kind);
         let active = activated(&[self.activation], &Joined::new(vec![dense], 1));
         let normal = self.norm(params, path::TRANSFORM_NORM).of(&active);
         Head {
@@ -47,12 +48,6 @@ impl EncoderEnds {
             scale: 1.0,
             vocabulary: tokens.vocabulary(params),
         }
-    }
-
-    fn project(&self, params: &Params, path: &str, inputs: &Tensor) -> Tensor {
-        let kind = kind(self.stream.dtype);
-        let bias = params.cast(&format!("{path}/bias"), kind);
-        Projection::new(params, path, kind).forward(inputs) + bias
     }
 
     fn norm(&self, params: &Params, path: &str) -> Norm {
