@@ -37,6 +37,11 @@ pub(crate) trait Convert {
         false
     }
 
+    /// Whether each token of the first field has a value in all others, perhaps 0.
+    fn is_aligned(&self) -> bool {
+        false
+    }
+
     /// Whether the model gets the features unchanged.
     fn passes_through(&self) -> bool {
         false

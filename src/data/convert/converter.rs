@@ -150,11 +150,16 @@ impl FeatureConverter {
         let convert = self.class.spec();
         let is_packed = self.packing != Packing::None;
         let values = convert.prepare(&mut example, &self.fields)?;
+        // SeqIO counts the tokens of a packed feature that are not 0 and keeps as many from the left. Targets of an encoder may
+        // be 0 where none is asked for: they keep their places beside the inputs.
+        let kept = |tokens: &[i32]| tokens.iter().filter(|&&token| token != 0).count();
+        let mut of_first = None;
         let feature = |(mut tokens, field): (Vec<i32>, &Field)| {
             tokens.truncate(field.length);
             if is_packed {
-                // SeqIO counts the tokens that are not 0 and keeps as many from the left.
-                tokens.truncate(tokens.iter().filter(|&&token| token != 0).count());
+                let own = of_first.unwrap_or_else(|| kept(&tokens));
+                of_first = convert.is_aligned().then_some(own);
+                tokens.resize(own, 0);
             }
             let positions = if is_packed { (0..tokens.len() as i32).collect() } else { Vec::new() };
             RowFeature { tokens, positions }

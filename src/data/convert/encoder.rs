@@ -40,6 +40,10 @@ impl Convert for EncoderFeatureConverter {
         names.map(|name| Field::new(name, fields[0].length)).collect()
     }
 
+    fn is_aligned(&self) -> bool {
+        true
+    }
+
     fn push(&self, row: &Row, _: i32, out: &mut [BatchFeature]) {
         let [inputs, targets] = &row.features[..] else { unreachable!("there are two fields") };
         let [input_tokens, target_tokens, weights, packing @ ..] = out else {

@@ -130,6 +130,23 @@ fn every_converter_makes_seqio_s_rows() {
     }
 }
 
+/// SeqIO would move the targets of the second example into those of the first.
+#[test]
+fn targets_of_a_packed_encoder_may_be_0_where_none_is_asked_for() {
+    let examples = serde_json::json!([
+        {"inputs": [5, 9, 6, 1], "targets": [0, 7, 0, 0]},
+        {"inputs": [9, 8, 9], "targets": [3, 0, 4]},
+    ]);
+    let class = gimlet::data::EncoderFeatureConverter { mask_id: 9 }.into();
+    let lengths = serde_json::json!({"inputs": 8, "targets": 8});
+    let batch = rows_by(class, examples.as_array().unwrap(), &lengths, true);
+    let row = |name: &str| batch.rows_of(name).next().unwrap().to_vec();
+    assert_eq!(row("encoder_input_tokens"), [5, 9, 6, 1, 9, 8, 9, 0]);
+    assert_eq!(row("encoder_target_tokens"), [0, 7, 0, 0, 3, 0, 4, 0]);
+    assert_eq!(row("encoder_loss_weights"), [0, 1, 0, 0, 1, 0, 1, 0]);
+    assert_eq!(row("encoder_segment_ids"), [1, 1, 1, 1, 2, 2, 2, 0]);
+}
+
 #[test]
 fn features_pass_through_with_floats_and_padding() {
     let class = gimlet::data::PassThroughFeatureConverter {}.into();
