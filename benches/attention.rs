@@ -43,7 +43,7 @@ fn measure(kind: Kind, length: i64, rounds: i64) {
     let mean_keys = layout.mean_keys(length as usize);
     let tiles = LayoutTiles::new(layout);
     let all = |size: &[i64]| Tensor::ones(size, (Kind::Bool, Device::Cpu));
-    let bias = LayoutBias { keys: all(&[1, length]), by_distance: None };
+    let bias = LayoutBias { keys: all(&[1, length]), segments: None, by_distance: None };
     let dense_bias = AttentionBias::new(None, &all(&[1, 1, length, length]));
     let qkv = Tensor::randn([1, length, 3 * DIMS.num_heads * DIMS.head_dim], (kind, Device::Cpu));
     let qkv = qkv.set_requires_grad(true);

@@ -34,6 +34,7 @@ mod moe;
 mod my_gimlet;
 mod network;
 mod own_task;
+mod packed_blocks;
 mod pages;
 mod plan;
 #[path = "../language/play.rs"]

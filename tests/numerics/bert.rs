@@ -189,6 +189,36 @@ fn blocks_of_layouts_equal_those_of_t5_experiments() {
     }
 }
 
+/// In packed rows of two examples each, whose positions count from 0 again.
+#[test]
+fn all_blocks_of_packed_rows_are_attention_without_blocks() {
+    let _held = fixture::generator();
+    let name = "bert_bigbird";
+    let expected = expected(name);
+    let (config, batch) = (config(&expected["config"]), batch(&expected["batch"]));
+    let tokens = batch.tensor(feature::ENCODER_INPUT_TOKENS);
+    let places = Tensor::arange(tokens.size()[1], (Kind::Int64, tokens.device()));
+    let begin = 11; // of the second example, within a block
+    let real = tokens.gt(0).to_kind(Kind::Int64);
+    let segments = (places.ge(begin).to_kind(Kind::Int64) + 1) * &real;
+    let positions = (&places - places.ge(begin).to_kind(Kind::Int64) * begin) * &real;
+    let batch = batch.with(feature::ENCODER_SEGMENT_IDS, segments);
+    let batch = batch.with(feature::ENCODER_POSITIONS, positions);
+    let encoded = |layouts: Vec<BlockLayout>| {
+        let mut spec = config.transformer();
+        spec.last.layouts = layouts.into();
+        Bert::new(spec).encode(&params(name, &config), &batch, Dropout::off()) * real.unsqueeze(-1)
+    };
+    let layout = layout(&expected).expect("it has a layout");
+    let all = BlockGrid::from_fn(layout.num_blocks(), |_, _| true);
+    let all = BlockLayout::new(layout.block(), vec![all; layout.heads().len()]);
+    let of_blocks = |layout| encoded(vec![layout; config.num_hidden_layers]);
+    let without = encoded(Vec::new());
+    let error = |found: Tensor| (found - &without).abs().max().double_value(&[]);
+    let (of_all, of_some) = (error(of_blocks(all)), error(of_blocks(layout)));
+    assert!(of_all < 1e-5 && of_some > 1e-3, "{of_all}, {of_some}");
+}
+
 /// Its program adds relative biases only where it attends to blocks of positions, here to all of them, and leaves their
 /// table without a gradient; the file has the one that it should have.
 #[test]

@@ -3,7 +3,7 @@
 use gimlet::nn::{
     AttentionBias, AttentionDims, BigBirdSparsityConfig, BlockGrid, BlockLayout, Dropout,
     FixedSparsityConfig, Heads, Joined, LayoutBias, LayoutDirection, LayoutHeads, LayoutTiles,
-    PythonRandom, SparsityConfig, attention, bias_from_mask, layout_attention,
+    PythonRandom, SparsityConfig, attention, bias_from_mask, layout_attention, same_segment,
 };
 use tch::{Device, Kind, Tensor};
 
@@ -19,6 +19,7 @@ struct Case {
     kind: Kind,
     dropout: Dropout,
     has_table: bool,
+    segments: Option<Tensor>, // of packed rows, int64 [batch, length]
 }
 
 /// Random inputs: queries, keys and values `[batch, length, num_heads * head_dim]`, and a table by distance.
@@ -78,26 +79,35 @@ fn results(case: &Case, attend: impl Fn(&Heads, Option<&Tensor>) -> Tensor) -> V
     all
 }
 
+/// The attention of a case by blocks.
+fn by_blocks(case: &Case, heads: &Heads, table: Option<&Tensor>) -> Tensor {
+    let dims = AttentionDims { num_heads: NUM_HEADS, head_dim: HEAD_DIM, float32_logits: true };
+    let bias = LayoutBias {
+        keys: keys(case.length),
+        segments: case.segments.as_ref().map(Tensor::shallow_clone),
+        by_distance: table.map(Tensor::shallow_clone),
+    };
+    layout_attention(heads, &LayoutTiles::new(case.layout.clone()), &bias, &dims, case.dropout)
+}
+
 /// Compares both ways; the greatest error relative to the greatest number of each result.
 fn check(case: &Case, tolerance: f64) {
     let dims = AttentionDims { num_heads: NUM_HEADS, head_dim: HEAD_DIM, float32_logits: true };
-    let tiles = LayoutTiles::new(case.layout.clone());
-    let by_blocks = |heads: &Heads, table: Option<&Tensor>| {
-        let bias =
-            LayoutBias { keys: keys(case.length), by_distance: table.map(Tensor::shallow_clone) };
-        layout_attention(heads, &tiles, &bias, &dims, case.dropout)
-    };
     let dense = |heads: &Heads, table: Option<&Tensor>| {
         let real = keys(case.length).unsqueeze(1).unsqueeze(1); // [batch, 1, 1, length]
-        let real = real.expand([-1, 1, case.length, -1], false);
+        let visible = match &case.segments {
+            Some(ids) => real.logical_and(&same_segment(ids, ids)),
+            None => real.expand([-1, 1, case.length, -1], false),
+        };
         let layout = bias_from_mask(&mask(&case.layout, case.length), case.kind);
         let position = match table {
             Some(table) => of_pairs(table, case.length) + layout,
             None => layout,
         };
-        attention(heads, &AttentionBias::new(Some(position), &real), &dims, case.dropout)
+        attention(heads, &AttentionBias::new(Some(position), &visible), &dims, case.dropout)
     };
-    let (found, expected) = (results(case, by_blocks), results(case, dense));
+    let found = results(case, |heads, table| by_blocks(case, heads, table));
+    let expected = results(case, dense);
     let names = ["output", "query", "key", "value", "table"];
     for ((found, expected), name) in found.iter().zip(&expected).zip(names) {
         assert_eq!((found.size(), found.kind()), (expected.size(), expected.kind()));
@@ -138,7 +148,16 @@ fn fixed(attention: LayoutDirection) -> BlockLayout {
 }
 
 fn case(layout: BlockLayout, length: i64) -> Case {
-    Case { layout, length, kind: Kind::Float, dropout: Dropout::off(), has_table: true }
+    let (kind, dropout) = (Kind::Float, Dropout::off());
+    Case { layout, length, kind, dropout, has_table: true, segments: None }
+}
+
+/// The same of packed rows, whose examples end within blocks: three in the first row, and two in the second one.
+fn packed(case: Case) -> Case {
+    let places = Tensor::arange(case.length, (Kind::Int64, Device::Cpu));
+    let of_row = |length: i64| places.floor_divide_scalar(length) + 1;
+    let rows = [of_row(case.length / 3 + 1), of_row(case.length / 2 + 3)];
+    Case { segments: Some(Tensor::stack(&rows, 0)), ..case }
 }
 
 #[test]
@@ -155,6 +174,49 @@ fn shorter_rows_crop_the_layout_also_inside_of_a_block() {
     let _held = fixture::generator();
     for length in [47, 28, 21, 4] {
         check(&case(big_bird(), length), 1e-5);
+    }
+}
+
+#[test]
+fn positions_of_packed_rows_see_those_of_their_own_example_in_the_layout() {
+    let _held = fixture::generator();
+    for length in [48, 45, 28] {
+        check(&packed(case(big_bird(), length)), 1e-5);
+    }
+    check(&packed(case(fixed(LayoutDirection::Bidirectional), 48)), 1e-5);
+    check(&packed(Case { has_table: false, ..case(big_bird(), 48) }), 1e-5);
+    check(&packed(Case { dropout: Dropout::train(0.3), ..case(big_bird(), 48) }), 1e-5);
+    check(&packed(Case { kind: Kind::BFloat16, ..case(big_bird(), 44) }), 0.03);
+}
+
+#[test]
+fn a_packed_row_of_one_example_is_the_row_that_is_not_packed() {
+    let _held = fixture::generator();
+    let plain = case(big_bird(), 45);
+    let segments = Some(keys(45).to_kind(Kind::Int64));
+    let packed = Case { segments, ..case(big_bird(), 45) };
+    let [plain, packed] =
+        [plain, packed].map(|case| results(&case, |heads, table| by_blocks(&case, heads, table)));
+    assert_eq!(plain, packed);
+}
+
+#[test]
+fn queries_of_packed_rows_whose_blocks_hold_no_key_of_their_example_get_zeros() {
+    let _held = fixture::generator();
+    let first = BlockGrid::from_fn(2, |_, column| column == 0);
+    let layout = BlockLayout::new(4, vec![first; NUM_HEADS as usize]);
+    // The first block holds positions of the second example, and none of the third one.
+    let ids = Tensor::from_slice(&[1i64, 2, 2, 2, 2, 3, 3, 3]);
+    let segments = Some(Tensor::stack(&[&ids, &ids], 0));
+    let case = Case { segments, ..case(layout, 8) };
+    let found = results(&case, |heads, table| by_blocks(&case, heads, table));
+    for of_queries in &found[..2] {
+        let are_zeros =
+            |first, count| of_queries.narrow(1, first, count).abs().max().double_value(&[]) == 0.0;
+        assert!(are_zeros(5, 3) && !are_zeros(4, 1));
+    }
+    for result in &found {
+        assert_eq!(result.isfinite().all().int64_value(&[]), 1);
     }
 }
 
@@ -182,12 +244,7 @@ fn queries_of_a_block_that_reads_nothing_get_zeros() {
     let _held = fixture::generator();
     let grid = BlockGrid::from_fn(4, |row, column| row != 2 && column <= row);
     let case = case(BlockLayout::new(2, vec![grid; NUM_HEADS as usize]), 8);
-    let tiles = LayoutTiles::new(case.layout.clone());
-    let dims = AttentionDims { num_heads: NUM_HEADS, head_dim: HEAD_DIM, float32_logits: false };
-    let found = results(&case, |heads, table| {
-        let bias = LayoutBias { keys: keys(8), by_distance: table.map(Tensor::shallow_clone) };
-        layout_attention(heads, &tiles, &bias, &dims, Dropout::off())
-    });
+    let found = results(&case, |heads, table| by_blocks(&case, heads, table));
     for of_queries in &found[..2] {
         let are_zeros =
             |first, count| of_queries.narrow(1, first, count).abs().max().double_value(&[]) == 0.0;

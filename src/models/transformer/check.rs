@@ -80,12 +80,6 @@ impl TransformerSpec {
             None if self.class_head.is_some() => Err(format!(
                 "{setting} puts several examples into a row, and the model names one class for each row: bind {remedy}"
             )),
-            None if self.stacks().any(|stack| !stack.layouts.is_empty()) => Err(format!(
-                "{setting} puts several examples into a row, and {} lets blocks of a row see each other, expected one of \
-                 the two: bind {remedy}, or {} = None",
-                names.parameter("sparsity"),
-                names.parameter("sparsity")
-            )),
             None => Ok(()),
             Some((dimension, number)) => Err(format!(
                 "{setting} puts several examples into a row, and {} = {number} lets them see each other, expected one of \

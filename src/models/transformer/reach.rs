@@ -19,8 +19,15 @@ pub enum Visible {
     Pairs(Tensor),
     /// Positions of the same example: int64 `[batch, length]`, its number, or 0 for padding. Each example is one run.
     Examples(Tensor),
-    /// Keys that are no padding: bool `[batch, length]`, of which each position attends to those of the blocks of its layer.
-    Keys(Tensor, Arc<[LayoutTiles]>),
+    /// Keys of the blocks that the layout of each layer shows.
+    Blocks {
+        /// Keys that are no padding: bool `[batch, length]`.
+        keys: Tensor,
+        /// The number of the example of each position, from 1, if rows are packed: int64 `[batch, length]`.
+        segments: Option<Tensor>,
+        /// The layouts of all layers.
+        tiles: Arc<[LayoutTiles]>,
+    },
 }
 
 impl Visible {
@@ -28,7 +35,7 @@ impl Visible {
     pub(super) fn of_keys(&self, kind: Kind) -> Tensor {
         match self {
             Self::Pairs(mask) => bias_from_mask(&mask.any_dim(2, false), kind),
-            Self::Examples(_) | Self::Keys(..) => {
+            Self::Examples(_) | Self::Blocks { .. } => {
                 panic!("queries that depend on the row attend to all of it")
             }
         }
@@ -91,8 +98,12 @@ impl OwnBias {
                 rows: BlockRows::new(segments, radius, spec.reach.tokens_per_block()),
                 biases: handles().collect(),
             },
-            (Visible::Keys(keys, tiles), None) => {
-                let bias = LayoutBias { keys: keys.shallow_clone(), by_distance: handles().next() };
+            (Visible::Blocks { keys, segments, tiles }, None) => {
+                let bias = LayoutBias {
+                    keys: keys.shallow_clone(),
+                    segments: segments.as_ref().map(Tensor::shallow_clone),
+                    by_distance: handles().next(),
+                };
                 Self::Layout { tiles: Arc::clone(tiles), bias }
             }
             (visible, radius) => panic!("{visible:?} is not for a radius of {radius:?}"),
@@ -112,8 +123,7 @@ impl OwnBias {
                 biases: shared.iter().map(|bias| bias.shallow_clone()).collect(),
             },
             Self::Layout { tiles, bias } => {
-                let by_distance = shared.first().map(|bias| bias.shallow_clone());
-                let bias = LayoutBias { keys: bias.keys.shallow_clone(), by_distance };
+                let bias = bias.with_distances(shared.first().copied());
                 Self::Layout { tiles: Arc::clone(tiles), bias }
             }
         }

@@ -10,7 +10,7 @@ use super::tiles::TileGroup;
 use crate::nn::attention::{AttentionDims, Heads};
 use crate::nn::autograd::{custom_function, gradients_of};
 use crate::nn::dropout::Dropout;
-use crate::nn::masks::bias_from_mask;
+use crate::nn::masks::{FORBIDDEN, bias_from_mask};
 use crate::nn::profiler::{Activity, part};
 use crate::nn::spec::SCORES_AT_ONCE;
 
@@ -55,9 +55,23 @@ impl LayoutTiles {
 pub struct LayoutBias {
     /// Keys that are no padding: bool `[batch, length]`. Of a query without any such key the result has no meaning.
     pub keys: Tensor,
+    /// The number of the example of each position of packed rows, from 1: int64 `[batch, length]`. A query attends to the keys
+    /// of its own example among those of the blocks that it reads; without any of them its result is 0.
+    pub segments: Option<Tensor>,
     /// A learned addend for each distance of a key from its query, `[num_heads, 2 * length - 1]`, of which the first is that
     /// of a key `length - 1` positions before the query.
     pub by_distance: Option<Tensor>,
+}
+
+impl LayoutBias {
+    /// The same with another handle of the table by distance, or a leaf with its values.
+    pub fn with_distances(&self, by_distance: Option<&Tensor>) -> Self {
+        Self {
+            keys: self.keys.shallow_clone(),
+            segments: self.segments.as_ref().map(Tensor::shallow_clone),
+            by_distance: by_distance.map(Tensor::shallow_clone),
+        }
+    }
 }
 
 /// Computes the attention: `[batch, length, num_heads * head_dim]`, heads joined; 0 for queries whose block reads no block.
@@ -88,6 +102,7 @@ pub fn layout_attention(
         num_blocks: rows.num_blocks,
         groups: tiles.groups(rows.num_blocks, inputs[0].device()),
         of_keys: rows.addends(&bias.keys),
+        segments: bias.segments.as_ref().map(|ids| rows.numbers(&(ids * &bias.keys))),
         score_kind: if dims.float32_logits { Kind::Float } else { inputs[0].kind() },
         at_once: SCORES_AT_ONCE,
     };
@@ -137,8 +152,13 @@ impl BlockedRows {
 
     /// The addends for scores of keys, float32 `[batch, num_blocks, block]`, from those that are no padding.
     fn addends(&self, keys: &Tensor) -> Tensor {
-        let whole = self.extended(keys, vec![0, self.beyond]);
-        bias_from_mask(&whole, Kind::Float).view([-1, self.num_blocks, self.block])
+        bias_from_mask(&self.numbers(keys), Kind::Float)
+    }
+
+    /// Numbers or truths of positions, `[batch, length]`, by blocks: `[batch, num_blocks, block]`, 0 after the row.
+    fn numbers(&self, of_positions: &Tensor) -> Tensor {
+        let whole = self.extended(of_positions, vec![0, self.beyond]);
+        whole.view([-1, self.num_blocks, self.block])
     }
 
     fn extended(&self, tensor: &Tensor, zeros: Vec<i64>) -> Tensor {
@@ -154,7 +174,8 @@ impl BlockedRows {
 struct Tiled {
     num_blocks: i64,
     groups: Vec<TileGroup>,
-    of_keys: Tensor, // addends, float32 [batch, num_blocks, block]
+    of_keys: Tensor,          // addends, float32 [batch, num_blocks, block]
+    segments: Option<Tensor>, // of packed rows, int64 [batch, num_blocks, block], 0 for padding
     score_kind: Kind,
     at_once: i64, // scores
 }
@@ -224,9 +245,14 @@ impl Tiled {
         let [query, key, value, windows @ ..] = slices else { panic!("there are three slices") };
         let (batch, _, _, head_dim) = query.size4().expect("queries have four axes");
         let by_tile = |blocks: &Tensor| blocks.view([batch, chunk.num_tiles(), -1, head_dim]);
-        let scores = self.scores(chunk, [by_tile(query), by_tile(key)], windows.first());
-        let weights = scores.softmax(-1, Kind::Float).to_kind(query.kind());
-        weights.matmul(&by_tile(value)).view_as(query)
+        let mut scores = self.scores(chunk, [by_tile(query), by_tile(key)], windows.first());
+        let averages = |scores: &Tensor| {
+            scores.softmax(-1, Kind::Float).to_kind(query.kind()).matmul(&by_tile(value))
+        };
+        let Some(segments) = &self.segments else { return averages(&scores).view_as(query) };
+        let others = chunk.of_other_examples(segments);
+        let averages = averages(&scores.masked_fill_(&others, FORBIDDEN));
+        averages.masked_fill(&others.all_dim(-1, true), 0.0).view_as(query)
     }
 
     /// Computes the scores of a chunk, float32 `[batch, tiles, rows * block, columns * block]`.
@@ -265,10 +291,12 @@ mod tests {
         let by_block = || random(&[3, 2 * 6, 2, 5]);
         let mut inputs: Vec<Tensor> = (0..3).map(|_| by_block()).collect();
         inputs.push(random(&[1, 2 * 11, 3]));
+        let places = Tensor::arange(3 * 6 * 2, (Kind::Int64, Device::Cpu));
         let tiled = Tiled {
             num_blocks: 6,
             groups: TileGroup::of_layout(&layout, Device::Cpu),
             of_keys: Tensor::zeros([3, 6, 2], (Kind::Float, Device::Cpu)),
+            segments: Some(places.floor_divide_scalar(5).view([3, 6, 2])),
             score_kind: Kind::Float,
             at_once,
         };

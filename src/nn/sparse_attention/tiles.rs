@@ -140,11 +140,25 @@ impl TileGroup {
     /// The addends for scores of keys, `[batch or 1, tiles, 1, columns * block]`, from those of all positions of a row,
     /// `[batch, num_blocks, block]`.
     pub(super) fn addends(&self, of_positions: &Tensor) -> Tensor {
-        let (batch, num_blocks, block) = of_positions.size3().expect("it has three axes");
-        let own = of_positions.index_select(1, &self.keys().remainder(num_blocks));
-        let columns = self.columns.size()[1];
-        let own = own.view([batch, self.num_tiles(), columns, block]);
-        (own + self.absent.unsqueeze(-1)).view([batch, self.num_tiles(), 1, columns * block])
+        let own =
+            self.of_blocks(of_positions, self.keys()).unflatten(2, [-1, of_positions.size()[2]]);
+        (own + self.absent.unsqueeze(-1)).flatten(2, 3).unsqueeze(2)
+    }
+
+    /// Pairs of a query and a key of different examples: bool `[batch, tiles, rows * block, columns * block]`, from the number
+    /// of the example of all positions of a row, int64 `[batch, num_blocks, block]`.
+    pub(super) fn of_other_examples(&self, of_positions: &Tensor) -> Tensor {
+        let query = self.of_blocks(of_positions, self.queries());
+        let key = self.of_blocks(of_positions, self.keys());
+        query.unsqueeze(3).ne_tensor(&key.unsqueeze(2))
+    }
+
+    /// Numbers of the positions of each tile's blocks, `[batch, tiles, blocks of a tile * block]`, from those of all positions
+    /// of a row, `[batch, num_blocks, block]`.
+    fn of_blocks(&self, of_positions: &Tensor, blocks: Tensor) -> Tensor {
+        let (batch, num_blocks, _) = of_positions.size3().expect("it has three axes");
+        let own = of_positions.index_select(1, &blocks.remainder(num_blocks));
+        own.view([batch, self.num_tiles(), -1])
     }
 
     /// The addends of all pairs of positions, `[tiles, rows * block, columns * block]`, from windows of a table by distance,

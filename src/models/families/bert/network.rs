@@ -54,9 +54,11 @@ impl Bert {
         // A padded query sees what others of its row see; its result is not read.
         let model = &params.division().axes.model;
         let visible = match segments {
-            _ if !self.spec.last.layouts.is_empty() => {
-                Visible::Keys(real, Arc::clone(self.tiles(model)))
-            }
+            _ if !self.spec.last.layouts.is_empty() => Visible::Blocks {
+                keys: real,
+                segments: segments.map(Tensor::shallow_clone),
+                tiles: Arc::clone(self.tiles(model)),
+            },
             Some(ids) => {
                 let keys = real.unsqueeze(1).unsqueeze(1);
                 Visible::Pairs(keys.logical_and(&same_segment(ids, ids)))

@@ -71,7 +71,7 @@ pub struct BertConfig {
     #[gin(default = None)]
     pub last_layer_norm: Option<bool>,
     /// The blocks of a row that each block of positions attends to, such as `@bert.BigBirdSparsityConfig()`; None means all.
-    /// With it, rows are not packed.
+    /// They are laid over the row: in a packed one, positions attend to those of their own example in these blocks.
     #[gin(default = None)]
     pub sparsity: Option<SparsityConfig>,
     /// The seed of random blocks, which each layer draws anew. (t5-experiments has no seed, and computes all layers with the
