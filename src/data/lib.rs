@@ -50,8 +50,8 @@ pub use cache::{
 };
 pub use convert::*;
 pub use dataset::{
-    DatasetConfig, DatasetOptions, PREFETCH, check_dataset, check_split, check_training_eval,
-    get_dataset, mixture_rates, subtasks, training_eval_batches,
+    DatasetConfig, DatasetOptions, MixtureStage, PREFETCH, check_dataset, check_split,
+    check_training_eval, get_dataset, mixture_stages, subtasks, training_eval_batches,
 };
 pub use derived::{
     Derivation, WithMissingTaskSplitsRemoved, WithNewVocab, WithTruncatedData, part_name,
@@ -77,7 +77,7 @@ pub use prompts::{PromptMixture, PromptRows, PromptSource, PromptTaskName, T0Mix
 pub use provider::{TaskOrMixture, TaskProvider};
 pub use rates::{
     MixingRateNumCharacters, MixingRateNumExamples, Rate, RateFunction, RateNumExamples,
-    RateUnsupervised,
+    RateUnsupervised, StepRates,
 };
 pub use source::{
     ArrowDataSource, BadPlaces, BadRecordPolicy, BadRecords, BertDataset, BlendableDataset,

@@ -17,7 +17,8 @@ pub struct Mixture {
     /// Name under which the mixture is known; the scope if not given.
     #[gin(default = None)]
     pub name: Option<String>,
-    /// Names of tasks or mixtures, each alone or as `(name, rate)`; lists of them are joined.
+    /// Names of tasks or mixtures, each alone or as `(name, rate)`; lists of them are joined. Of a rate by step, such as
+    /// `{0: 3.0, 10000: 1.0}`, each number counts from its training step on.
     pub tasks: MixtureEntries,
     /// Rate of the entries without one.
     #[gin(default = None)]

@@ -1,9 +1,12 @@
-//! Mixing rates: numbers, or functions of the task. Sources: SeqIO `utils.py`, t5 `data/utils.py`.
+//! Mixing rates: numbers, functions of the task, or numbers that change with the training step. Sources: SeqIO `utils.py`, t5
+//! `data/utils.py`; rates by step are Gimlet's own.
 
 use super::cache::{Caches, cached_count};
 use super::error::DataError;
 use super::task::Task;
-use gimlet_gin::{Configurable, Evaluator, FromGin, Ref, Registry, Reported, Value, ValueKind};
+use gimlet_gin::{
+    Configurable, Diagnostic, Evaluator, FromGin, Ref, Registry, Reported, Value, ValueKind,
+};
 
 /// The relative frequency at which a task is drawn.
 #[derive(Clone, Debug, PartialEq)]
@@ -12,17 +15,20 @@ pub enum Rate {
     Number(f64),
     /// A rate that depends on the task.
     Function(Ref<RateFunction>),
+    /// A rate that depends on the training step.
+    Steps(StepRates),
 }
 
 impl FromGin for Rate {
     fn expected() -> String {
-        format!("a float, or {}", Ref::<RateFunction>::expected())
+        format!("a float, {}, or {}", StepRates::expected(), Ref::<RateFunction>::expected())
     }
 
     fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
         match &value.kind {
             ValueKind::Int(_) | ValueKind::Float(_) => cx.read(value).map(Self::Number),
             ValueKind::Reference(_) => cx.read(value).map(Self::Function),
+            ValueKind::Dict(_) => cx.read(value).map(Self::Steps),
             _ => Err(cx.mismatch(value, &Self::expected())),
         }
     }
@@ -31,11 +37,81 @@ impl FromGin for Rate {
         match self {
             Self::Number(rate) => rate.to_gin(),
             Self::Function(function) => function.to_gin(),
+            Self::Steps(rates) => rates.to_gin(),
         }
     }
 
     fn register(registry: &mut Registry) {
         Ref::<RateFunction>::register(registry);
+    }
+}
+
+/// The rates of a task by the training step from which each counts: `{0: 3.0, 10000: 1.0}`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepRates(Vec<(u64, f64)>);
+
+impl StepRates {
+    /// The rates in the order of their steps, of which the first is 0.
+    ///
+    /// # Errors
+    /// The number of the mistaken rate, what was found and expected, and a remedy.
+    fn new(rates: Vec<(u64, f64)>) -> Result<Self, (usize, String, &'static str)> {
+        match rates.first() {
+            Some((0, _)) => (),
+            found => {
+                let found = found.map_or("no rate".to_string(), |(step, _)| format!("step {step}"));
+                let message = format!("rates by step begin with {found}, expected step 0");
+                return Err((
+                    0,
+                    message,
+                    "a task that is not drawn at first has the rate 0 there: `{0: 0.0, ...}`",
+                ));
+            }
+        }
+        match rates.windows(2).position(|pair| pair[0].0 >= pair[1].0) {
+            None => Ok(Self(rates)),
+            Some(at) => {
+                let (before, found) = (rates[at].0, rates[at + 1].0);
+                let message =
+                    format!("step {found} stands after step {before}, expected a later step");
+                Err((at + 1, message, "write the rates in the order of their steps"))
+            }
+        }
+    }
+
+    /// The rate in the batch of the training step after `step` others.
+    pub(crate) fn at(&self, step: u64) -> f64 {
+        self.0[self.0.partition_point(|(from, _)| *from <= step) - 1].1
+    }
+
+    /// The steps from which a rate counts, the first of which is 0.
+    pub(crate) fn steps(&self) -> impl Iterator<Item = u64> {
+        self.0.iter().map(|(step, _)| *step)
+    }
+}
+
+impl FromGin for StepRates {
+    fn expected() -> String {
+        "a dict from training steps to floats".to_string()
+    }
+
+    fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
+        let ValueKind::Dict(entries) = &value.kind else {
+            return Err(cx.mismatch(value, &Self::expected()));
+        };
+        let read = entries.iter().map(|(step, rate)| Ok((cx.read(step)?, cx.read(rate)?)));
+        let rates: Result<_, Reported> = read.collect();
+        Self::new(rates?).map_err(|(at, message, remedy)| {
+            let span = entries.get(at).map_or(value.span, |(step, _)| step.span);
+            cx.report(Diagnostic::error(span, message).help(remedy))
+        })
+    }
+
+    fn to_gin(&self) -> Option<ValueKind> {
+        let entry = |(step, rate): &(u64, f64)| {
+            Some((Value::unplaced(step.to_gin()?), Value::unplaced(rate.to_gin()?)))
+        };
+        self.0.iter().map(entry).collect::<Option<_>>().map(ValueKind::Dict)
     }
 }
 

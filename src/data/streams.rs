@@ -99,6 +99,8 @@ pub(super) struct Stream {
     pub deal: RowDeal,
     /// The rows of a batch that belong to this host.
     pub rows_of_host: Range<usize>,
+    /// The training step of the next batch.
+    pub step: u64,
 }
 
 /// This host's rows of a batch, and the streams' positions after it.
@@ -122,6 +124,8 @@ impl Stream {
         let dealt = self.deal.rows(self.index);
         let mine = overlap(&dealt, &self.rows_of_host);
         self.deal = self.deal.next();
+        self.rows.begin_step(self.step);
+        self.step += 1;
         let (mut rows, mut next) = (Vec::with_capacity(mine.len()), dealt.start);
         while next < dealt.end
             && let Some(row) = self.rows.pull()?

@@ -33,6 +33,7 @@ mod python_tasks;
 mod record;
 mod report;
 mod root;
+mod shares;
 mod shell;
 mod shims;
 mod start;

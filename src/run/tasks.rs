@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::data::{
     Caches, CreateTaskFromTfexampleFile, DataError, Mixture, Task, TaskFamily, TaskOrMixture,
-    TaskProvider, mixture_rates, subtasks,
+    TaskProvider, mixture_stages, subtasks,
 };
 use crate::gin::{Configurable, Evaluator, Fields, Loaded, Registry, Running, did_you_mean};
 
@@ -308,7 +308,7 @@ impl GinTasks {
         }
         let Ok(TaskOrMixture::Mixture(mixture)) = self.get(name) else { return None };
         // A mixture that draws from no task asks for no rates, and may have another mistake first.
-        let own = [mixture_rates(name, self).err(), subtasks(name, self).err()];
+        let own = [mixture_stages(name, self).err(), subtasks(name, self).err()];
         if !own.iter().flatten().any(|error| error.to_string() == message) {
             return None;
         }

@@ -140,6 +140,24 @@ fn a_run_that_is_killed_loses_only_what_came_after_the_last_save() {
     whole.assert_same(&model_dir);
 }
 
+/// The rates change after the step from which the run continues.
+#[test]
+fn a_run_whose_rates_change_draws_the_same_after_a_restart() {
+    let folder = Folder::new();
+    let mixture = "stages/seqio.Mixture.tasks = [('lines', {0: 1.0, 5: 0.0}), ('echo', {0: 0.0, 5: 1.0})]\n\
+                   MIXTURE_OR_TASK_NAME = 'stages'\n";
+    folder.write("stages.gin", mixture);
+    let losses = || {
+        let run = folder.pretrain(6).gin_file("stages.gin");
+        run.bind("train.train_eval_dataset_cfg", "None").succeeds();
+        read_scalars(&folder.path("model/train"))["loss"].clone()
+    };
+    let whole = losses();
+    fs::remove_dir_all(folder.path("model/checkpoint_6")).expect("the run saved its end");
+    assert_eq!(steps(&folder.path("model")), [0, 4]);
+    assert_eq!((whole.len(), losses()), (6, whole));
+}
+
 #[test]
 fn a_run_that_is_asked_to_end_does_not_finish_its_evaluation() {
     let folder = Folder::pretrained();

@@ -269,6 +269,24 @@ fn colours_are_for_those_who_want_them() {
 }
 
 #[test]
+fn a_dry_run_tells_the_rates_that_change_and_their_steps() {
+    let folder = Folder::new();
+    folder.write("echo-train.jsonl", "{\"inputs\": \"a\", \"targets\": \"b\"}\n");
+    folder.write("echo-validation.jsonl", "{\"inputs\": \"a\", \"targets\": \"b\"}\n");
+    let tasks = "both/seqio.Mixture.tasks = [('lines', RATES), ('echo', 1)]\nMIXTURE_OR_TASK_NAME = 'both'\n";
+    let described = |rates: &str| {
+        folder.write("both.gin", &tasks.replace("RATES", rates));
+        let run = RUN.replace("--gin.MIXTURE_OR_TASK_NAME=\\\"lines\\\"", "--gin_file=both.gin");
+        let out = folder.succeeds(&format!("gimlet train {run} --dry_run"));
+        out.lines().filter(|line| line.starts_with("rates")).map(str::to_string).collect::<Vec<_>>()
+    };
+    let changing =
+        ["rates        echo 25%, lines 75%", "rates        from step 1000 echo 100%, lines 0%"];
+    assert_eq!(described("{0: 3.0, 1000: 0.0}"), changing);
+    assert!(described("3").is_empty());
+}
+
+#[test]
 fn quiet_leaves_warnings_and_verbose_names_the_files_that_are_read() {
     let folder = Folder::new();
     let said = |flags: &str| folder.sh(&format!("gimlet train {RUN} --dry_run {flags}")).2;

@@ -20,7 +20,7 @@ again/seqio.Task:
   source = @lines/seqio.TextLineDataSource()
   preprocessors = [@fields/t5.data.preprocessors.parse_tsv(), @seqio.preprocessors.tokenize()]
   output_features = {"inputs": @bytes/seqio.Feature(), "targets": @bytes/seqio.Feature()}
-both/seqio.Mixture.tasks = [("pairs", 3), ("again", 1)]
+both/seqio.Mixture.tasks = [("pairs", {0: 3.0, 500: 1.0}), ("again", 1)]
 "#;
 
 /// Creates a folder with `my_tasks.gin`, which also contains `more`, and its data.
@@ -50,7 +50,7 @@ fn tasks_are_listed_with_their_lines_and_mixtures_with_their_shares() {
     let folder = folder("");
     let (status, out, _) = task(&folder, &["list"]);
     let expected = "task     again  my_tasks.gin:14  inputs, targets\n\
-                    mixture  both   my_tasks.gin:17  again 25%, pairs 75%\n\
+                    mixture  both   my_tasks.gin:17  again 25%, pairs 75%; from step 500 again 50%, pairs 50%\n\
                     task     pairs  my_tasks.gin:6  inputs, targets\n";
     assert_eq!((status, out.replace("./", "")), (0, expected.to_string()));
     assert_eq!(task(&folder, &["list", "^p"]).1.lines().count(), 1);

@@ -99,6 +99,10 @@ impl Pull for Rows {
         }
     }
 
+    fn begin_step(&mut self, step: u64) {
+        self.input.begin_step(step);
+    }
+
     fn save(&self) -> StageState {
         let counters = Pulled { counter: self.in_batch as u64 };
         let mut state = StageState::new("rows", &counters, [self.input.save()]);

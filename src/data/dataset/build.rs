@@ -16,7 +16,7 @@ use crate::examples::{ExampleOptions, max_feature_lengths};
 use crate::identity::DataIdentity;
 use crate::passes::{PassPlan, Passes};
 use crate::pipeline::{
-    Cuts, Listing, Mix, MixEnds, MixtureParts, Pull, Stage, TaskPlan, Workers, file_names,
+    Cuts, Listing, Mix, MixEnds, MixPlan, MixtureParts, Pull, Stage, TaskPlan, Workers, file_names,
     mixture_parts, num_bytes, plain_file_names, task_stage,
 };
 use crate::provider::{TaskOrMixture, TaskProvider};
@@ -76,6 +76,9 @@ impl Builder {
         check_caches(config, tasks)?;
         check_parts(config, options)?;
         let parts = mixture_parts(&config.mixture_or_task_name, tasks)?;
+        // Data that are read once have no training steps.
+        let parts = if options.num_epochs.is_some() { parts.at_first() } else { parts };
+        check_passes(config, &parts)?;
         let resumed = options.resume.as_ref().map(|state| state.seed);
         let seed = config.seed.or(resumed).or(options.seed).unwrap_or_else(seconds_of_clock);
         let (caches, listing) = (tasks.caches(), Listing::default());
@@ -140,7 +143,7 @@ impl Builder {
     /// Threads for a single stream; several streams start their own threads.
     pub(super) fn workers(&self, num_streams: usize) -> Option<Workers> {
         let num_threads = map_threads(&self.config).filter(|_| num_streams == 1)?;
-        Some(Workers::start(num_threads, self.parts.len()))
+        Some(Workers::start(num_threads, self.parts.tasks.len()))
     }
 
     /// The feature lengths: the given ones, or those of the longest example of all shards.
@@ -149,7 +152,7 @@ impl Builder {
             return Ok(lengths.clone());
         }
         let mut longest = BTreeMap::new();
-        for (task, _) in self.parts.values() {
+        for (task, _) in self.parts.tasks.values() {
             let options = ExampleOptions {
                 split: self.config.split.clone(),
                 cache: self.config.use_cached.then(|| self.caches.clone()),
@@ -310,10 +313,10 @@ impl Builder {
         })
     }
 
-    /// The tasks that are read, with their rates. A task of rate 0 is evaluated with its mixture
-    /// and never drawn.
-    fn drawn(&self) -> impl Iterator<Item = &(Arc<Task>, f64)> {
-        self.parts.values().filter(|(_, rate)| *rate > 0.0)
+    /// The tasks that are read, with their rates. A task whose rates are all 0 is evaluated with its
+    /// mixture and never drawn.
+    fn drawn(&self) -> impl Iterator<Item = &(Arc<Task>, Vec<f64>)> {
+        self.parts.tasks.values().filter(|(_, rates)| rates.iter().any(|rate| *rate > 0.0))
     }
 
     /// A description of the data's files by their names: a position in other files has no meaning.
@@ -337,27 +340,35 @@ impl Builder {
         let options = &self.options;
         let converter =
             FeatureConverter::new(&options.converter, lengths, packing, options.bos_id)?;
-        let (task, _) = self.parts.values().next().expect("there is a task");
+        let (task, _) = self.parts.tasks.values().next().expect("there is a task");
         self.config.ended(converter, task)
     }
 
     pub(super) fn examples(&self, plan: &TaskPlan) -> Result<Stage, DataError> {
-        if self.parts.len() == 1 {
-            let (task, _) = self.parts.values().next().expect("there is one");
-            return task_stage(task, plan);
+        let (first, _) = self.parts.tasks.values().next().expect("there is a task");
+        if self.parts.tasks.len() == 1 {
+            return task_stage(first, plan);
         }
         let mut stages = Vec::new();
-        for (task, rate) in self.drawn() {
-            stages.extend(if_split(task_stage(task, plan))?.map(|stage| (stage, *rate)));
+        for (task, rates) in self.drawn() {
+            stages.extend(if_split(task_stage(task, plan))?.map(|stage| (stage, rates.clone())));
         }
         if stages.is_empty() {
             return Err(unshared_split(&self.config));
         }
-        let name = &self.config.mixture_or_task_name;
-        let seed = StageSeed::new(plan.seed, &format!("{name}/mix/{}", plan.shard_index));
-        let (first, _) = self.parts.values().next().expect("there are several");
-        let features = first.output_features.keys().cloned().collect();
-        Ok(Box::new(Mix::new(stages, seed, features, self.ends)))
+        let DatasetConfig { mixture_or_task_name: name, split, .. } = &self.config;
+        let plan = MixPlan {
+            seed: StageSeed::new(plan.seed, &format!("{name}/mix/{}", plan.shard_index)),
+            steps: self.parts.steps.clone(),
+            features: first.output_features.keys().cloned().collect(),
+            ends: self.ends,
+        };
+        let mix = Mix::new(stages, plan).map_err(|step| {
+            DataError::Config(format!(
+                "mixture `{name}`: no task with a rate above 0 from step {step} has the split '{split}', expected one"
+            ))
+        })?;
+        Ok(Box::new(mix))
     }
 
     /// The identity that a saved position must match before a run continues from it; `files` is
@@ -368,7 +379,7 @@ impl Builder {
         num_streams: usize,
         files: &str,
     ) -> Result<DataIdentity, DataError> {
-        let mut steps = self.parts.values().map(|(task, _)| cache_step(task));
+        let mut steps = self.parts.tasks.values().map(|(task, _)| cache_step(task));
         let is_cached =
             steps.try_fold(false, |any, step| step.map(|step| any || step.is_some()))?;
         let config = &self.config;
@@ -392,6 +403,19 @@ impl Builder {
             files: files.to_string(),
             order,
         })
+    }
+}
+
+/// Checks that batches do not end with passes over a mixture whose rates change: a task at rate 0 would never end.
+fn check_passes(config: &DatasetConfig, parts: &MixtureParts) -> Result<(), DataError> {
+    match parts.steps[..] {
+        [_, step, ..] if config.ends_batch_with_pass => Err(DataError::Config(format!(
+            "mixture `{}` has other rates from step {step}, and `utils.DatasetConfig.ends_batch_with_pass = True` ends \
+             batches with passes over it, expected one of the two: bind `ends_batch_with_pass = False`, or give its tasks \
+             numbers as rates",
+            config.mixture_or_task_name
+        ))),
+        _ => Ok(()),
     }
 }
 

@@ -123,6 +123,17 @@ pub struct DatasetOptions {
     pub bad_records: BadRecords,
     /// A position of an earlier run.
     pub resume: Option<DatasetState>,
+    /// Training steps before that of the next batch, for rates that change with the step.
+    pub step: u64,
+}
+
+/// The rates of a mixture's tasks from a training step on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MixtureStage {
+    /// Training steps before the first one.
+    pub step: u64,
+    /// Names of all tasks, and their rates relative to each other.
+    pub rates: Vec<(String, f64)>,
 }
 
 /// Default number of batches made ahead.
@@ -142,6 +153,7 @@ impl Default for DatasetOptions {
             prefetch: PREFETCH,
             bad_records: BadRecords::default(),
             resume: None,
+            step: 0,
         }
     }
 }
@@ -174,7 +186,8 @@ pub fn get_dataset(
             let lost = || DataError::State { reason: format!("stream {index} is not in it") };
             rows.restore(state.positions.get(&index).ok_or_else(lost)?)?;
         }
-        streams.push(Stream { index, rows, deal, rows_of_host: mine.clone() });
+        let (step, rows_of_host) = (options.step, mine.clone());
+        streams.push(Stream { index, rows, deal, rows_of_host, step });
     }
     builder.reads.begin();
     let (drop_remainder, prefetch) = (options.drop_remainder, options.prefetch);
@@ -337,13 +350,18 @@ pub fn subtasks(name: &str, tasks: &dyn TaskProvider) -> Result<Vec<Arc<Task>>, 
     Ok(mixture_tasks(name, tasks)?.into_values().collect())
 }
 
-/// The tasks that a name refers to, by name, and their rates relative to each other.
-pub fn mixture_rates(
+/// The rates of the tasks that a name refers to, in the order of the training steps from which they count; the first is 0.
+pub fn mixture_stages(
     name: &str,
     tasks: &dyn TaskProvider,
-) -> Result<Vec<(String, f64)>, DataError> {
-    let parts = mixture_parts(name, tasks)?.into_iter();
-    Ok(parts.map(|(name, (_, rate))| (name, rate)).collect())
+) -> Result<Vec<MixtureStage>, DataError> {
+    let parts = mixture_parts(name, tasks)?;
+    let rates = |at: usize| {
+        let tasks = parts.tasks.iter();
+        tasks.map(|(name, (_, rates))| (name.clone(), rates[at])).collect()
+    };
+    let stages = parts.steps.iter().enumerate();
+    Ok(stages.map(|(at, step)| MixtureStage { step: *step, rates: rates(at) }).collect())
 }
 
 fn check_shards(config: &DatasetConfig, options: &DatasetOptions) -> Result<(), DataError> {

@@ -25,6 +25,10 @@ impl Pull for PartRows {
         })
     }
 
+    fn begin_step(&mut self, step: u64) {
+        self.rows.begin_step(step);
+    }
+
     fn save(&self) -> StageState {
         self.rows.save()
     }

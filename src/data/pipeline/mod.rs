@@ -32,7 +32,7 @@ pub use pull::StageState;
 pub(crate) use cuts::Cuts;
 pub(crate) use extent::{file_names, num_bytes, plain_file_names};
 pub(crate) use listing::Listing;
-pub(crate) use mix::{Mix, MixEnds, MixtureParts, mixture_parts, mixture_tasks};
+pub(crate) use mix::{Mix, MixEnds, MixPlan, MixtureParts, mixture_parts, mixture_tasks};
 pub(crate) use pool::Workers;
 pub(crate) use pull::{Counters, Pull, Pulled, Stage, Within};
 pub(crate) use share::{RecordShare, take_block};

@@ -118,6 +118,10 @@ pub(crate) trait Pull: Send {
     /// The next item; `None` at the end and for every later call.
     fn pull(&mut self) -> Result<Option<Self::Item>, DataError>;
 
+    /// Tells the stage for which training step the next items are: the number of the steps before it. A stage without a
+    /// mixture before it has no use for it.
+    fn begin_step(&mut self, _step: u64) {}
+
     /// Its position after the last item it yielded.
     fn save(&self) -> StageState;
 
@@ -133,6 +137,10 @@ impl Pull for Stage {
 
     fn pull(&mut self) -> Result<Option<Example>, DataError> {
         (**self).pull()
+    }
+
+    fn begin_step(&mut self, step: u64) {
+        (**self).begin_step(step);
     }
 
     fn save(&self) -> StageState {

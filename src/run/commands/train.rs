@@ -5,11 +5,13 @@ use std::fmt::Write;
 
 use clap::Args;
 
+use crate::data::TaskProvider;
 use crate::launch::DistributedArgs;
 use crate::partition::{LocalDevice, Mesh, Process};
 use crate::run::failure::Failure;
 use crate::run::gin_flags::GinArgs;
 use crate::run::root::{PlannedRun, Root};
+use crate::run::shares::shares;
 use crate::session::check::UnfitSpec;
 use crate::session::preflight::Moment;
 use crate::train::{Periods, Train, check, preflight};
@@ -68,9 +70,19 @@ impl Root for Train {
         describe_model(&self.model, &mut out);
         describe_steps(self, step, &mut out);
         describe_batches(&self.model, &self.train_dataset_cfg, &mut out);
+        describe_rates(&self.train_dataset_cfg.mixture_or_task_name, tasks, &mut out)?;
         describe_mesh(self, mesh, &mut out)?;
         Ok(out)
     }
+}
+
+/// Describes the rates of a mixture if they change with the step.
+fn describe_rates(name: &str, tasks: &dyn TaskProvider, out: &mut String) -> Result<(), Failure> {
+    let stages = shares(name, tasks).map_err(Failure::usage)?;
+    for stage in stages.iter().filter(|_| stages.len() > 1) {
+        let _ = writeln!(out, "rates        {stage}");
+    }
+    Ok(())
 }
 
 fn describe_steps(train: &Train, step: u64, out: &mut String) {

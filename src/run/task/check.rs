@@ -9,7 +9,7 @@ use anyhow::anyhow;
 use clap::Args;
 
 use crate::data::{
-    DataError, Task, TaskOrMixture, TaskProvider, mixture_rates, split_files_found, subtasks,
+    DataError, Task, TaskOrMixture, TaskProvider, mixture_stages, split_files_found, subtasks,
     task_splits,
 };
 use crate::gin::did_you_mean;
@@ -200,7 +200,7 @@ fn mistakes(one: &Declared, tasks: &GinTasks, asked: Option<&Asked>) -> Vec<Stri
         Ok(TaskOrMixture::Mixture(_)) => {
             // Rates may be numbers of examples, which need the data.
             let error = match asked {
-                Some(_) => mixture_rates(&one.name, tasks).err(),
+                Some(_) => mixture_stages(&one.name, tasks).err(),
                 None => subtasks(&one.name, tasks).err(),
             };
             error.map(|error| error.to_string()).into_iter().collect()

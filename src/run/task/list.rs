@@ -3,10 +3,11 @@
 use anyhow::anyhow;
 use clap::Args;
 
-use crate::data::{TaskOrMixture, TaskProvider, mixture_rates};
+use crate::data::{TaskOrMixture, TaskProvider};
 use crate::run::declarations::Declared;
 use crate::run::failure::Failure;
 use crate::run::output::{Color, ColorChoice, Paint, write};
+use crate::run::shares::shares;
 use crate::run::tasks::GinTasks;
 
 use super::args::TaskFileArgs;
@@ -58,7 +59,7 @@ fn line(one: &Declared, width: usize, tasks: &GinTasks, paint: Paint) -> String 
             let features: Vec<&str> = task.output_features.keys().map(String::as_str).collect();
             ("task", features.join(", "))
         }
-        Ok(TaskOrMixture::Mixture(_)) => ("mixture", shares(&one.name, tasks)),
+        Ok(TaskOrMixture::Mixture(_)) => ("mixture", shares_of(&one.name, tasks)),
         Err(_) => (one.kind(), "cannot be used: see `gimlet task check`".to_string()),
     };
     let name = paint.text(Color::Bold, &format!("{:width$}", one.name));
@@ -66,36 +67,10 @@ fn line(one: &Declared, width: usize, tasks: &GinTasks, paint: Paint) -> String 
     format!("{kind:<8} {name}  {place}  {detail}\n")
 }
 
-/// Formats how often each task of a mixture is drawn: `a 75%, b 25%`.
-fn shares(name: &str, tasks: &GinTasks) -> String {
-    match mixture_rates(name, tasks) {
-        Ok(rates) => {
-            let total: f64 = rates.iter().map(|(_, rate)| rate).sum();
-            let share = |(task, rate): &(String, f64)| format!("{task} {}%", percent(rate / total));
-            rates.iter().map(share).collect::<Vec<_>>().join(", ")
-        }
+/// Describes how often each task of a mixture is drawn, or why it cannot be.
+fn shares_of(name: &str, tasks: &GinTasks) -> String {
+    match shares(name, tasks) {
+        Ok(stages) => stages.join("; "),
         Err(error) => error.to_string().lines().next().unwrap_or_default().to_string(),
-    }
-}
-
-/// Formats three significant digits: 75, 2.5, 0.0123.
-fn percent(share: f64) -> String {
-    let percent = share * 100.0;
-    let digits = 2 - percent.abs().log10().floor().clamp(-6.0, 2.0) as i32;
-    let text = format!("{percent:.0$}", digits.max(0) as usize);
-    match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_string(),
-        false => text,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn shares_have_three_digits_that_count() {
-        let found = [0.75, 0.025, 0.000123, 1.0, 1.0 / 3.0].map(percent);
-        assert_eq!(found, ["75", "2.5", "0.0123", "100", "33.3"]);
     }
 }

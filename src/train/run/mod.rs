@@ -113,7 +113,7 @@ pub fn train(
         plateau: record.plateau.clone(),
         training_evaluation: training_evaluation(spec, context, &model_dir, state.step)?,
         inference_evaluation: inference_evaluation(spec, context, &model_dir, state.step)?,
-        batches: training_batches(spec, context, &record, data)?,
+        batches: training_batches(spec, context, &record, (data, state.step))?,
         saved,
         monitor: monitor(spec, &record, saved),
         last_evaluation,
@@ -165,12 +165,12 @@ fn training_batches(
     spec: &Train,
     context: &Context<'_>,
     record: &RunRecord,
-    position: Option<DatasetState>,
+    (resume, step): (Option<DatasetState>, u64),
 ) -> Result<BatchIterator, SessionError> {
     let config = &spec.train_dataset_cfg;
     check_vocabularies(&spec.model, config, context.tasks)?;
     // Every process reads whole batches: they are the same for any number of processes.
-    let options = DatasetOptions { resume: position, ..training_options(spec, record.seed) };
+    let options = DatasetOptions { resume, step, ..training_options(spec, record.seed) };
     let placed = |error| context.tasks.placed(&config.mixture_or_task_name, error);
     let batches = get_dataset(config, context.tasks, options).map_err(placed)?;
     batches.notices().iter().for_each(|notice| telemetry::notice_once(notice));

@@ -3,7 +3,7 @@
 
 use gimlet::data::{DatasetOptions, Task};
 use gimlet::data::{
-    ExampleOptions, TaskProvider, Value, examples_after, get_dataset, mixture_rates, subtasks,
+    ExampleOptions, TaskProvider, Value, examples_after, get_dataset, mixture_stages, subtasks,
 };
 use gimlet::gin::Slot;
 use gimlet::run::{GinTasks, registry};
@@ -104,7 +104,7 @@ fn the_innermost_mixture_that_has_a_mistake_is_named_with_its_line() {
     let tasks = load(&folder, "", more);
     let first = TASKS.lines().count() + 1;
     let placed =
-        |name: &str| tasks.placed(name, mixture_rates(name, &tasks).unwrap_err()).to_string();
+        |name: &str| tasks.placed(name, mixture_stages(name, &tasks).unwrap_err()).to_string();
     let check = |name: &str, named: &str, line: usize, expected: &str| {
         let message = placed(name);
         assert!(message.starts_with(&format!("mixture `{named}` (")), "{message}");
@@ -133,7 +133,7 @@ fn derived_tasks_and_mixtures_are_those_of_seqios_helpers() {
         assert_eq!(json!(found), *names, "{mixture}");
         let expected = expected["rates"][mixture].as_object().unwrap();
         let total: f64 = expected.values().map(|rate| rate.as_f64().unwrap()).sum();
-        for (name, rate) in mixture_rates(mixture, &tasks).unwrap() {
+        for (name, rate) in mixture_stages(mixture, &tasks).unwrap().remove(0).rates {
             let share = expected[&name].as_f64().unwrap() / total;
             assert!((rate - share).abs() < 1e-12, "{name}: {rate} {share}");
         }

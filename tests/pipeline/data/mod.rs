@@ -16,6 +16,7 @@ mod ranks;
 mod resume;
 mod sources;
 mod span_corruption;
+mod step_rates;
 mod streams;
 mod text_tasks;
 mod unsupervised;
