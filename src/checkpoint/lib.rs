@@ -36,6 +36,7 @@ mod head;
 mod hugging_face_keys;
 mod layers;
 mod listing;
+mod loss_scaling;
 mod marks;
 mod mismatch;
 mod msgpack;
@@ -70,9 +71,9 @@ pub use checkpointers::{
 };
 pub use error::CheckpointError;
 pub use export::{
-    Carried, HuggingFaceOptions, MeshOptions, NativeOptions, PickleValue, Rates, StorageView,
-    TrainerForm, Weights, export_hugging_face, export_mesh_tensorflow, export_orbax, export_t5x,
-    export_torch, export_trainer, name_newest, unheld,
+    Carried, GradScaler, HuggingFaceOptions, MeshOptions, NativeOptions, PickleValue, Rates,
+    StorageView, TrainerForm, Weights, export_hugging_face, export_mesh_tensorflow, export_orbax,
+    export_t5x, export_torch, export_trainer, name_newest, unheld,
 };
 pub use find::{Skipped, every, latest, restore_newest, resumable_steps};
 pub use fit::check_fit;
@@ -83,6 +84,7 @@ pub use format::{Format, Without};
 pub use hugging_face_keys::{KeyFate, KeyTable, check_keys};
 pub use layers::arranged;
 pub use listing::{Condition, Listed, file_sizes, list};
+pub use loss_scaling::{LOSS_SCALING_FILE, LossScaling};
 pub use marks::{
     DATASET_PREFIX, best_trainer_file, bundle_prefix, checkpoint_dir, step_of, step_of_bundle,
     step_of_trainer, trainer_file,

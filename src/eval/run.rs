@@ -79,7 +79,7 @@ pub fn evaluate(
     say_partitions(&context.mesh);
     let mut evaluation = Evaluation {
         weights: Weights::new(&spec.model, wanted, spec.fallback_init_rng, context.mesh.clone()),
-        forward: Forward::new(&spec.model, None, &context.mesh),
+        forward: Forward::new(&spec.model, None, &context.mesh)?,
         training_evaluation: training_evaluation(spec, context, &output_dir)?,
         inference_evaluation: inference_evaluation(spec, context, &output_dir)?,
         logs_to_console: logs_to_console(spec),

@@ -67,7 +67,7 @@ pub fn infer(
             spec.fallback_init_rng,
             context.mesh.clone(),
         ),
-        forward: Forward::new(&spec.model, None, &context.mesh),
+        forward: Forward::new(&spec.model, None, &context.mesh)?,
         outcome: Inferences::default(),
     };
     // Nothing is written before this line: an inference that cannot start leaves no files.

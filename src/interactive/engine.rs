@@ -39,6 +39,7 @@ impl EngineParts {
     /// # Errors
     /// The checkpoint is missing, damaged or another model's, or memory runs out.
     pub fn restore(spec: &InteractiveModel, mesh: &Mesh) -> Result<Self, SessionError> {
+        let forward = Forward::new(&spec.model, None, mesh)?;
         let wanted = RestoredParams::new(&spec.model, &spec.restore_config());
         let weights = Weights::new(&spec.model, wanted, None, mesh.clone());
         let path = Path::parse(&spec.checkpoint_path)?;
@@ -52,7 +53,7 @@ impl EngineParts {
             ))
         })?;
         let Restored { step, params } = weights.restore(&newest)?;
-        Ok(Self { forward: Forward::new(&spec.model, None, mesh), params, step })
+        Ok(Self { forward, params, step })
     }
 
     /// The step of the checkpoint.

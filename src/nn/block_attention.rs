@@ -11,7 +11,7 @@ use super::attention::{AttentionDims, Heads};
 use super::autograd::{custom_function, gradients_of};
 use super::block_rows::BlockRows;
 use super::dropout::Dropout;
-use super::masks::FORBIDDEN;
+use super::masks::forbidden;
 use super::profiler::{Activity, part};
 use super::spec::SCORES_AT_ONCE;
 
@@ -183,14 +183,15 @@ impl<'a> Chunk<'a> {
         let near =
             query.unflatten(2, [self.blocks, block]).matmul(&around(key).to_kind(score_kind));
         let near = near + local.unsqueeze(1).to_kind(score_kind);
-        let near = near.masked_fill(&self.local_mask().logical_not(), FORBIDDEN).flatten(2, 3);
+        let near =
+            near.masked_fill(&self.local_mask().logical_not(), forbidden(score_kind)).flatten(2, 3);
         let [side_key, side_value, side_bias] = side else {
             let weights = near.softmax(-1, None::<Kind>).to_kind(kind);
             return self.averages(&weights, &around(value), None);
         };
         let far = query.matmul(&by_head(side_key, dims).to_kind(score_kind).transpose(-2, -1));
         let far = far + self.side_bias(side_bias, length).to_kind(score_kind);
-        let far = far.masked_fill(&self.side_mask(length).logical_not(), FORBIDDEN);
+        let far = far.masked_fill(&self.side_mask(length).logical_not(), forbidden(score_kind));
         let weights = Tensor::cat(&[near, far], -1).softmax(-1, None::<Kind>).to_kind(kind);
         self.averages(&weights, &around(value), Some(&by_head(side_value, dims)))
     }

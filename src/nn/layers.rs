@@ -12,6 +12,7 @@ pub fn kind(dtype: Dtype) -> Kind {
     match dtype {
         Dtype::Float32 => Kind::Float,
         Dtype::Bfloat16 => Kind::BFloat16,
+        Dtype::Float16 => Kind::Half,
     }
 }
 

@@ -7,9 +7,12 @@ use tch::{Device, Kind, Tensor};
 
 use super::runs::Runs;
 
-/// The addend for the score of a forbidden pair. Large enough to vanish in the softmax, yet finite:
-/// a query without any key, which is padding, gets equal weights instead of NaN. T5X `layers.py`.
-pub(super) const FORBIDDEN: f64 = -1e10;
+/// Returns the addend for the score of a forbidden pair, in the scores' dtype. Large enough to vanish in the softmax, yet finite:
+/// a query without any key, which is padding, gets equal weights instead of NaN. T5X `layers.py`. Of float16 it leaves room for
+/// scores of the same size, since the largest number is 65504.
+pub(super) fn forbidden(kind: Kind) -> f64 {
+    if kind == Kind::Half { -3e4 } else { -1e10 }
+}
 /// Numbers that kernels read at once, in the narrowest dtype.
 const ALIGNMENT: i64 = 8;
 
@@ -41,10 +44,10 @@ pub fn decoder_positions(inputs: &Tensor) -> Tensor {
     is_token.logical_or(&before_token).logical_or(&positions.eq(0))
 }
 
-/// 0 where `allowed`, -1e10 elsewhere, in the scores' dtype.
+/// 0 where `allowed`, -1e10 elsewhere (-30,000 in float16), in the scores' dtype.
 pub fn bias_from_mask(allowed: &Tensor, kind: Kind) -> Tensor {
     let zeros = Tensor::zeros(allowed.size(), (kind, allowed.device()));
-    zeros.masked_fill(&allowed.logical_not(), FORBIDDEN)
+    zeros.masked_fill(&allowed.logical_not(), forbidden(kind))
 }
 
 /// The addend for the scores of an attention over whole sequences, shared by the layers of a stack.

@@ -85,7 +85,7 @@ pub use sparse_attention::{
 };
 pub use spec::{
     Activation, Distribution, Dtype, FanMode, Fp8Format, Initializer, LayerParts, NormKind,
-    ParamSpec, RelativePosition, RematPolicy, SCORES_AT_ONCE, TransformerEngineConfig,
+    ParamSpec, RelativePosition, RematPolicy, SCORES_AT_ONCE, StateDtype, TransformerEngineConfig,
 };
 
 #[cfg(feature = "torch")]

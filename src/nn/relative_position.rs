@@ -61,6 +61,12 @@ pub fn relative_position_bias(
     direction: RelativePosition,
     max_distance: i64,
 ) -> Tensor {
+    let kind = rel_embedding.kind();
+    if kind == Kind::Half {
+        // No kernel reads float16, and its sums along diagonals would overflow.
+        let wide = rel_embedding.to_kind(Kind::Float);
+        return relative_position_bias(&wide, lengths, direction, max_distance).to_kind(kind);
+    }
     let _part = part(Activity::Embeddings);
     let num_buckets = rel_embedding.size()[1];
     let one_hot = one_hot_buckets(rel_embedding, lengths, direction, max_distance);

@@ -10,6 +10,8 @@ pub enum Dtype {
     Float32,
     /// The upper half of a float32.
     Bfloat16,
+    /// IEEE half precision, for activations on GPUs: numbers up to 65504, and more digits than bfloat16 has.
+    Float16,
 }
 
 impl Dtype {
@@ -17,7 +19,25 @@ impl Dtype {
     pub fn size(self) -> u64 {
         match self {
             Dtype::Float32 => 4,
-            Dtype::Bfloat16 => 2,
+            Dtype::Bfloat16 | Dtype::Float16 => 2,
+        }
+    }
+}
+
+/// The number format of an optimizer's state, or of gradients on their way: one with the range of float32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Configurable)]
+pub enum StateDtype {
+    /// IEEE single precision.
+    Float32,
+    /// The upper half of a float32.
+    Bfloat16,
+}
+
+impl From<StateDtype> for Dtype {
+    fn from(dtype: StateDtype) -> Self {
+        match dtype {
+            StateDtype::Float32 => Self::Float32,
+            StateDtype::Bfloat16 => Self::Bfloat16,
         }
     }
 }

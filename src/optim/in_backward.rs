@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tch::Tensor;
 
-use super::optimizer::{Gradient, Optimizer, scratch};
-use super::reduction::{Buckets, Completed, Reduction};
+use super::loss_scale::LossScale;
+use super::optimizer::{Gradient, Incoming, Optimizer, scratch};
+use super::reduction::{Buckets, Completed};
 use super::update::{ParamState, Prepared, Updated, apply};
 use super::watch::Watch;
 use super::zero1::Zero1Exchange;
@@ -30,6 +31,9 @@ struct Pending {
     exchange: Option<GradientExchange>,
     /// The factors of some gradients.
     factors: BTreeMap<String, f64>,
+    loss_scale: Option<LossScale>,
+    /// Whether gradients were finite, if the update depends on that.
+    is_made: bool,
     /// Parameters whose gradients were taken.
     taken: BTreeSet<String>,
     lost: Option<C10dError>,
@@ -53,8 +57,10 @@ impl Pending {
         let grad = take_gradient(param);
         tch::no_grad(|| {
             let mut grad = scratch(&Gradient { name, param, grad: &grad });
-            if let Some(factor) = self.factors.get(name) {
-                let _ = grad.g_mul_scalar_(*factor);
+            let factor = self.factors.get(name).copied().unwrap_or(1.0);
+            let scale = self.loss_scale.as_ref().map_or(1.0, |of| of.scale);
+            if factor != scale {
+                let _ = grad.g_mul_scalar_(factor / scale);
             }
             let own = Completed { name: name.to_string(), param: param.shallow_clone(), grad };
             let part = &self.states[name].part;
@@ -83,7 +89,11 @@ impl Pending {
         }
         if let Some(mut held) = self.held.take().filter(|_| self.lost.is_none()) {
             held.sort_by(|a, b| a.name.cmp(&b.name));
-            self.apply(held);
+            let grads = held.iter().map(|one| &one.grad);
+            self.is_made = self.loss_scale.as_ref().is_none_or(|scale| scale.are_finite(grads));
+            if self.is_made {
+                self.apply(held);
+            }
         }
         if let Some(exchange) = &mut self.exchange {
             exchange.spreading.settle();
@@ -122,7 +132,7 @@ impl Pending {
 
 impl Optimizer {
     /// Applies `update` while `backward` runs; to parameters that `backward` does not reach,
-    /// afterwards.
+    /// afterwards. Returns whether it was applied.
     ///
     /// # Errors
     /// Another process is lost; then parameters and state must not be used any more.
@@ -132,8 +142,8 @@ impl Optimizer {
         params: &Params,
         (update, waits): (Box<dyn Prepared>, bool),
         watch: &mut Watch,
-        reduction: Option<&Reduction>,
-    ) -> Result<(), C10dError> {
+        Incoming { reduction, loss_scale }: Incoming<'_>,
+    ) -> Result<bool, C10dError> {
         let pending = Arc::new(Mutex::new(Pending {
             update,
             watch: mem::take(watch),
@@ -145,6 +155,8 @@ impl Optimizer {
                 spreading: Zero1Exchange::new(&reduction.axis),
             }),
             factors: self.factors.clone(),
+            loss_scale: loss_scale.cloned(),
+            is_made: true,
             taken: BTreeSet::new(),
             lost: None,
         }));
@@ -163,6 +175,6 @@ impl Optimizer {
         self.states = mem::take(&mut pending.done);
         self.states.append(&mut pending.states);
         *watch = pending.watch;
-        pending.lost.map_or(Ok(()), Err)
+        pending.lost.map_or(Ok(pending.is_made), Err)
     }
 }

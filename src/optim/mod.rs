@@ -21,6 +21,8 @@ mod composed;
 #[cfg(feature = "torch")]
 mod in_backward;
 #[cfg(feature = "torch")]
+mod loss_scale;
+#[cfg(feature = "torch")]
 mod norms;
 #[cfg(feature = "torch")]
 mod optimizer;
@@ -43,10 +45,12 @@ pub use chain::{Chain, Clip, ClipByGlobalNorm, Transformation};
 pub use clipped::Clipped;
 pub use error::OptimError;
 pub use layout::{Factored, ParamShape, Slot, StateLayout};
+#[cfg(feature = "torch")]
+pub use loss_scale::LossScale;
 pub use multi::{ModelParamTraversal, MultiOptimizer};
 pub use optax::*;
 #[cfg(feature = "torch")]
-pub use optimizer::{Gradient, Optimizer};
+pub use optimizer::{Gradient, Incoming, Optimizer};
 #[cfg(feature = "torch")]
 pub use parts::OwnPart;
 #[cfg(feature = "torch")]

@@ -7,6 +7,7 @@ use tch::{Device, Kind, Tensor};
 use super::OptimizerDef;
 use super::error::OptimError;
 use super::layout::{ParamShape, Slot};
+use super::loss_scale::LossScale;
 use super::parts::OwnPart;
 use super::reduction::Reduction;
 use super::update::{Clock, ParamState, Prepared, Updated, apply};
@@ -21,6 +22,15 @@ pub struct Gradient<'a> {
     pub param: &'a Tensor,
     /// Its gradient, whose memory is used as scratch space; an undefined tensor means zero.
     pub grad: &'a Tensor,
+}
+
+/// The treatment of gradients before an update.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Incoming<'a> {
+    /// Their sums over processes.
+    pub reduction: Option<&'a Reduction>,
+    /// The scale of their loss, by whose inverse they are multiplied.
+    pub loss_scale: Option<&'a LossScale>,
 }
 
 /// Updates parameters and owns the necessary state.
@@ -114,7 +124,8 @@ impl Optimizer {
     /// Makes update number `step` (the first is 0) with the gradients that `backward` adds to those
     /// that `params` hold. Afterwards they hold none. If updates do not depend on each other, each
     /// parameter is updated as soon as `backward` has completed its gradient, which is then freed.
-    /// `watch` measures it. With `reduction`, gradients are summed over processes first.
+    /// `watch` measures it. `incoming` says what comes first. Returns whether the update is made: with a scale of the loss, a
+    /// gradient that is not finite, in any process, leaves parameters and state as they are.
     ///
     /// # Errors
     /// A step before the optimizer's `step_offset`; then nothing is changed. Another process is lost.
@@ -127,16 +138,16 @@ impl Optimizer {
         learning_rate: f32,
         step: i64,
         watch: &mut Watch,
-        reduction: Option<&Reduction>,
+        incoming: Incoming<'_>,
         backward: impl FnOnce(),
-    ) -> Result<(), OptimError> {
+    ) -> Result<bool, OptimError> {
         let update = self.prepare(learning_rate, step)?;
         let are_divided = self.states.values().any(|state| !state.part.peers().are_alone());
-        let waits = self.def.waits_for_all(are_divided);
-        let applied = self.apply_in(backward, params, (update, waits), watch, reduction);
-        applied.map_err(OptimError::Lost)?;
-        self.count += 1;
-        Ok(())
+        let waits = self.def.waits_for_all(are_divided) || incoming.loss_scale.is_some();
+        let applied = self.apply_in(backward, params, (update, waits), watch, incoming);
+        let is_made = applied.map_err(OptimError::Lost)?;
+        self.count += i64::from(is_made);
+        Ok(is_made)
     }
 
     fn prepare(&self, learning_rate: f32, step: i64) -> Result<Box<dyn Prepared>, OptimError> {

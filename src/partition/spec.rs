@@ -1,7 +1,7 @@
 //! The configurables about devices, with T5X's names (T5X `partitioning.py`).
 
 use crate::gin::{Configurable, Function, ValueKind};
-use crate::nn::Dtype;
+use crate::nn::StateDtype;
 
 use super::listed::ListedRules;
 
@@ -39,8 +39,8 @@ pub struct PjitPartitioner {
     pub logical_axis_rules: Option<LogicalAxisRules>,
     /// The number format in which gradients travel between processes: 'float32', or 'bfloat16' for half of the
     /// bytes. T5X has no such parameter.
-    #[gin(default = Dtype::Float32)]
-    pub reduce_dtype: Dtype,
+    #[gin(default = StateDtype::Float32)]
+    pub reduce_dtype: StateDtype,
     /// Whether the optimizer's state is divided over the data axis while each process there holds whole parameters
     /// (ZeRO-1; Rajbhandari et al. 2020, arXiv:1910.02054). `parameter_partitioning_dims = 2` divides both. T5X has no
     /// such parameter.
@@ -54,7 +54,7 @@ impl Default for PjitPartitioner {
             num_partitions: None,
             model_parallel_submesh: None,
             logical_axis_rules: None,
-            reduce_dtype: Dtype::Float32,
+            reduce_dtype: StateDtype::Float32,
             spread_optimizer_state: false,
         }
     }

@@ -4,7 +4,8 @@ use crate::checkpoint::RestoreCheckpointConfig;
 use crate::data::Lengths;
 use crate::models::transformer::StackSpec;
 use crate::models::{Model, NoFilling, NoPredictions};
-use crate::partition::{Mesh, Partitioner};
+use crate::nn::Dtype;
+use crate::partition::{LocalDevice, Mesh, Partitioner};
 use crate::storage::Path;
 
 use super::error::SessionError;
@@ -90,6 +91,22 @@ pub fn check_mesh(mesh: &Mesh, model: &Model, lengths: &[usize]) -> Result<(), U
         .and_then(|()| model.transformer().stacks().try_for_each(check_heads))
         .and_then(|()| mesh.check_lengths(lengths));
     checked.map_err(|misfit| UnfitSpec(misfit.to_string()))
+}
+
+/// Checks that a device computes in the format of a model's activations.
+///
+/// # Errors
+/// It does not: the parameter, and values that fit.
+pub fn check_dtype(model: &Model, device: LocalDevice) -> Result<(), UnfitSpec> {
+    match (model.dtype(), device) {
+        (Dtype::Float16, LocalDevice::Cpu) => {
+            let parameter = model.dimensions().parameter("dtype");
+            unfit(format!(
+                "{parameter} is 'float16', which only GPUs compute, and there is none: expected 'float32', or 'bfloat16', which                  needs no scale of the loss"
+            ))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Checks that inputs are no longer than the model reads.

@@ -9,6 +9,7 @@ use crate::models::{Batch, FillingNetwork, Model, Network, PredictingNetwork};
 use crate::nn::{Dropout, Params, TransformerEngineConfig};
 use crate::partition::Mesh;
 
+use super::check::{UnfitSpec, check_dtype};
 use super::error::SessionError;
 use super::guard::{TorchFailure, guarded};
 
@@ -25,11 +26,19 @@ pub struct Forward {
 
 impl Forward {
     /// Creates it for a model, on one device; `fp8` replaces the model's own setting.
-    pub fn new(model: &Model, fp8: Option<&TransformerEngineConfig>, mesh: &Mesh) -> Self {
+    ///
+    /// # Errors
+    /// The device does not compute in the format of the model's activations.
+    pub fn new(
+        model: &Model,
+        fp8: Option<&TransformerEngineConfig>,
+        mesh: &Mesh,
+    ) -> Result<Self, UnfitSpec> {
+        check_dtype(model, mesh.local_device())?;
         let network = model.network(fp8);
         let (says, does) = (model.predicts().is_some(), network.predicting().is_some());
         assert_eq!(says, does, "`predicts` and `predicting` of {} agree", model.name());
-        Self { network, loss: model.loss_spec(), device: mesh.device() }
+        Ok(Self { network, loss: model.loss_spec(), device: mesh.device() })
     }
 
     /// The network with what predicting asks of it.

@@ -41,12 +41,15 @@ fn try_all(device: Device) {
         try_one(Kernel::Norm, || inputs.norm());
         try_one(Kernel::GatedGelu, || inputs.gated_gelu());
         try_one(Kernel::RelativePosition, || inputs.relative_position());
-        try_one(Kernel::EfficientAttention, || inputs.attention(true));
         try_fp8(&inputs);
     }
-    let narrow = Inputs { kind: Kind::BFloat16, device };
-    try_one(Kernel::FlashAttention, || narrow.attention(false));
+    for kind in [Kind::BFloat16, Kind::Half] {
+        let narrow = Inputs { kind, device };
+        try_one(Kernel::EfficientAttention, || narrow.attention(true));
+        try_one(Kernel::FlashAttention, || narrow.attention(false));
+    }
     let wide = Inputs { kind: Kind::Float, device };
+    try_one(Kernel::EfficientAttention, || wide.attention(true));
     try_one(Kernel::CrossEntropy, || wide.cross_entropy());
     try_one(Kernel::Adafactor, || wide.adafactor());
 }

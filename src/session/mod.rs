@@ -7,6 +7,7 @@ pub mod check;
 pub mod described;
 pub mod error;
 pub mod held_out_task;
+pub mod loss_scaler;
 pub mod made_with;
 pub mod memory;
 pub mod model_info;

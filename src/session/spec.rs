@@ -4,7 +4,10 @@
 use fancy_regex::Regex;
 
 use crate::gin::{Configurable, Suppliable};
+use crate::nn::Dtype;
 use crate::schedule::Schedule;
+
+use super::loss_scaler::LossScaler;
 
 /// Any trainer.
 #[derive(Clone, Debug, PartialEq, Configurable)]
@@ -43,6 +46,10 @@ pub struct Trainer {
     /// gradients, is logged.
     #[gin(default = None)]
     pub weight_metrics_computer: Option<WeightMetricsComputer>,
+    /// The scale of the loss for backward passes; None means `@gimlet.LossScaler()` with its defaults for a network in float16, and
+    /// no scale for others.
+    #[gin(default = None)]
+    pub loss_scaler: Option<LossScaler>,
 }
 
 /// The loss to which the losses of microbatches add up.
@@ -116,6 +123,12 @@ impl Trainer {
     /// Returns the number of parts into which a batch is split, at least 1.
     pub fn num_microbatches(&self) -> usize {
         self.num_microbatches.unwrap_or(1).max(1)
+    }
+
+    /// Returns the scale of the loss of a network with such activations, if there is one.
+    pub fn loss_scaler(&self, dtype: Dtype) -> Option<LossScaler> {
+        let default = || (dtype == Dtype::Float16).then(LossScaler::default);
+        self.loss_scaler.clone().or_else(default)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use tch::{Device, Kind, Tensor};
 
+use crate::checkpoint::LossScaling;
 use crate::models::Model;
 use crate::nn::{Axes, Axis, Division, MeshDim, ParamSpec, Params, Shard, draw};
 use crate::optim::{OptimError, Optimizer, OwnPart, ParamShape};
@@ -13,12 +14,14 @@ use super::state_layout::param_shape;
 /// The training state, which a step changes (T5X `train_state.py`).
 #[derive(Debug)]
 pub struct TrainState {
-    /// Updates made so far.
+    /// Steps made so far.
     pub step: u64,
     /// Parameters, float32.
     pub params: Params,
     /// The optimizer with its state.
     pub optimizer: Optimizer,
+    /// The scale of the loss, if there is one.
+    pub loss_scaling: LossScaling,
 }
 
 impl TrainState {
@@ -45,7 +48,12 @@ impl TrainState {
         let shards = specs.iter().map(|param| (param.name.clone(), shard(param))).collect();
         let division = Division::new(axes.clone(), mesh.splits_length(), shards);
         let params = draw_params(&specs, seed, mesh).divided(division);
-        Ok(Self { step: 0, params, optimizer })
+        Ok(Self { step: 0, params, optimizer, loss_scaling: LossScaling::default() })
+    }
+
+    /// Returns the number of the next update, as schedules count: steps without an update do not count.
+    pub fn next_update(&self) -> i64 {
+        i64::try_from(self.step.saturating_sub(self.loss_scaling.skipped)).expect("steps fit")
     }
 }
 

@@ -12,6 +12,9 @@ pub const TARGET: &str = "target/";
 /// The name of the count of updates in T5X's tree.
 pub const STEP: &str = "state/step";
 
+/// The prefix of the names of the optimizer's arrays in T5X's tree.
+pub const PARAM_STATES: &str = "state/param_states/";
+
 /// Returns the name of a parameter in T5X's tree.
 pub fn target(name: &str) -> String {
     format!("{TARGET}{name}")

@@ -2,7 +2,7 @@
 
 use crate::models::Model;
 use crate::models::memory::{Estimate, Gradients, Held, StepShape};
-use crate::nn::{ParamSpec, Shard};
+use crate::nn::{Dtype, ParamSpec, Shard};
 use crate::partition::Mesh;
 
 use super::check::UnfitSpec;
@@ -27,7 +27,8 @@ pub fn step_estimate(
         mesh.state_shard(&param.axes, &param.shape).axes.iter().any(Option::is_some)
     };
     let waits = model.optimizer_def().waits_for_all(params.iter().any(is_divided));
-    let together = num_microbatches > 1 || waits;
+    // A scale of the loss waits for all gradients.
+    let together = num_microbatches > 1 || waits || model.dtype() == Dtype::Float16;
     let gradients = if together { Gradients::Together } else { Gradients::OneByOne };
     let count = |part: Shard| part.shape().iter().product::<usize>() as u64;
     let updated = params.iter().map(|param| count(mesh.state_shard(&param.axes, &param.shape)));

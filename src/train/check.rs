@@ -9,6 +9,7 @@ use crate::models::hugging_face::feed_forward;
 use crate::models::transformer::{LayerArrays, TransformerSpec};
 use crate::nn::Activation;
 use crate::session::check::{UnfitSpec, check_partitions, check_path, unfit};
+use crate::session::loss_scaler::LossScaler;
 use crate::telemetry::MlflowError;
 
 use super::periods::Periods;
@@ -64,6 +65,7 @@ fn check_batches(train: &Train) -> Result<(), UnfitSpec> {
     let trainer = train.trainer_cls.0.trainer();
     train.trainer_cls.0.gradient_factor().map_err(UnfitSpec)?;
     trainer.learning_rate_fn.build().map_err(|error| UnfitSpec(error.to_string()))?;
+    trainer.loss_scaler.as_ref().map_or(Ok(()), LossScaler::check).map_err(UnfitSpec)?;
     let (batch_size, parts) = (train.train_dataset_cfg.batch_size, trainer.num_microbatches());
     match batch_size % parts {
         0 => Ok(()),

@@ -9,9 +9,9 @@ use serde::Serialize;
 use tch::Tensor;
 
 use crate::checkpoint::{
-    Best, CheckpointError, DType, Procedure, RUN_FILE, Retention, SaveCheckpointConfig, SaveFormat,
-    Saver, Saving, Share, best_trainer_file, checkpoint_dir, open, remove_stale, resumable_steps,
-    trainer_file,
+    Best, CheckpointError, DType, LOSS_SCALING_FILE, LossScaling, Procedure, RUN_FILE, Retention,
+    SaveCheckpointConfig, SaveFormat, Saver, Saving, Share, best_trainer_file, checkpoint_dir,
+    open, remove_stale, resumable_steps, trainer_file,
 };
 use crate::data::DatasetState;
 use crate::partition::{Mesh, ProcessError, Processes};
@@ -19,12 +19,12 @@ use crate::session::agreement::of_all;
 use crate::session::error::SessionError;
 use crate::session::state::TrainState;
 use crate::session::state_arrays::{copy, fill, gather, shapes};
-use crate::session::state_layout::state_shapes;
+use crate::session::state_layout::{PARAM_STATES, state_shapes};
 use crate::storage::{Path, Unsent};
 use crate::telemetry;
 
 use super::beginning::{Beginning, newest_own};
-use super::record::{DATA_FILE, RunRecord};
+use super::record::{DATA_FILE, RunRecord, read_json};
 use super::spec::Train;
 use super::trainer_forms::TrainerForms;
 
@@ -153,6 +153,11 @@ impl<'a> Checkpoints<'a> {
         let Some(begun) = Beginning::configured(spec)? else { return Ok(None) };
         let dtype = spec.checkpoint_cfg.restore.as_ref().and_then(|config| config.dtype);
         fill(state, begun.stored.as_ref(), &begun.plan, dtype.map(DType::from))?;
+        // The scale belongs to the optimizer's state; steps of another run that made no update do not count.
+        let restored = loss_scaling(&begun)?;
+        if begun.plan.sources.keys().any(|name| name.starts_with(PARAM_STATES)) {
+            state.loss_scaling = LossScaling { skipped: 0, ..restored };
+        }
         for notice in begun.plan.notices() {
             telemetry::notice(&notice);
         }
@@ -173,6 +178,7 @@ impl<'a> Checkpoints<'a> {
             let path = stored.path().clone();
             let filled = Beginning::own(spec, stored).and_then(|begun| {
                 fill(state, begun.stored.as_ref(), &begun.plan, None)?;
+                state.loss_scaling = loss_scaling(&begun)?;
                 Ok(Restored::from(begun))
             });
             whole_everywhere(processes, &path, filled)
@@ -260,12 +266,12 @@ impl<'a> Checkpoints<'a> {
         Ok(saver.save(state.step, beside.best, |snapshot| {
             copy(state, (self.mesh, format), &beside.gathered, snapshot);
             if let (Some(forms), Some(file)) = (forms, path) {
-                snapshot.as_trainer(
-                    file,
-                    forms.at(state.step, state.optimizer.counts().0, beside.rate_scale),
-                );
+                snapshot.as_trainer(file, forms.at(state, beside.rate_scale));
             }
             snapshot.extra(RUN_FILE, to_json(record));
+            if state.loss_scaling != LossScaling::default() {
+                snapshot.extra(LOSS_SCALING_FILE, to_json(&state.loss_scaling));
+            }
             if is_first {
                 snapshot.extra(DATA_FILE, to_json(data));
             }
@@ -300,6 +306,11 @@ impl<'a> Checkpoints<'a> {
             }
         }
     }
+}
+
+/// Reads the scale of the loss that a checkpoint keeps.
+fn loss_scaling(begun: &Beginning) -> Result<LossScaling, CheckpointError> {
+    Ok(read_json(begun.stored.as_ref(), LOSS_SCALING_FILE)?.unwrap_or_default())
 }
 
 /// Ensures that all processes see the same checkpoints, of which they try one after the other together.

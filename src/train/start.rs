@@ -162,7 +162,8 @@ fn tell_microbatches(spec: &Train) {
 pub fn check_same_start(processes: &Processes, start: &Start) -> Result<(), ProcessError> {
     let Start { state, record, data, .. } = start;
     let mut hasher = DefaultHasher::new();
-    let text = serde_json::to_string(&(record, data)).expect("plain structs have a JSON form");
+    let all = (record, data, &state.loss_scaling);
+    let text = serde_json::to_string(&all).expect("plain structs have a JSON form");
     text.hash(&mut hasher);
     let all = of_all(processes, &(state.step, hasher.finish()))?;
     match all.iter().position(|other| *other != all[0]) {

@@ -10,12 +10,13 @@ use crate::models::Batch;
 use crate::models::heads::{Divisors, LossOutput, LossSpec, RoutingLosses};
 use crate::nn::Axes;
 use crate::nn::kind;
-use crate::optim::{OptimError, Reduction, Watch, Watched};
+use crate::optim::{Incoming, LossScale, OptimError, Reduction, Watch, Watched};
 use crate::partition::{Mesh, MeshAxis, ProcessError, Processes};
 use crate::schedule::LearningRateSchedule;
 use crate::session::error::SessionError;
 use crate::session::forward::Forward;
 use crate::session::guard::{TorchFailure, guarded};
+use crate::session::loss_scaler::LossScaler;
 use crate::session::seeds::{Purpose, derive};
 use crate::session::spec::{MicrobatchLoss, WeightMetricsComputer};
 use crate::session::state::TrainState;
@@ -33,6 +34,8 @@ pub struct Stepper {
     pub num_microbatches: usize,
     /// The loss to which those of the parts add up.
     pub microbatch_loss: MicrobatchLoss,
+    /// The scale of the loss, if there is one.
+    pub loss_scaler: Option<LossScaler>,
     /// The measures of gradients and weights.
     pub watched: Watched,
     /// Seed of the run.
@@ -58,13 +61,17 @@ pub struct StepReport {
     pub weights: BTreeMap<String, f64>,
     /// Bytes that this process has sent to others, but for sums of few numbers.
     pub sent: u64,
+    /// The scale of the loss.
+    pub loss_scale: Option<f64>,
+    /// Whether the update was made. Without it there are no measures of gradients and weights.
+    pub is_updated: bool,
 }
 
 impl Stepper {
     /// Creates the stepper of a run with this seed.
     ///
     /// # Errors
-    /// A learning rate that is not possible.
+    /// A learning rate that is not possible, or a device that does not compute in the format of the model's activations.
     pub fn new(
         spec: &Train,
         seed: u64,
@@ -75,7 +82,7 @@ impl Stepper {
         let schedule = trainer.learning_rate_fn.build();
         let schedule = schedule.map_err(|error| SessionError::Unfit(error.to_string()))?;
         let fp8 = spec.te_config_cls.as_ref().map(|class| &class.0);
-        let forward = Forward::new(&spec.model, fp8, mesh);
+        let forward = Forward::new(&spec.model, fp8, mesh)?;
         let watched = match &trainer.weight_metrics_computer {
             Some(WeightMetricsComputer {}) => Watched::Weights,
             None => Watched::GradientNorm,
@@ -87,18 +94,19 @@ impl Stepper {
             schedule,
             num_microbatches: trainer.num_microbatches(),
             microbatch_loss: trainer.microbatch_loss,
+            loss_scaler: trainer.loss_scaler(spec.model.dtype()),
             watched,
             seed,
             replicas: mesh.data(),
             axes: axes.clone(),
             processes: Arc::clone(processes),
             reduction: (!axis.is_alone())
-                .then(|| Reduction { axis, kind: kind(pjit.reduce_dtype) }),
+                .then(|| Reduction { axis, kind: kind(pjit.reduce_dtype.into()) }),
         })
     }
 
-    /// Makes one update in place with the rows of `batch` that are this process's, at the learning rate times `rate_scale`.
-    /// Gradients are those of the whole batch.
+    /// Makes one step in place with the rows of `batch` that are this process's, at the learning rate times `rate_scale`.
+    /// Gradients are those of the whole batch. With a scale of the loss, gradients that are not finite make no update.
     ///
     /// # Errors
     /// Out of memory, or another failure of libtorch; the state must not be used any more. Another
@@ -109,11 +117,14 @@ impl Stepper {
         batch: &Batch,
         rate_scale: f64,
     ) -> Result<StepReport, SessionError> {
-        let scheduled = self.schedule.at(i64::try_from(state.step).expect("steps fit"));
+        let scheduled = self.schedule.at(state.next_update());
         let learning_rate = (f64::from(scheduled) * rate_scale) as f32;
         let of_batch = self.divisors(batch);
         let sent = self.axes.sent();
+        let scaler = self.loss_scaler.as_ref();
+        let loss_scale = scaler.map(|scaler| scaler.scale(&state.loss_scaling));
         let (mut outputs, mut watch) = (Vec::new(), Watch::new(self.watched));
+        let mut is_updated = true;
         for part in 0..self.num_microbatches {
             let own = self.own_rows(batch, part);
             let of_part = match self.microbatch_loss {
@@ -124,11 +135,18 @@ impl Stepper {
             // The second number was the process's before all processes shared their masks.
             let seed = derive(self.seed, Purpose::Dropout, &[state.step, 0, part as u64]);
             let output = self.guarded(state.step, || self.loss(state, &own, divisors, seed))?;
+            let loss = match loss_scale {
+                Some(scale) => output.loss * scale,
+                None => output.loss,
+            };
             // Gradients add up in the parameters; the last ones may be consumed as they are
             // computed.
             match part + 1 == self.num_microbatches {
-                false => self.guarded(state.step, || output.loss.backward())?,
-                true => self.update(state, learning_rate, &output.loss, &mut watch)?,
+                false => self.guarded(state.step, || loss.backward())?,
+                true => {
+                    is_updated =
+                        self.update(state, learning_rate, (&loss, loss_scale), &mut watch)?;
+                }
             }
             outputs.push(output.sums);
         }
@@ -141,11 +159,15 @@ impl Stepper {
         parts.for_each(|part| sums += &part);
         self.check_axes()?;
         state.step += 1;
+        if let Some(scaler) = scaler {
+            scaler.see(&mut state.loss_scaling, is_updated);
+        }
         if self.axes.model.index() > 0 {
             // The rows of the first process along the model axis are the same.
             sums.each(&mut |sum| *sum = 0.0);
         }
-        Ok(StepReport { sums, learning_rate, weights, sent: self.axes.sent() - sent })
+        let sent = self.axes.sent() - sent;
+        Ok(StepReport { sums, learning_rate, weights, sent, loss_scale, is_updated })
     }
 
     /// Ensures that all operations with other processes have succeeded.
@@ -201,18 +223,22 @@ impl Stepper {
         network.loss(&state.params, &batch, &spec, dropout)
     }
 
-    /// Updates the state with the gradients of `loss` and those already in the parameters.
+    /// Updates the state with the gradients of `loss`, which may be scaled, and those already in the parameters. Returns whether
+    /// they were finite, if that is asked.
     fn update(
         &self,
         state: &mut TrainState,
         learning_rate: f32,
-        loss: &Tensor,
+        (loss, scale): (&Tensor, Option<f64>),
         watch: &mut Watch,
-    ) -> Result<(), SessionError> {
-        let (params, optimizer, step) = (&state.params, &mut state.optimizer, state.step);
-        let (backward, reduction) = (|| loss.backward(), self.reduction.as_ref());
-        let update =
-            || optimizer.update(params, learning_rate, step as i64, watch, reduction, backward);
+    ) -> Result<bool, SessionError> {
+        let (number, step) = (state.next_update(), state.step);
+        let (params, optimizer) = (&state.params, &mut state.optimizer);
+        let loss_scale = scale.map(|scale| LossScale { scale, axes: self.axes.clone() });
+        let incoming =
+            Incoming { reduction: self.reduction.as_ref(), loss_scale: loss_scale.as_ref() };
+        let backward = || loss.backward();
+        let update = || optimizer.update(params, learning_rate, number, watch, incoming, backward);
         match self.guarded(step, update)? {
             Err(OptimError::Lost(error)) => Ok(self.processes.told(Err(error))?),
             updated => updated.map_err(|error| SessionError::Unfit(error.to_string())),

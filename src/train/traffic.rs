@@ -1,7 +1,7 @@
 //! The bytes that a training step sends, by arithmetic alone. Sums of losses and of the optimizer's statistics, a few
 //! numbers each, do not count.
 
-use crate::nn::{Dtype, MeshDim, ParamSpec, Shard};
+use crate::nn::{MeshDim, ParamSpec, Shard, StateDtype};
 use crate::partition::Mesh;
 use crate::session::check::UnfitSpec;
 
@@ -95,7 +95,7 @@ fn of_param(train: &Train, mesh: &Mesh, param: &ParamSpec, num_microbatches: f64
         }
         (None, Some(_)) => 2.0 * others * sent(&updated),
         (None, None) => {
-            let wire = if pjit.reduce_dtype == Dtype::Bfloat16 { 0.5 } else { 1.0 };
+            let wire = if pjit.reduce_dtype == StateDtype::Bfloat16 { 0.5 } else { 1.0 };
             ring(mesh.data().size) * sent(&held) * wire
         }
     }

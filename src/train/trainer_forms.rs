@@ -1,13 +1,15 @@
 //! The facts of a run that a Trainer's file holds beside the arrays: those of the model for transformers, the optimizer's
 //! settings under torch's names, and the learning rates.
 
-use crate::checkpoint::{HuggingFaceOptions, PickleValue, Rates, TrainerForm};
+use crate::checkpoint::{GradScaler, HuggingFaceOptions, PickleValue, Rates, TrainerForm};
 use crate::gin::Slot as _;
 use crate::models::HUGGING_FACE;
 use crate::models::transformer::LayerArrays;
 use crate::optim::LearningRate;
 use crate::schedule::{LearningRateSchedule, Schedule};
 use crate::session::error::SessionError;
+use crate::session::loss_scaler::LossScaler;
+use crate::session::state::TrainState;
 use crate::telemetry;
 
 use super::spec::Train;
@@ -18,6 +20,7 @@ pub struct TrainerForms {
     model: HuggingFaceOptions,
     optimizer: Option<Vec<(&'static str, PickleValue)>>,
     scheduled: Option<Scheduled>,
+    loss_scaler: Option<LossScaler>,
 }
 
 /// The number of steps whose rates are looked at.
@@ -41,6 +44,8 @@ impl TrainerForms {
     pub fn of(spec: &Train) -> Result<Self, SessionError> {
         let model = facts(spec);
         let def = spec.model.optimizer_def();
+        let trainer = spec.trainer_cls.0.trainer();
+        let loss_scaler = trainer.loss_scaler(spec.model.dtype());
         let is_by_layer = spec.model.transformer().layer_arrays == LayerArrays::Joined;
         let Some(torch) = def.of_torch().filter(|_| is_by_layer) else {
             let reason = match is_by_layer {
@@ -51,9 +56,9 @@ impl TrainerForms {
                 "checkpoints have no optimizer_state_dict, since {reason}: the programs of t5-experiments continue with a \
                  new optimizer, and Gimlet with this one"
             ));
-            return Ok(Self { model, optimizer: None, scheduled: None });
+            return Ok(Self { model, optimizer: None, scheduled: None, loss_scaler });
         };
-        let trainers = &spec.trainer_cls.0.trainer().learning_rate_fn;
+        let trainers = &trainer.learning_rate_fn;
         let (constant, scheduled) = match &torch.rate {
             None => (PickleValue::None, None),
             Some(LearningRate::Constant(rate)) => (PickleValue::Float(*rate), None),
@@ -61,15 +66,20 @@ impl TrainerForms {
             Some(LearningRate::Trainer) => Scheduled::of(spec, trainers, false)?,
         };
         let settings = std::iter::once(("lr", constant)).chain(torch.settings).collect();
-        Ok(Self { model, optimizer: Some(settings), scheduled })
+        Ok(Self { model, optimizer: Some(settings), scheduled, loss_scaler })
     }
 
-    /// Returns the facts after some steps and updates, with learning rates multiplied by a rule for plateaus.
-    pub fn at(&self, step: u64, count: i64, scale: f64) -> TrainerForm {
-        let step = i64::try_from(step).expect("steps fit");
+    /// Returns the facts of a state, with learning rates multiplied by a rule for plateaus.
+    pub fn at(&self, state: &TrainState, scale: f64) -> TrainerForm {
+        let (update, (own_updates, _)) = (state.next_update(), state.optimizer.counts());
         let rates = self.scheduled.as_ref().map(|Scheduled { schedule, base, is_own }| {
-            let next = schedule.at(if *is_own { count } else { step });
-            Rates { base: *base, next: as_written(next) * scale }
+            let next = schedule.at(if *is_own { own_updates } else { update });
+            Rates { base: *base, next: as_written(next) * scale, updates: update }
+        });
+        let grad_scaler = self.loss_scaler.as_ref().map(|scaler| GradScaler {
+            scale: scaler.scale(&state.loss_scaling),
+            growth_interval: scaler.growth_interval,
+            updates: state.loss_scaling.updates,
         });
         let mut optimizer = self.optimizer.clone();
         for (name, value) in optimizer.iter_mut().flatten() {
@@ -77,7 +87,8 @@ impl TrainerForms {
                 *rate *= scale;
             }
         }
-        TrainerForm { model: self.model.clone(), families: HUGGING_FACE, optimizer, rates }
+        let model = self.model.clone();
+        TrainerForm { model, families: HUGGING_FACE, optimizer, rates, grad_scaler }
     }
 }
 

@@ -11,6 +11,9 @@ use super::step::StepReport;
 /// The tag of the bytes that a process sends to others in a step.
 const SENT: &str = "bytes_sent_per_step";
 
+/// The tag of the scale of the loss in the last step.
+const LOSS_SCALE: &str = "loss_scale";
+
 /// The tag of the part of the time in which the steps waited for their batches.
 const DATA_WAIT: &str = "timing/data_wait_fraction";
 
@@ -26,8 +29,10 @@ pub struct Window {
     pub waited_for_others: f64,
     metrics: TrainMetrics,
     last_learning_rate: Option<f32>,
-    /// Sums over steps of the measures of gradients and weights.
+    /// Sums over updates of the measures of gradients and weights.
     weights: BTreeMap<String, f64>,
+    num_updates: u64,
+    loss_scale: Option<f64>,
     uptime: Option<f64>,
     num_devices: usize,
     /// The tag of the loss in the progress line.
@@ -50,6 +55,8 @@ impl Window {
             metrics: TrainMetrics::default(),
             last_learning_rate: None,
             weights: BTreeMap::new(),
+            num_updates: 0,
+            loss_scale: None,
             uptime: None,
         }
     }
@@ -60,6 +67,8 @@ impl Window {
         self.last_learning_rate = Some(report.learning_rate);
         self.waited += waited;
         self.sent += report.sent;
+        self.loss_scale = report.loss_scale;
+        self.num_updates += u64::from(report.is_updated);
         for (tag, value) in &report.weights {
             *self.weights.entry(tag.clone()).or_default() += value;
         }
@@ -87,7 +96,9 @@ impl Window {
         let Self { num_devices, uptime, .. } = *self;
         let window = crate::metrics::Window { seconds, num_devices, uptime };
         let steps = self.steps() as f64;
-        let weights = self.weights.iter().map(|(tag, sum)| (tag.clone(), sum / steps));
+        let updates = self.num_updates as f64;
+        let weights = self.weights.iter().map(|(tag, sum)| (tag.clone(), sum / updates));
+        let loss_scale = self.loss_scale.map(|scale| (LOSS_SCALE.to_string(), scale));
         let waited = (DATA_WAIT.to_string(), self.waited.as_secs_f64() / seconds);
         let sent = (num_devices > 1).then(|| (SENT.to_string(), self.sent as f64 / steps));
         self.metrics
@@ -96,6 +107,7 @@ impl Window {
             .chain(weights)
             .chain([waited])
             .chain(sent)
+            .chain(loss_scale)
             .collect()
     }
 

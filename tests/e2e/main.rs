@@ -15,6 +15,7 @@ mod evaluate;
 mod events;
 mod fill;
 mod finetune;
+mod float16;
 mod folder;
 mod fp8;
 mod generate;

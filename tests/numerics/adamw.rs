@@ -6,10 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use gimlet::nn::{Dtype, Params};
+use gimlet::nn::{Params, StateDtype};
 use gimlet::optim::{
-    AdamParameters, AdamW, Chain, Clip, ClipByGlobalNorm, Gradient, LearningRate, OptaxRule,
-    Optimizer, OptimizerDef, ParamShape, Sgd, Transformation, Watch,
+    AdamParameters, AdamW, Chain, Clip, ClipByGlobalNorm, Gradient, Incoming, LearningRate,
+    OptaxRule, Optimizer, OptimizerDef, ParamShape, Sgd, Transformation, Watch,
 };
 use gimlet::schedule::{Schedule, WarmupCosineDecaySchedule};
 use serde_json::Value;
@@ -72,7 +72,7 @@ fn adamw(settings: &Value) -> AdamW {
             "eps_root" => spec.adam.eps_root = number(value),
             "weight_decay" => spec.weight_decay = number(value),
             "nesterov" => spec.nesterov = value.as_bool().unwrap(),
-            "mu_dtype" => spec.adam.mu_dtype = Some(Dtype::Bfloat16),
+            "mu_dtype" => spec.adam.mu_dtype = Some(StateDtype::Bfloat16),
             other => panic!("the reference sets `{other}`, which this test does not know"),
         }
     }
@@ -185,7 +185,10 @@ fn two_steps(def: &OptimizerDef, inside: bool) -> Vec<Tensor> {
         let loss = (noise(&[8, 24], 5).matmul(a) + b).square().sum(Kind::Float);
         match inside {
             true => optimizer
-                .update(&params, 0.1, step, &mut Watch::default(), None, || loss.backward())
+                .update(&params, 0.1, step, &mut Watch::default(), Incoming::default(), || {
+                    loss.backward()
+                })
+                .map(drop)
                 .unwrap(),
             false => {
                 let grads = params.gradients(&loss);

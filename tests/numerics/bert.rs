@@ -15,13 +15,13 @@ use tch::{Kind, Tensor};
 use crate::fixture;
 use crate::t5_experiments::check;
 
-fn expected(name: &str) -> Value {
+pub fn expected(name: &str) -> Value {
     let mut all: Value = serde_json::from_str(include_str!("bert.json")).expect("it is JSON");
     all[name].take()
 }
 
 /// The network of a configuration of transformers.
-fn config(of: &Value) -> BertConfig {
+pub fn config(of: &Value) -> BertConfig {
     let number = |name: &str| of[name].as_u64().unwrap_or(0) as usize;
     BertConfig {
         vocab_size: number("vocab_size"),
@@ -57,7 +57,7 @@ fn config(of: &Value) -> BertConfig {
 }
 
 /// The blocks that a file lists, if it does: 0 and 1 for each head, block of queries and block of keys.
-fn layout(of: &Value) -> Option<BlockLayout> {
+pub fn layout(of: &Value) -> Option<BlockLayout> {
     let heads: Vec<Vec<Vec<u8>>> = serde_json::from_value(of["layout"].clone()).ok()?;
     let block = of["config"]["sparse_attention"]["block"].as_u64().expect("a number") as usize;
     let grid =
@@ -65,7 +65,7 @@ fn layout(of: &Value) -> Option<BlockLayout> {
     Some(BlockLayout::new(block, heads.into_iter().map(grid).collect()))
 }
 
-fn batch(of: &Value) -> Batch {
+pub fn batch(of: &Value) -> Batch {
     let rows = |name: &str| {
         let rows: Vec<Vec<i64>> = serde_json::from_value(of[name].clone()).expect("rows of ids");
         fixture::matrix(&rows)
@@ -81,7 +81,7 @@ fn batch(of: &Value) -> Batch {
     ])
 }
 
-fn params(name: &str, config: &BertConfig) -> Params {
+pub fn params(name: &str, config: &BertConfig) -> Params {
     fixture::imported(&format!("t5_experiments/{name}.safetensors"), &config.transformer())
 }
 

@@ -240,6 +240,12 @@ fn bfloat16_agrees_up_to_its_rounding() {
 }
 
 #[test]
+fn float16_agrees_up_to_its_rounding() {
+    let _held = fixture::generator();
+    check(&Case { kind: Kind::Half, ..case(big_bird(), 44) }, 0.004);
+}
+
+#[test]
 fn queries_of_a_block_that_reads_nothing_get_zeros() {
     let _held = fixture::generator();
     let grid = BlockGrid::from_fn(4, |row, column| row != 2 && column <= row);

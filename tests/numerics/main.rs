@@ -8,6 +8,7 @@ mod bert;
 mod cuda;
 mod decode;
 mod fixture;
+mod float16;
 mod fp8;
 mod generate;
 mod kernels;

@@ -140,7 +140,7 @@ fn gradients(t5: &T5, params: &gimlet::nn::Params, batch: &Batch) -> Vec<Tensor>
     params.gradients(&output.loss)
 }
 
-fn two_examples() -> Batch {
+pub fn two_examples() -> Batch {
     let inputs = [vec![5, 9, 3, 7, 12, 1], vec![4, 4, 8, 1, 0, 0]];
     let targets = [vec![6, 2, 1, 0, 0], vec![3, 17, 5, 2, 1]];
     fixture::batch(&inputs, &targets)

@@ -28,7 +28,7 @@ pub use options::{HuggingFaceOptions, MeshOptions, Weights};
 pub use pickle::{PickleValue, StorageView};
 pub use tensorflow::{export_mesh_tensorflow, name_newest};
 pub(super) use trainer::write_trainer;
-pub use trainer::{Rates, TrainerForm, export_trainer};
+pub use trainer::{GradScaler, Rates, TrainerForm, export_trainer};
 
 /// Converts an error of writing a file: either a wrapped error of reading the checkpoint, or an
 /// error of the file.

@@ -18,8 +18,8 @@ use crate::layers::Unstacked;
 use crate::names::Axes;
 use crate::names::hugging_face::Families;
 use crate::names::trainer::{
-    ARRAYS, COUNT, FILES, GROUPS, ITERATION, OPTIMIZER, OWN, STATE, registered_place,
-    slot_and_parameter, slots_of_adafactor,
+    ARRAYS, COUNT, FILES, GRAD_SCALER, GROUPS, GROWTH_TRACKER, ITERATION, OPTIMIZER, OWN, SCALE,
+    STATE, registered_place, slot_and_parameter, slots_of_adafactor,
 };
 use crate::stored::{STEP, Stored};
 use gimlet_storage::Path;
@@ -40,6 +40,8 @@ pub struct TrainerForm {
     pub optimizer: Option<Vec<(&'static str, PickleValue)>>,
     /// The learning rates, unless they are constant.
     pub rates: Option<Rates>,
+    /// The scale of the loss, if there is one.
+    pub grad_scaler: Option<GradScaler>,
 }
 
 /// Learning rates that follow a schedule.
@@ -49,6 +51,19 @@ pub struct Rates {
     pub base: f64,
     /// The rate of the next update.
     pub next: f64,
+    /// The updates so far.
+    pub updates: i64,
+}
+
+/// The scale of a loss, as torch's GradScaler has it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GradScaler {
+    /// The scale of the next step.
+    pub scale: f64,
+    /// The number of updates in a row after which the scale grows.
+    pub growth_interval: u64,
+    /// The updates so far in a row.
+    pub updates: u64,
 }
 
 /// Writes the file of a training after `step` updates, of which there was at least one.
@@ -115,7 +130,8 @@ fn described(
         ("epoch", PickleValue::Int(0)),
         ("metrics", PickleValue::Dict(Vec::new())),
     ]);
-    object.extend(form.rates.map(|rates| (SCHEDULER, scheduler(rates, step))));
+    object.extend(form.rates.map(|rates| (SCHEDULER, scheduler(rates))));
+    object.extend(form.grad_scaler.map(|scaler| (GRAD_SCALER, grad_scaler(scaler))));
     object.push((OWN, own(from, &parts.shapes(), &mut tensors)?));
     if let Some(tensor) = tensors.iter().find(|tensor| storage_class(tensor.dtype).is_none()) {
         let reason =
@@ -181,7 +197,7 @@ fn optimizer(
 ) -> PickleValue {
     let numbers = (0..num_parameters).map(|number| PickleValue::Int(number as i64)).collect();
     let mut group = settings.to_vec();
-    if let Some(Rates { base, next }) = rates {
+    if let Some(Rates { base, next, .. }) = rates {
         group.retain(|(name, _)| *name != "lr");
         group.extend(
             [("lr", next), ("initial_lr", base)].map(|(k, it)| (k, PickleValue::Float(it))),
@@ -193,15 +209,27 @@ fn optimizer(
 }
 
 /// The state of torch's LambdaLR after some updates.
-fn scheduler(Rates { base, next }: Rates, step: i64) -> PickleValue {
+fn scheduler(Rates { base, next, updates }: Rates) -> PickleValue {
     PickleValue::dict([
         ("base_lrs", PickleValue::List(vec![PickleValue::Float(base)])),
-        ("last_epoch", PickleValue::Int(step)),
-        ("_step_count", PickleValue::Int(step + 1)),
+        ("last_epoch", PickleValue::Int(updates)),
+        ("_step_count", PickleValue::Int(updates + 1)),
         ("verbose", PickleValue::Bool(false)),
         ("_get_lr_called_within_step", PickleValue::Bool(false)),
         ("_last_lr", PickleValue::List(vec![PickleValue::Float(next)])),
         ("lr_lambdas", PickleValue::List(vec![PickleValue::None])),
+    ])
+}
+
+/// The state of torch's GradScaler.
+fn grad_scaler(scaler: GradScaler) -> PickleValue {
+    let count = |count: u64| PickleValue::Int(i64::try_from(count).unwrap_or(i64::MAX));
+    PickleValue::dict([
+        (SCALE, PickleValue::Float(scaler.scale)),
+        ("growth_factor", PickleValue::Float(2.0)),
+        ("backoff_factor", PickleValue::Float(0.5)),
+        ("growth_interval", count(scaler.growth_interval)),
+        (GROWTH_TRACKER, count(scaler.updates)),
     ])
 }
 

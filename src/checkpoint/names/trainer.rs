@@ -12,6 +12,15 @@ pub(crate) const GROUPS: &str = "param_groups";
 pub(crate) const STATE: &str = "state";
 /// The number of updates in the state of a parameter.
 pub(crate) const COUNT: &str = "step";
+/// The state of torch's GradScaler, and its keys. Source: torch `amp/grad_scaler.py`.
+pub(crate) const GRAD_SCALER: &str = "torch_amp";
+pub(crate) const SCALE: &str = "scale";
+pub(crate) const GROWTH_TRACKER: &str = "_growth_tracker";
+/// The same of apex, for one loss. Source: apex `amp/frontend.py`.
+pub(crate) const APEX: &str = "amp";
+pub(crate) const APEX_SCALER: &str = "loss_scaler0";
+pub(crate) const APEX_SCALE: &str = "loss_scale";
+pub(crate) const APEX_UPDATES: &str = "unskipped";
 /// The key of Gimlet's record, and its keys.
 pub(crate) const OWN: &str = "gimlet";
 pub(crate) const ARRAYS: &str = "arrays";

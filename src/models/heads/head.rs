@@ -66,7 +66,7 @@ pub(super) struct HeadProducts<'a> {
 enum Way {
     /// In float32, of hidden states times the scale.
     Wide(Tensor),
-    /// The same on tensor cores, which keep 11 bits of each factor: of bfloat16 hidden states all.
+    /// The same on tensor cores, which keep 11 bits of each factor: of bfloat16 and float16 hidden states all.
     TensorFloat(Tensor),
     /// Of bfloat16 hidden states, with 16 bits of the kernel for logits and 8 of all numbers for gradients.
     Narrow,
@@ -77,7 +77,7 @@ impl<'a> HeadProducts<'a> {
         let device = head.hidden.device();
         let way = match head.hidden.kind() {
             Kind::BFloat16 if NarrowProduct::suits(device) => Way::Narrow,
-            Kind::BFloat16 if device.is_cuda() => Way::TensorFloat(head.wide_hidden()),
+            Kind::BFloat16 | Kind::Half if device.is_cuda() => Way::TensorFloat(head.wide_hidden()),
             _ => Way::Wide(head.wide_hidden()),
         };
         Self { head, way }

@@ -89,12 +89,16 @@ pub fn suit(kernel: Kernel, tensor: &Tensor, widest: i64) -> bool {
     kernel.is_trusted() && exists && accept(tensor, widest)
 }
 
-/// Whether kernels accept rows of this tensor: they were compiled for its device, its dtype is supported, and its last
-/// extent, up to `widest`, is a multiple of the 8 numbers that they read at once.
+/// Whether Gimlet's kernels accept rows of this tensor, as [`fit`] says, and its dtype: float32 or bfloat16.
 pub fn accept(tensor: &Tensor, widest: i64) -> bool {
+    matches!(tensor.kind(), Kind::Float | Kind::BFloat16) && fit(tensor, widest)
+}
+
+/// Whether kernels were compiled for the tensor's device, and its last extent, up to `widest`, is a multiple of the 8 numbers
+/// that they read at once.
+pub fn fit(tensor: &Tensor, widest: i64) -> bool {
     ENABLED.load(Ordering::Relaxed)
         && are_compiled_for(tensor.device())
-        && matches!(tensor.kind(), Kind::Float | Kind::BFloat16)
         && tensor.size().last().is_some_and(|&width| width % 8 == 0 && width <= widest)
 }
 

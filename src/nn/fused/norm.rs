@@ -262,6 +262,7 @@ mod tests {
         check(Kind::Float, Dropout::train(0.3), 1e-6);
         check(Kind::BFloat16, Dropout::off(), 1e-2);
         check(Kind::BFloat16, Dropout::train(0.3), 1e-2);
+        check(Kind::Half, Dropout::train(0.3), 2e-3);
     }
 
     #[test]

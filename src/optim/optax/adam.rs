@@ -1,7 +1,7 @@
 //! Adam, and the step that AdamW and LAMB share with it.
 
 use crate::gin::{Configurable, Parameters};
-use crate::nn::Dtype;
+use crate::nn::StateDtype;
 
 use super::LearningRate;
 use super::expr::{Expr, gradient};
@@ -27,7 +27,7 @@ pub struct AdamParameters {
     pub eps_root: f64,
     /// Storage format of the first moment; None means that of the parameters, float32.
     #[gin(default = None)]
-    pub mu_dtype: Option<Dtype>,
+    pub mu_dtype: Option<StateDtype>,
 }
 
 /// Adam (Kingma & Ba 2015, arXiv:1412.6980). Source: optax `_src/alias.py`.
@@ -104,9 +104,13 @@ impl ScaleByAdam {
 
     /// Returns the numbers of libtorch's kernel, which supports neither Nesterov's moment nor a floor
     /// under the root, and keeps both moments in one format.
-    pub(super) fn fused(&self, mu_dtype: Option<Dtype>, weight_decay: f64) -> Option<FusedNumbers> {
+    pub(super) fn fused(
+        &self,
+        mu_dtype: Option<StateDtype>,
+        weight_decay: f64,
+    ) -> Option<FusedNumbers> {
         let Self { b1, b2, eps, eps_root, nesterov } = *self;
-        let is_whole = mu_dtype.is_none_or(|dtype| dtype == Dtype::Float32);
+        let is_whole = mu_dtype.is_none_or(|dtype| dtype == StateDtype::Float32);
         let fits = !nesterov && eps_root == 0.0 && is_whole;
         fits.then_some(FusedNumbers { b1, b2, eps, weight_decay })
     }

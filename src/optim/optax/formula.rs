@@ -3,7 +3,7 @@
 use super::expr::Expr;
 use super::rate::LearningRate;
 use crate::checkpoint::PickleValue;
-use crate::nn::Dtype;
+use crate::nn::{Dtype, StateDtype};
 
 /// Settings of one of torch's optimizers, except its learning rate.
 pub(super) type Settings = Vec<(&'static str, PickleValue)>;
@@ -51,8 +51,8 @@ pub(super) struct OptaxSlot {
 }
 
 /// Returns an array that starts at zero, in float32 unless another format is given.
-pub(super) fn zeros(name: &'static str, dtype: Option<Dtype>) -> OptaxSlot {
-    OptaxSlot { name, dtype: dtype.unwrap_or(Dtype::Float32), initial: 0.0 }
+pub(super) fn zeros(name: &'static str, dtype: Option<StateDtype>) -> OptaxSlot {
+    OptaxSlot { name, dtype: dtype.map_or(Dtype::Float32, Dtype::from), initial: 0.0 }
 }
 
 /// An update: its number and its learning rate.

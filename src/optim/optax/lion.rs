@@ -1,7 +1,7 @@
 //! Lion: the sign of a mean of gradients.
 
 use crate::gin::Configurable;
-use crate::nn::Dtype;
+use crate::nn::StateDtype;
 
 use super::expr::{gradient, param};
 use super::formula::{Changes, Formula, OptaxSlot, Turn, zeros};
@@ -23,7 +23,7 @@ pub struct Lion {
     pub b2: f64,
     /// Storage format of the mean; None means that of the parameters, float32.
     #[gin(default = None)]
-    pub mu_dtype: Option<Dtype>,
+    pub mu_dtype: Option<StateDtype>,
     /// Decay of all parameters by each update, as a fraction of them, times the learning rate.
     #[gin(default = 1e-3, limit = NonNegative)]
     pub weight_decay: f64,

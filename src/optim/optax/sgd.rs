@@ -1,7 +1,7 @@
 //! Stochastic gradient descent, and the momentum that LARS and RMSProp share with it.
 
 use crate::gin::Configurable;
-use crate::nn::Dtype;
+use crate::nn::StateDtype;
 
 use super::LearningRate;
 use super::expr::{Expr, gradient, scaled_slot};
@@ -22,7 +22,7 @@ pub struct Sgd {
     pub nesterov: bool,
     /// Storage format of the momentum; None means that of the parameters, float32.
     #[gin(default = None)]
-    pub accumulator_dtype: Option<Dtype>,
+    pub accumulator_dtype: Option<StateDtype>,
 }
 
 impl Formula for Sgd {

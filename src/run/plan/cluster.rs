@@ -48,6 +48,7 @@ impl Cluster {
         let peak = match dtype {
             Dtype::Float32 => self.device.float32,
             Dtype::Bfloat16 => self.device.bfloat16,
+            Dtype::Float16 => self.device.float16,
         };
         self.share(self.efficiency.products * peak)
     }

@@ -13,6 +13,8 @@ pub struct DeviceRates {
     pub float32: f64,
     /// Those in bfloat16, which are also the measure of utilization.
     pub bfloat16: f64,
+    /// Those in float16, as many unless only these have units.
+    pub float16: f64,
     /// Those in 8-bit floats; `None` if it has no such products.
     pub fp8: Option<f64>,
     /// Operations a second inside attention, as its kernels reach them.
@@ -80,8 +82,8 @@ pub const KNOWN: [DeviceRates; 12] = [
     with_fp8(1979e12, gpu("H200", [141e9, 4.8e12], [67e12, 989e12], 110e12, [450e9, 50e9])),
     with_fp8(4500e12, gpu("B200", [180e9, 8e12], [80e12, 2250e12], 150e12, [900e9, 50e9])),
     // These two have no units for bfloat16, and none of Gimlet's kernels: attention is written out.
-    gpu("V100", [32e9, 0.9e12], [15.7e12, 15.7e12], 8e12, [150e9, 12.5e9]),
-    gpu("T4", [16e9, 0.32e12], [8.1e12, 8.1e12], 4e12, [16e9, 12.5e9]),
+    with_float16(125e12, gpu("V100", [32e9, 0.9e12], [15.7e12, 15.7e12], 8e12, [150e9, 12.5e9])),
+    with_float16(65e12, gpu("T4", [16e9, 0.32e12], [8.1e12, 8.1e12], 4e12, [16e9, 12.5e9])),
     // PCI Express joins the others.
     with_fp8(733e12, gpu("L40S", [48e9, 0.864e12], [91.6e12, 362e12], 70e12, [32e9, 12.5e9])),
     with_fp8(242e12, gpu("L4", [24e9, 0.3e12], [30.3e12, 121e12], 25e12, [32e9, 12.5e9])),
@@ -109,11 +111,16 @@ const fn gpu(
         memory_rate,
         float32,
         bfloat16,
+        float16: bfloat16,
         fp8: None,
         attention,
         inside,
         network,
     }
+}
+
+const fn with_float16(float16: f64, device: DeviceRates) -> DeviceRates {
+    DeviceRates { float16, ..device }
 }
 
 const fn with_fp8(fp8: f64, device: DeviceRates) -> DeviceRates {
@@ -137,6 +144,7 @@ pub fn processors(products: f64, memory: f64) -> DeviceRates {
         memory_rate: products * BYTES_OF_OPERATION,
         float32: products,
         bfloat16: products,
+        float16: products,
         fp8: None,
         attention: products * ATTENTION,
         inside: LOOPBACK,

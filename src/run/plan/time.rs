@@ -166,7 +166,12 @@ fn computing(
 
 /// Attention in float32 is as much slower as products are.
 fn attention_rate(machine: &Cluster, dtype: Dtype) -> f64 {
-    machine.attention() * machine.products(dtype) / machine.products(Dtype::Bfloat16)
+    match dtype {
+        Dtype::Float32 => {
+            machine.attention() * machine.products(dtype) / machine.products(Dtype::Bfloat16)
+        }
+        Dtype::Bfloat16 | Dtype::Float16 => machine.attention(),
+    }
 }
 
 /// The time of the optimizer, and of casting parameters.

@@ -102,8 +102,8 @@ impl Run<'_> {
     fn see_plateau(&mut self, evaluation: &LastEvaluation) -> Result<(), SessionError> {
         let Some(rule) = &self.spec.reduce_on_plateau else { return Ok(()) };
         let value = evaluation.metric("gimlet.ReduceLROnPlateau.metric", &rule.metric)?;
-        let (step, old) = (i64::try_from(self.state.step).expect("steps fit"), self.plateau.scale);
-        rule.see(&mut self.plateau, value, f64::from(self.stepper.schedule.at(step)));
+        let (update, old) = (self.state.next_update(), self.plateau.scale);
+        rule.see(&mut self.plateau, value, f64::from(self.stepper.schedule.at(update)));
         if self.plateau.scale != old {
             let (step, scale) = (evaluation.step, self.plateau.scale);
             telemetry::notice(&format!(

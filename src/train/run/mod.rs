@@ -15,6 +15,7 @@ use crate::data::{BatchIterator, DatasetOptions, DatasetState, get_dataset};
 use crate::metrics::sum;
 use crate::models::Batch;
 use crate::session::agreement::{add_up, check_same, of_all, of_first};
+use crate::session::check::check_dtype;
 use crate::session::context::{Context, say_partitions};
 use crate::session::error::SessionError;
 use crate::session::inference_evaluation::InferenceEvaluation;
@@ -83,6 +84,7 @@ pub fn train(
     let started = Instant::now();
     check(spec)?;
     let (mesh, processes) = (&context.mesh, &context.processes);
+    check_dtype(&spec.model, mesh.local_device())?;
     check_same(processes, context.config_text)?;
     let model_dir = Path::parse(&spec.model_dir)?;
     refuse_shortage(spec)?;
@@ -352,11 +354,30 @@ impl Run<'_> {
             };
             window.add(&report, waited);
             progress.step(self.state.step, || window.status(self.state.step));
+            self.tell_left_out(&report);
             broken = Some(report.sums.get(sum::LOSS))
-                .filter(|loss| !loss.is_finite() && !self.skips_nan_updates);
+                .filter(|loss| !loss.is_finite() && !self.is_harmless(&report));
         }
         window.finish(Some(self.started.elapsed()));
         Ok(broken)
+    }
+
+    /// Whether a loss that is not finite does no harm: its update was left out, and a smaller scale may help.
+    fn is_harmless(&self, report: &StepReport) -> bool {
+        let least = self.stepper.loss_scaler.as_ref().map(|scaler| scaler.minimum);
+        self.skips_nan_updates || !report.is_updated && report.loss_scale > least
+    }
+
+    /// Says that a step has made no update.
+    fn tell_left_out(&self, report: &StepReport) {
+        if let (false, Some(scale), Some(next)) =
+            (report.is_updated, report.loss_scale, self.state.loss_scaling.scale)
+        {
+            telemetry::notice(&format!(
+                "step {}: gradients are not finite with a loss times {scale}: no update; the next loss is multiplied by {next}",
+                self.state.step
+            ));
+        }
     }
 
     /// Writes the measurements of a window that ends here.
@@ -370,7 +391,7 @@ impl Run<'_> {
         self.last_metrics = of_model(&scalars);
         self.monitor.see_train(step, &scalars);
         let has_own = self.spec.model.optimizer_def().own_learning_rate().is_some();
-        let rate = self.stepper.schedule.at(i64::try_from(step).expect("steps fit"));
+        let rate = self.stepper.schedule.at(self.state.next_update());
         let rate = (!has_own).then_some(rate * self.plateau.scale as f32);
         logs.window(window, rate, step);
         let num_bad_records = self.batches.num_bad_records();

@@ -23,7 +23,7 @@ pub(super) enum Value {
     None,
     /// Also booleans.
     Int(i128),
-    Float,
+    Float(f64),
     Str(Rc<str>),
     Bytes,
     /// A tuple, list or set.
@@ -223,7 +223,7 @@ impl Value {
         match self {
             Value::None => "None",
             Value::Int(_) => "a number",
-            Value::Float => "a float",
+            Value::Float(_) => "a float",
             Value::Str(_) => "a text",
             Value::Bytes => "bytes",
             Value::List(_) => "a list",

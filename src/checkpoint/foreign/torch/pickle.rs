@@ -90,10 +90,7 @@ impl<R: Read> Pickle<'_, R> {
                 let length = u32::from_le_bytes(self.bytes()?);
                 self.long(length.into())?
             }
-            b'G' => {
-                self.bytes::<8>()?;
-                Value::Float
-            }
+            b'G' => Value::Float(f64::from_be_bytes(self.bytes()?)),
             b'U' | 0x8c => {
                 let length = u8::from_le_bytes(self.bytes()?);
                 self.text(length.into())?

@@ -10,10 +10,12 @@ use crate::array::DType;
 use crate::error::CheckpointError;
 use crate::foreign::Foreign;
 use crate::format::Format;
+use crate::loss_scaling::{LOSS_SCALING_FILE, LossScaling};
 use crate::names::hugging_face::Families;
 use crate::names::trainer::{
-    ARRAYS, COUNT, FILES, GROUPS, ITERATION, OPTIMIZER, OWN, SLOTS_OF_ADAM, STATE,
-    registered_place, slots_of_adafactor,
+    APEX, APEX_SCALE, APEX_SCALER, APEX_UPDATES, ARRAYS, COUNT, FILES, GRAD_SCALER, GROUPS,
+    GROWTH_TRACKER, ITERATION, OPTIMIZER, OWN, SCALE, SLOTS_OF_ADAM, STATE, registered_place,
+    slots_of_adafactor,
 };
 use crate::names::{Axes, Origin, T5xArray};
 use crate::raw::RawInfos;
@@ -34,6 +36,7 @@ pub(super) struct Training {
     is_adam: bool,
     /// The number of the optimizer's groups of parameters.
     num_groups: usize,
+    loss_scaling: Option<LossScaling>,
     /// The numbers of the optimizer's parameters in the order of its groups.
     parameters: Vec<i128>,
     /// The states of parameters by their number in the optimizer.
@@ -70,6 +73,7 @@ impl Training {
         if let Some(optimizer) = dict(machine, root, OPTIMIZER) {
             training.add_optimizer(machine, optimizer, beside);
         }
+        training.loss_scaling = loss_scaling(machine, root);
         training.own = dict(machine, root, OWN).map(|own| Own::of(machine, own, beside));
         Ok(Some(training))
     }
@@ -161,6 +165,10 @@ impl Training {
             }
             let slots = self.slots(&model, numbers)?;
             model.entries.extend(slots);
+        }
+        if let (None, Some(scaling)) = (&self.own, &self.loss_scaling) {
+            let text = serde_json::to_string(scaling).expect("numbers have a JSON form");
+            model.files.insert(LOSS_SCALING_FILE.to_string(), text);
         }
         model.entries.entry(STEP.to_string()).or_insert_with(|| number(self.step as i32));
         Ok(model)
@@ -269,6 +277,24 @@ impl Own {
     }
 }
 
+/// Reads the scale of the loss, of torch or of apex.
+fn loss_scaling(machine: &Machine, root: usize) -> Option<LossScaling> {
+    let torch = dict(machine, root, GRAD_SCALER).map(|state| (state, SCALE, GROWTH_TRACKER));
+    let apex = || {
+        let state = dict(machine, dict(machine, root, APEX)?, APEX_SCALER)?;
+        Some((state, APEX_SCALE, APEX_UPDATES))
+    };
+    let (state, scale, updates) = torch.or_else(apex)?;
+    let scale = match get(machine, state, scale)? {
+        Value::Float(scale) => *scale,
+        Value::Int(scale) => *scale as f64,
+        _ => return None,
+    };
+    let Some(Value::Int(updates)) = get(machine, state, updates) else { return None };
+    let updates = u64::try_from(*updates).ok()?;
+    (scale > 0.0).then_some(LossScaling { scale: Some(scale), updates, skipped: 0 })
+}
+
 /// Numbers the parameters of a model as its optimizer does: in the order of their names in the file, without tensors that
 /// share their elements with an earlier one, and without buffers, which hold no floats or which families drop.
 pub(super) fn numbers(
@@ -329,4 +355,30 @@ fn get<'a>(machine: &'a Machine, dict: usize, key: &str) -> Option<&'a Value> {
 /// The dict under a key of a dict.
 fn dict(machine: &Machine, dict: usize, key: &str) -> Option<usize> {
     get(machine, dict, key).and_then(Value::as_dict)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::pickle::read_pickle;
+    use super::*;
+
+    /// Python's pickles of `{"torch_amp": GradScaler().state_dict()}` after 41 updates, and of `{"amp": amp.state_dict()}` of apex.
+    const TORCH: &[u8] = b"\x80\x02}X\x09\0\0\0torch_amp}(X\x05\0\0\0scaleG@\xf0\0\0\0\0\0\0\
+        X\x0d\0\0\0growth_factorG@\0\0\0\0\0\0\0X\x0e\0\0\0backoff_factorG?\xe0\0\0\0\0\0\0\
+        X\x0f\0\0\0growth_intervalM\xd0\x07X\x0f\0\0\0_growth_trackerK)us.";
+    const OF_APEX: &[u8] = b"\x80\x02}X\x03\0\0\0ampccollections\nOrderedDict\n)R\
+        X\x0c\0\0\0loss_scaler0}(X\x0a\0\0\0loss_scaleG@\x80\0\0\0\0\0\0X\x09\0\0\0unskippedK\x03uss.";
+
+    #[test]
+    fn a_scale_of_the_loss_is_that_of_torch_or_of_apex() {
+        let check = |mut pickle: &[u8], expected: (f64, u64)| {
+            let mut machine = Machine::default();
+            let root = read_pickle(&mut pickle, &mut machine).expect("it is a pickle");
+            let found = loss_scaling(&machine, root.as_dict().expect("it is a dict"));
+            let (scale, updates) = expected;
+            assert_eq!(found, Some(LossScaling { scale: Some(scale), updates, skipped: 0 }));
+        };
+        check(TORCH, (65536.0, 41));
+        check(OF_APEX, (512.0, 3));
+    }
 }

@@ -25,7 +25,8 @@ const NUM_ORDERS: usize = 2;
 pub struct BertConfig {
     /// Rows of the token embedding; at least the vocabulary's size.
     pub vocab_size: usize,
-    /// Format of activations; parameters stay float32.
+    /// Format of activations; parameters stay float32. 'float16' needs a GPU, and trains with a scale of the loss:
+    /// `trainer.Trainer.loss_scaler`.
     #[gin(default = Dtype::Float32)]
     pub dtype: Dtype,
     /// Width of the residual stream.

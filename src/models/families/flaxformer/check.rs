@@ -200,8 +200,9 @@ fn agree<T: PartialEq + FromGin>(
 fn check_float32(name: &str, found: Dtype) -> Result<(), String> {
     match found {
         Dtype::Float32 => Ok(()),
-        Dtype::Bfloat16 => {
-            Err(format!("{name} is 'bfloat16', expected 'float32', the format of logits"))
+        other => {
+            let found = other.as_str();
+            Err(format!("{name} is '{found}', expected 'float32', the format of logits"))
         }
     }
 }

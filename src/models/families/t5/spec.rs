@@ -22,7 +22,8 @@ use crate::nn::{
 pub struct T5Config {
     /// Rows of the token embedding; at least the vocabulary's size, often padded to a multiple of 128.
     pub vocab_size: usize,
-    /// Format of activations; parameters stay float32.
+    /// Format of activations; parameters stay float32. 'float16' needs a GPU, and trains with a scale of the loss:
+    /// `trainer.Trainer.loss_scaler`.
     #[gin(default = Dtype::Float32)]
     pub dtype: Dtype,
     /// Width of the residual stream (papers: d_model).

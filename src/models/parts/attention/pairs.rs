@@ -146,7 +146,7 @@ impl Pairs {
 
     /// Whether a kernel of CUDA reads no bias.
     fn is_flash(&self) -> bool {
-        self.dtype == Dtype::Bfloat16 && self.head_dim <= WIDEST_FLASH_HEAD && !self.float32_logits
+        self.dtype != Dtype::Float32 && self.head_dim <= WIDEST_FLASH_HEAD && !self.float32_logits
     }
 
     /// Whether no kernel computes the attention.

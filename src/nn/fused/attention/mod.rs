@@ -2,10 +2,11 @@
 //!
 //! | device | bias | dtype | implementation |
 //! | --- | --- | --- | --- |
-//! | CPU | any | any | `bridge/attention.cpp`, block by block |
-//! | CUDA | no learned one, and the host knows the starts of examples | bfloat16 | libtorch's flash kernel, over runs of keys or all keys |
+//! | CPU | any | float32, bfloat16 | `bridge/attention.cpp`, block by block |
+//! | CPU | any | float16 | none: plain operations |
+//! | CUDA | no learned one, and the host knows the starts of examples | bfloat16, float16 | libtorch's flash kernel, over runs of keys or all keys |
 //! | CUDA | any other | any | libtorch's memory-efficient kernel, with the mask as a bias |
-//! | CUDA, `float32_attention_logits` | any | bfloat16 | none: plain operations, with a notice to the user |
+//! | CUDA, `float32_attention_logits` | any | bfloat16, float16 | none: plain operations, with a notice to the user |
 //! | CUDA before the A100, heads of an odd width | any | any | none, as above |
 //!
 //! A kernel that failed its trial at the start (`session::kernel_trials`) gives way to the next line.
@@ -49,7 +50,7 @@ pub fn fused_attention(
     let case = Case {
         device: query.device(),
         kind: query.kind(),
-        kernels: kernels::accept(&query, i64::MAX),
+        kernels: kernels::fit(&query, i64::MAX),
         learned_bias: bias.position.is_some(),
         runs_known: bias.runs.is_some(),
     };
@@ -92,14 +93,17 @@ enum Way {
 impl Case {
     fn way(self, dims: &AttentionDims) -> Way {
         if self.device == Device::Cpu {
-            return Way::Blocks;
+            return match self.kind {
+                Kind::Half => Way::WrittenOut("CPUs have no kernel for float16"),
+                _ => Way::Blocks,
+            };
         }
         if !self.kernels {
             return Way::WrittenOut(
                 "the kernels are for A100s and newer, and heads whose width is a multiple of 8",
             );
         }
-        let narrow = self.kind == Kind::BFloat16;
+        let narrow = self.kind != Kind::Float;
         if narrow && dims.float32_logits {
             return Way::WrittenOut("`float32_attention_logits` requires scores in float32");
         }
@@ -131,7 +135,12 @@ mod tests {
     #[test]
     fn every_case_has_the_way_of_the_table() {
         check(|_, _| {}, "Flash");
+        check(|case, _| case.kind = Kind::Half, "Flash");
         check(|case, _| case.device = Device::Cpu, "Blocks");
+        let half_on_cpu = |case: &mut Case, _: &mut AttentionDims| {
+            (case.kind, case.device) = (Kind::Half, Device::Cpu);
+        };
+        check(half_on_cpu, "WrittenOut(\"CPUs have");
         check(|case, _| case.learned_bias = true, "Efficient");
         check(|case, _| case.runs_known = false, "Efficient");
         check(|case, _| case.kind = Kind::Float, "Efficient");

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use gimlet::checkpoint::{
-    Array, Compression, DType, Format, HuggingFaceOptions, PickleValue, Procedure, Rates,
-    RestoreCheckpointConfig, RestoreMode, Retention, Saver, Saving, Shapes, Stored, TrainerForm,
-    Without, committed, list, list_steps, plan_resume, trainer_file,
+    Array, Compression, DType, Format, GradScaler, HuggingFaceOptions, LOSS_SCALING_FILE,
+    PickleValue, Procedure, Rates, RestoreCheckpointConfig, RestoreMode, Retention, Saver, Saving,
+    Shapes, Stored, TrainerForm, Without, committed, list, list_steps, plan_resume, trainer_file,
 };
 use gimlet::models::{HUGGING_FACE, open};
 use gimlet::storage::Path;
@@ -116,7 +116,8 @@ fn saved(dir: &Path, step: u64, from: &dyn Stored) -> Path {
         model: options,
         families: HUGGING_FACE,
         optimizer: Some(vec![(setting, PickleValue::None)]),
-        rates: Some(Rates { base: 0.01, next: 0.002 }),
+        rates: Some(Rates { base: 0.01, next: 0.002, updates: 7 }),
+        grad_scaler: Some(GradScaler { scale: 1024.0, growth_interval: 2000, updates: 5 }),
     };
     let saves = saver.save(step, None, |snapshot| {
         for leaf in from.leaves() {
@@ -174,7 +175,9 @@ fn other_programs_find_the_same_state_under_their_names() {
         bytes[name - 30..name - 26].fill(0);
         file.write_atomic(&bytes).unwrap();
         let stored = open(&file).unwrap();
-        assert!(stored.extras().unwrap().is_empty(), "the record is not found");
+        assert_eq!(stored.extras().unwrap(), [LOSS_SCALING_FILE], "the record is not found");
+        let scaling = stored.extra(LOSS_SCALING_FILE).unwrap().unwrap();
+        assert_eq!(scaling, br#"{"scale":1024.0,"updates":5,"skipped":0}"#, "torch has the scale");
         assert_eq!(arrays(&*stored), arrays(&*from), "{fixture}");
     }
 }

@@ -257,7 +257,7 @@ impl Config {
     pub(super) fn dtype(&self) -> Result<&'static str, String> {
         match self.dtype.as_deref().or(self.torch_dtype.as_deref()).unwrap_or("float32") {
             "float32" => Ok("float32"),
-            // Weights in half precision are widened; float16 has no activations here.
+            // Weights in half precision are widened. Activations in float16 would need a GPU, and a scale of the loss.
             "bfloat16" | "float16" => Ok("bfloat16"),
             other => Err(format!("its dtype is `{other}`, expected float32, bfloat16 or float16")),
         }

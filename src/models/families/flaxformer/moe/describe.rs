@@ -6,7 +6,7 @@ use crate::models::flaxformer::dense::MlpBlock;
 use crate::models::flaxformer::parts::SparseParts;
 use crate::models::parts::FeedForwardSpec;
 use crate::models::transformer::SparseLayers;
-use crate::nn::{ExpertsSpec, IgnoredPadding, RouterSpec, Routing};
+use crate::nn::{Dtype, ExpertsSpec, IgnoredPadding, RouterSpec, Routing};
 
 impl MoeLayer {
     /// The feed-forward block.
@@ -50,6 +50,12 @@ impl MoeLayer {
         let is_wrong = |factor: f64| !factor.is_finite() || factor < 0.0;
         if let Some((name, factor)) = factors.iter().find(|(_, factor)| is_wrong(*factor)) {
             return Err(format!("moe_layers.MoeLayer.{name} is {factor}, expected 0 or more"));
+        }
+        let router = self.router.spec();
+        if [self.dtype, router.dtype, router.weights_dtype].contains(&Dtype::Float16) {
+            return Err("moe_layers.MoeLayer.dtype, or the dtype of its router, is 'float16', in which experts are not computed: \
+                        expected 'float32' or 'bfloat16'"
+                .to_string());
         }
         if self.dtype != self.expert.dtype {
             return Err(format!(
