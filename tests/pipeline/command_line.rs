@@ -214,7 +214,7 @@ fn other_programs_of_t5_experiments_are_found_by_their_names() {
     }
     for (line, part) in [
         (
-            "accelerate launch --mixed_precision fp16 run_bert_pretraining_accel.py",
+            "accelerate launch --mixed_precision fp8 run_bert_pretraining_accel.py",
             "mixed_precision",
         ),
         (

@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use gimlet_gin::{Json, did_you_mean, repr_str};
 
-use super::flags::{Effect, Flag, Kind, OWN};
+use super::flags::{Effect, Flag, Kind, OF_LAUNCHER, OWN};
 
 /// The beginning of a word that binds a value of gin.
 const BINDING: &str = "--gin.";
@@ -185,7 +185,7 @@ impl Arguments {
 
     /// Returns every argument of the program with its value, in the order of `config.json`.
     pub fn record(&self) -> Vec<(String, Json)> {
-        let is_own = |flag: &&Flag| OWN.iter().any(|own| own.name == flag.name);
+        let is_own = |flag: &&Flag| OWN.iter().chain(OF_LAUNCHER).any(|own| own.name == flag.name);
         let recorded = self.flags.iter().copied().filter(|flag| !is_own(flag));
         recorded.map(|flag| (flag.name.to_string(), self.value(flag.name))).collect()
     }
@@ -275,7 +275,6 @@ pub fn help(tables: &[&'static [Flag]]) -> String {
             Effect::InTuning(_) if is_tuning => String::new(),
             Effect::InTuning(reason) | Effect::Nothing(reason) => format!("; no effect: {reason}"),
             Effect::With(other) => format!("; with --{other}"),
-            Effect::Refused(reason) => format!("; refused: {reason}"),
         };
         let left = format!("--{}{form}", flag.name);
         let _ = writeln!(out, "  {left:<36} default {}{effect}", flag.default);

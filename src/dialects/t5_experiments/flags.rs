@@ -2,7 +2,7 @@
 //! Source: t5-experiments `lm_experiments_tools/trainer.py`, `run_t5_pretraining.py`, `run_bert_pretraining.py`,
 //! `run_finetuning_hyp.py` and `run_finetuning_scrolls.py`.
 
-use Effect::{InTuning, Nothing, Refused, Translated, With};
+use Effect::{InTuning, Nothing, Translated, With};
 use Kind::{Bool, Float, Int, Switch, Text};
 
 /// The form of a flag's value.
@@ -31,8 +31,6 @@ pub enum Effect {
     InTuning(&'static str),
     /// The flag is accepted, and has no effect for this reason.
     Nothing(&'static str),
-    /// Every value but the default is refused for this reason.
-    Refused(&'static str),
 }
 
 /// A flag.
@@ -78,20 +76,15 @@ pub const TRAINER: &[Flag] = &[
 
 /// The flags of half precision, which the Trainer for Accelerate leaves to its launcher.
 pub const HALF_PRECISION: &[Flag] = &[
-    flag(
-        "fp16",
-        Bool,
-        "False",
-        Refused(
-            "float16 needs a scale of the loss, which a later version of Gimlet has; bfloat16 needs none: \
-             --gin.network.T5Config.dtype=\"'bfloat16'\", of a BERT --gin.bert.BertConfig.dtype=\"'bfloat16'\"",
-        ),
-    ),
+    flag("fp16", Bool, "False", Translated),
     flag("fp16_allreduce", Bool, "False", Nothing("gradients are summed in float32")),
     flag("apex_opt_lvl", Text, "None", With("fp16")),
-    flag("min_loss_scale", Float, "None", With("fp16")),
-    flag("max_loss_scale", Float, "16777216", With("fp16")),
+    flag("min_loss_scale", Float, "None", With("apex_opt_lvl")),
+    flag("max_loss_scale", Float, "16777216", With("apex_opt_lvl")),
 ];
+
+/// The flag of Accelerate's launcher, which passes it on.
+pub const OF_LAUNCHER: &[Flag] = &[flag("mixed_precision", Text, "no", Translated)];
 
 /// The last flags of the Trainer.
 pub const TRAINER_END: &[Flag] = &[

@@ -10,7 +10,7 @@ mod model_config;
 mod translate;
 mod traps;
 
-use flags::{HALF_PRECISION, OPTIMIZER, TRAINER, TRAINER_END};
+use flags::{HALF_PRECISION, OF_LAUNCHER, OPTIMIZER, TRAINER, TRAINER_END};
 
 pub use arguments::{Arguments, help};
 pub use flags::Flag;
@@ -56,7 +56,7 @@ pub const PROGRAMS: &[Program] = &[
     program(
         "bert_accel",
         "run_bert_pretraining_accel.py",
-        &[TRAINER, TRAINER_END, flags::BERT, OPTIMIZER],
+        &[TRAINER, TRAINER_END, flags::BERT, OPTIMIZER, OF_LAUNCHER],
     ),
 ];
 

@@ -13,7 +13,7 @@ use crate::gin::did_you_mean;
 use crate::run::shims;
 use crate::run::world::visible_gpus;
 
-use Effect::{Config, Nothing, Only, Processes, Refused};
+use Effect::{Config, Nothing, Only, Precision, Processes, Refused};
 
 /// The part that a launcher's flag has.
 #[derive(Clone, Copy)]
@@ -22,6 +22,8 @@ enum Effect {
     Processes,
     /// Only these values are accepted, before a colon, and others are refused for this reason.
     Only(&'static [&'static str], &'static str),
+    /// The format of numbers, which one program reads.
+    Precision,
     /// A file with values for flags that are not given.
     Config,
     /// No effect.
@@ -45,8 +47,10 @@ const ELASTIC: &str = "a number of machines that may change is `gimlet launch --
 const DEEPSPEED: &str = "DeepSpeed, FSDP and Megatron-LM are not in Gimlet: `gimlet plan` says which mesh divides a model";
 /// Beginnings of the names of flags about DeepSpeed, FSDP and Megatron-LM that have no row.
 const OF_DEEPSPEED: [&str; 3] = ["fsdp-", "megatron-lm-", "deepspeed-hostfile"];
-const PRECISION: &str =
-    "only float32 is, and bfloat16 by --gin.network.T5Config.dtype=\"'bfloat16'\"";
+const PRECISION: &str = "only run_bert_pretraining_accel.py reads it, of t5-experiments' others --fp16 does the same, and in \
+    gin the network's dtype";
+/// The program to which the precision is passed.
+const READS_PRECISION: [&str; 2] = ["t5_experiments", "bert_accel"];
 const HELP: &str = "`gimlet launch --help` lists the flags that take its place";
 const OTHERS: &str = "for other programs take the folder of `gimlet shims` out of PATH";
 const LOCAL: &[&str] = &["localhost", "127.0.0.1"];
@@ -89,7 +93,7 @@ const ACCELERATE: Launcher = Launcher {
         ("num-processes", 1, Processes),
         ("config-file", 1, Config),
         ("num-machines", 1, Only(&["1"], MACHINES)),
-        ("mixed-precision", 1, Only(&["no"], PRECISION)),
+        ("mixed-precision", 1, Precision),
         ("distributed-type", 1, Only(&["NO", "MULTI_GPU", "MULTI_CPU"], DEEPSPEED)),
         ("use-deepspeed use-fsdp use-megatron-lm", 0, Refused(DEEPSPEED)),
         ("tpu tpu-cluster", 0, Refused("TPUs are not supported")),
@@ -141,12 +145,16 @@ pub(super) fn with_launcher_translated(args: Vec<String>) -> Result<Vec<String>,
     let (given, program) = launcher.read(words).map_err(placed)?;
     let command = command(program);
     given.values().try_for_each(Value::check).map_err(placed)?;
-    let Some(command) = command else {
+    let Some(mut command) = command else {
         let found = program_of(program).first().unwrap_or(&"nothing");
         bail!(
             "`{called}` starts programs of t5-experiments and `gimlet`, and not `{found}`: {OTHERS}"
         );
     };
+    let precision = given.values().find(|value| matches!(value.effect, Precision));
+    if let Some(precision) = precision.filter(|precision| precision.text != "no") {
+        precision.pass_to(&mut command).map_err(placed)?;
+    }
     let count = launcher.num_processes(&given).map_err(placed)?.to_string();
     let launch = [&args[0], "launch", "--nproc_per_node", &count, "--"].map(str::to_string);
     Ok([&launch[..], &command].concat())
@@ -223,11 +231,24 @@ impl Value {
         };
         match effect {
             Refused(reason) => bail!("{flag} is not supported: {reason}"),
+            Precision if !is_one_of(&["no", "fp16", "bf16"]) => {
+                bail!("{flag} is `{text}`, expected no, fp16 or bf16")
+            }
             Only(values, reason) if !is_one_of(values) => {
                 bail!("{flag} is `{text}`, expected {}: {reason}", values.join(" or "))
             }
             _ => Ok(()),
         }
+    }
+
+    /// Adds the format of numbers to the words of `gimlet`.
+    fn pass_to(&self, command: &mut Vec<String>) -> Result<(), Error> {
+        let at = READS_PRECISION.len();
+        if command.get(..at).is_none_or(|program| program != READS_PRECISION) {
+            bail!("{} is `{}`, expected no: {PRECISION}", self.flag, self.text);
+        }
+        command.splice(at..at, ["--mixed_precision".to_string(), self.text.clone()]);
+        Ok(())
     }
 }
 
@@ -305,6 +326,8 @@ mod tests {
         check("horovodrun -np 3 gimlet train --gin_file=a", "3 -- train --gin_file=a");
         let bert = "accelerate launch --num_processes 2 --mixed_precision no run_bert_pretraining_accel.py -x";
         check(bert, "2 -- t5_experiments bert_accel -x");
+        let bert = bert.replace(" no ", " fp16 ");
+        check(&bert, "2 -- t5_experiments bert_accel --mixed_precision fp16 -x");
         assert_eq!(translated("gimlet train -np 2"), Ok("gimlet train -np 2".to_string()));
     }
 
@@ -333,7 +356,7 @@ mod tests {
         check(
             &yaml.replace("'no'", "fp16"),
             "",
-            Err("`accelerate launch`: mixed_precision is `fp16`, expected no: only float32"),
+            Err("`accelerate launch`: mixed_precision is `fp16`, expected no: only run_bert_"),
         );
         check(&yaml.replace("MULTI_GPU", "DEEPSPEED"), "", Err("distributed_type is `DEEPSPEED`"));
         fs::remove_file(&file).expect("it is there");
@@ -371,6 +394,7 @@ mod tests {
         refused("accelerate config", "of `accelerate` only `accelerate launch` is translated");
         refused("accelerate launch --num_machines 2", "--num_machines is `2`, expected 1");
         refused("accelerate launch --use_deepspeed", "DeepSpeed, FSDP");
+        refused("accelerate launch --mixed_precision fp8", "is `fp8`, expected no, fp16 or bf16");
         let nothing = translated("gimlet horovodrun -np 2").expect_err("it starts nothing");
         assert!(nothing.contains("and not `nothing`"), "{nothing}");
     }

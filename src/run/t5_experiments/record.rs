@@ -53,8 +53,8 @@ fn config(arguments: &Arguments, folder: &str, num_processes: usize) -> Json {
 
 /// The state of Accelerate, which each program initializes.
 fn accelerate(arguments: &Arguments) -> Vec<(String, Json)> {
-    let precision = ("mixed_precision", Json::Text("no".to_string()));
-    let precision = Some(precision).filter(|_| arguments.is_for_accelerate());
+    let precision = arguments.text("mixed_precision");
+    let precision = precision.map(|text| ("mixed_precision", Json::Text(text)));
     let state = [("initialized", Json::Bool(true))].into_iter().chain(precision);
     state.map(|(name, value)| (name.to_string(), value)).collect()
 }

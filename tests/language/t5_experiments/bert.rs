@@ -1,5 +1,7 @@
 //! Command lines of `run_bert_pretraining.py`: the statements that they become, and what is refused.
 
+use gimlet::dialects::Statement;
+
 use super::Checkout;
 
 /// A run of t5-experiments that was measured.
@@ -188,6 +190,19 @@ fn the_form_for_accelerate_has_no_flags_of_half_precision() {
     let plain = checkout.translated(MEASURED).expect("it can be translated");
     assert_eq!(translated.statements, plain.statements);
     check_line(NANO, &format!("{line} --fp16"), &["there is no flag `--fp16`"]);
+    check_line(NANO, &format!("{line} --mixed_precision fp8"), &["is `fp8`, expected no, fp16 or"]);
+    let binds = |precision: &str, expected: &[&str]| {
+        let line = format!("{line} --mixed_precision {precision}");
+        let translated = checkout.translated(&line).unwrap_or_else(|message| panic!("{message}"));
+        let is_more = |it: &&Statement| !plain.statements.contains(it);
+        let more = translated.statements.iter().filter(is_more);
+        assert_eq!(more.map(|it| &it.text[..]).collect::<Vec<_>>(), expected);
+        assert!(translated.record.files[0].text.contains(&format!(": \"{precision}\"")));
+        translated.command.check(false, 1).unwrap_or_else(|failure| panic!("{failure}"));
+    };
+    binds("bf16", &["bert.BertConfig.dtype = 'bfloat16'"]);
+    let scaler = "t5x.trainer.Trainer.loss_scaler = @gimlet.LossScaler()";
+    binds("fp16", &["bert.BertConfig.dtype = 'float16'", scaler]);
 }
 
 #[test]

@@ -75,8 +75,17 @@ fn values_that_no_run_has_are_refused() {
 }
 
 #[test]
-fn what_a_later_version_has_is_refused_by_name() {
-    check_more("--lr 1 --fp16", &["`--fp16` cannot be used: float16 needs", "bfloat16"]);
+fn a_level_or_a_scale_without_a_meaning_is_refused() {
+    let apex = "--lr 1 --fp16 --apex_opt_lvl";
+    check_more(&format!("{apex} O3"), &["`--apex_opt_lvl` is O3", "expected O0, O1 or O2"]);
+    check_more(&format!("{apex} O9"), &["`--apex_opt_lvl` is `O9`, expected O0, O1 or O2"]);
+    check_more(&format!("{apex} O1 --min_loss_scale 0"), &["`--min_loss_scale` is 0.0"]);
+    let scales = "--min_loss_scale 8 --max_loss_scale 4";
+    check_more(&format!("{apex} O2 {scales}"), &["is 8.0 and `--max_loss_scale` 4.0, expected"]);
+}
+
+#[test]
+fn a_checkpoint_that_is_missing_is_named() {
     let reset = "--lr 1 --reset_lr --init_checkpoint none.pth";
     check_more(reset, &["`--init_checkpoint` cannot be read", "none.pth"]);
 }

@@ -172,6 +172,34 @@ fn the_flags_of_the_command_line_win_over_the_folder_that_they_are_in() {
 }
 
 #[test]
+fn half_precision_is_a_format_of_activations_and_a_scale_of_the_loss() {
+    let checkout = Checkout::new();
+    let check = |flags: &str, expected: &[&str]| {
+        let line =
+            format!("t5 --data_path train --model_path run --model_cfg nano.json --lr 1 {flags}");
+        let translated = checkout.translated(&line).unwrap_or_else(|message| panic!("{message}"));
+        let is_of_it = |text: &&str| text.contains(".dtype") || text.contains("LossScaler");
+        let texts = translated.statements.iter().map(|it| &it.text[..]);
+        assert_eq!(texts.filter(is_of_it).collect::<Vec<_>>(), expected, "{flags}");
+        translated.command.check(false, 1).unwrap_or_else(|failure| panic!("{failure}"));
+    };
+    let half = "t5x.examples.t5.network.T5Config.dtype = 'float16'";
+    let scaler = "t5x.trainer.Trainer.loss_scaler = @gimlet.LossScaler()";
+    let bound = |parameter: &str| format!("gimlet.LossScaler.{parameter}");
+    check("", &[]);
+    check("--fp16", &[half, scaler]);
+    check("--fp16 --max_loss_scale 8", &[half, scaler]);
+    check("--apex_opt_lvl O2", &[]);
+    check("--fp16 --apex_opt_lvl O0", &[]);
+    check("--fp16 --apex_opt_lvl O1 --min_loss_scale 2", &[half, scaler, &bound("minimum = 2.0")]);
+    let limits = [bound("maximum = 1024.0"), bound("initial = 1024.0")];
+    check(
+        "--fp16 --apex_opt_lvl O2 --max_loss_scale 1024",
+        &[half, scaler, &limits[0], &limits[1]],
+    );
+}
+
+#[test]
 fn a_run_begins_with_a_checkpoint_and_what_is_reset_begins_anew() {
     let checkout = Checkout::new();
     let trained = fs::read(pth()).expect("it is committed");

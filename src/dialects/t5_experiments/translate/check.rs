@@ -3,9 +3,8 @@
 use gimlet_gin::{Diagnostic, did_you_mean};
 
 use super::optimizer::{ADAFACTOR, OF_TORCH, OTHERS, Optimizer, named};
-use super::{bert, check_tuning};
+use super::{bert, check_tuning, precision};
 use crate::t5_experiments::arguments::Arguments;
-use crate::t5_experiments::flags::Effect;
 use crate::t5_experiments::model_config::CLASSES;
 
 /// The schedules of transformers. Source: transformers `optimization.py`, `get_scheduler`.
@@ -33,11 +32,6 @@ pub fn check(arguments: &Arguments) -> Vec<Diagnostic> {
         let mistake = Diagnostic::nowhere(message);
         list.push(if help.is_empty() { mistake } else { mistake.help(help) });
     };
-    for flag in arguments.changed() {
-        if let Effect::Refused(reason) = flag.effect {
-            refuse(format!("`--{}` cannot be used: {reason}", flag.name), "");
-        }
-    }
     let data = match (arguments.is_tuning(), arguments.is_bert()) {
         (true, _) => "a file of JSON lines",
         (false, true) => "the path of .bin and .idx files without these endings",
@@ -63,6 +57,7 @@ pub fn check(arguments: &Arguments) -> Vec<Diagnostic> {
     {
         model_class(arguments, &mut refuse);
     }
+    precision::check(arguments, &mut refuse);
     if !arguments.is("validate_only") {
         training(arguments, &mut refuse);
     }

@@ -6,6 +6,7 @@ mod check;
 mod check_tuning;
 mod encoder;
 mod optimizer;
+mod precision;
 mod statements;
 mod tuning;
 
@@ -124,6 +125,7 @@ pub fn translate(arguments: &Arguments, facts: &Facts) -> Result<Translation, Ve
         Some((_, Err(list))) => mistakes.extend(list),
         None => {}
     }
+    precision::translate(&mut out);
     out.batches(facts);
     if !arguments.is("validate_only") {
         out.trainer();

@@ -1,0 +1,97 @@
+//! The format of activations, and the scale of the loss that float16 needs: `--fp16` with apex's levels, and the precision of
+//! Accelerate's launcher. Source: t5-experiments `lm_experiments_tools/trainer.py`.
+
+use gimlet_gin::{ValueKind, did_you_mean};
+
+use super::encoder::{EncoderFamily, encoder};
+use super::statements::Statements;
+use crate::t5_experiments::arguments::Arguments;
+
+const SCALER: &str = "gimlet.LossScaler";
+
+/// The first scale of torch and of apex, whose limits may exclude it.
+const INITIAL: f64 = 65536.0;
+
+/// The levels of apex. With O1 and O2 parameters and optimizer are float32, and products and activations float16, as
+/// without apex.
+const LEVELS: [&str; 4] = ["O0", "O1", "O2", "O3"];
+
+/// The values of Accelerate's `--mixed_precision`.
+const PRECISIONS: [&str; 3] = ["no", "fp16", "bf16"];
+
+/// Returns the flag that asks for another format than float32, and the format.
+fn format(arguments: &Arguments) -> Option<(&'static str, &'static str)> {
+    let is_wide = arguments.text("apex_opt_lvl").is_some_and(|level| level == LEVELS[0]);
+    if arguments.is("fp16") && !is_wide {
+        return Some(("fp16", "'float16'"));
+    }
+    match arguments.text("mixed_precision")?.as_str() {
+        "fp16" => Some(("mixed_precision", "'float16'")),
+        "bf16" => Some(("mixed_precision", "'bfloat16'")),
+        _ => None,
+    }
+}
+
+/// Translates the format.
+pub(super) fn translate(out: &mut Statements<'_>) {
+    let arguments = out.arguments;
+    let Some((flag, format)) = format(arguments) else { return };
+    let is_bert = arguments.is_bert() || encoder(arguments) == Some(EncoderFamily::Bert);
+    let network = if is_bert { "bert.BertConfig" } else { "t5x.examples.t5.network.T5Config" };
+    out.bind(flag, &format!("{network}.dtype"), format);
+    if format != "'float16'" || arguments.is("validate_only") {
+        return;
+    }
+    out.bind(flag, "t5x.trainer.Trainer.loss_scaler", format!("@{SCALER}()"));
+    let mut initial = INITIAL;
+    for (flag, parameter) in [("min_loss_scale", "minimum"), ("max_loss_scale", "maximum")] {
+        let limit = limit(arguments, flag);
+        let Some(limit) = limit else { continue };
+        initial = if parameter == "minimum" { initial.max(limit) } else { initial.min(limit) };
+        out.bind(flag, &format!("{SCALER}.{parameter}"), ValueKind::Float(limit));
+    }
+    if initial != INITIAL {
+        out.bind(flag, &format!("{SCALER}.initial"), ValueKind::Float(initial));
+    }
+}
+
+/// Returns a limit of the scale, which only apex has.
+fn limit(arguments: &Arguments, flag: &str) -> Option<f64> {
+    arguments.text("apex_opt_lvl")?;
+    arguments.number(flag)
+}
+
+/// Finds the mistakes.
+pub(super) fn check(arguments: &Arguments, refuse: &mut impl FnMut(String, &str)) {
+    let precision = arguments.text("mixed_precision").unwrap_or_default();
+    if arguments.has("mixed_precision") && !PRECISIONS.contains(&&precision[..]) {
+        let message = format!("`--mixed_precision` is `{precision}`, expected no, fp16 or bf16");
+        refuse(message, "");
+    }
+    if !arguments.is("fp16") {
+        return;
+    }
+    match arguments.text("apex_opt_lvl") {
+        Some(level) if level == LEVELS[3] => refuse(
+            "`--apex_opt_lvl` is O3, which keeps parameters and optimizer in float16, where small updates are lost: expected O0, \
+             O1 or O2"
+                .to_string(),
+            "O2 is as fast on a GPU",
+        ),
+        Some(level) if !LEVELS.contains(&&level[..]) => {
+            let message = format!("`--apex_opt_lvl` is `{level}`, expected O0, O1 or O2");
+            refuse(message, &did_you_mean(&level, LEVELS));
+        }
+        _ => {}
+    }
+    let [least, most] = ["min_loss_scale", "max_loss_scale"].map(|flag| limit(arguments, flag));
+    let (low, high) = (least.unwrap_or(1.0), most.unwrap_or(f64::INFINITY));
+    if low <= 0.0 || low > high {
+        refuse(
+            format!(
+                "`--min_loss_scale` is {low:?} and `--max_loss_scale` {high:?}, expected a number above 0 and one that is not less"
+            ),
+            "",
+        );
+    }
+}
