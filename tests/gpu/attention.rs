@@ -75,7 +75,7 @@ fn check(what: &str, case: &Case) {
     ];
     let tolerance = if case.kind == Kind::Float { 2e-5 } else { 3e-2 };
     let what = format!("{what} {:?}", case.kind);
-    let by_flash = case.runs && !case.learned && case.kind == Kind::BFloat16;
+    let by_flash = case.runs && !case.learned && case.kind != Kind::Float;
     let kernels = if by_flash { &FLASH } else { &EFFICIENT };
     let comparison = Comparison { what: &what, kernels, tolerance };
     compare_ways(&comparison, |by_kernel| results(case, &leaves, &params, by_kernel));
@@ -96,7 +96,7 @@ fn ids(length: usize, rows: &[&[usize]]) -> Tensor {
 #[test]
 fn self_attention_with_a_learned_bias() {
     let (_device, _held) = cuda();
-    for kind in [Kind::Float, Kind::BFloat16] {
+    for kind in [Kind::Float, Kind::BFloat16, Kind::Half] {
         let cases: [(usize, [&[usize]; 3]); 3] = [
             (512, [&[512], &[512], &[512]]),
             (114, [&[114], &[60, 50], &[1]]),
@@ -115,7 +115,7 @@ fn self_attention_with_a_learned_bias() {
 #[test]
 fn cross_attention_over_runs_and_with_masks() {
     let (_device, _held) = cuda();
-    for kind in [Kind::Float, Kind::BFloat16] {
+    for kind in [Kind::Float, Kind::BFloat16, Kind::Half] {
         let cases: [[[&[usize]; 3]; 2]; 3] = [
             [[&[114], &[114], &[114]], [&[512], &[512], &[512]]],
             [[&[114], &[50], &[1]], [&[512], &[300], &[5]]],

@@ -6,6 +6,7 @@
 //! kernels must not run in libtorch's turn.
 
 mod attention;
+mod float16;
 mod launches;
 mod model;
 mod operations;

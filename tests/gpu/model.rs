@@ -9,7 +9,7 @@ use tch::{Device, Kind, Tensor};
 
 use crate::{Comparison, EFFICIENT, FLASH, both_ways, compare_ways, cuda, relative_error};
 
-fn config(dtype: Dtype) -> T5Config {
+pub fn config(dtype: Dtype) -> T5Config {
     T5Config {
         vocab_size: 256,
         dtype,
@@ -60,7 +60,7 @@ fn padded(device: Device) -> Batch {
 }
 
 /// Returns a batch with two examples a row, and padding.
-fn packed(device: Device) -> Batch {
+pub fn packed(device: Device) -> Batch {
     let batch = padded(Device::Cpu);
     let ids = |tokens: &Tensor| {
         let first = Tensor::arange(tokens.size()[1], (Kind::Int64, Device::Cpu)).lt(1);
