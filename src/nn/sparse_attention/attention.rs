@@ -10,7 +10,7 @@ use super::tiles::TileGroup;
 use crate::nn::attention::{AttentionDims, Heads};
 use crate::nn::autograd::{custom_function, gradients_of};
 use crate::nn::dropout::Dropout;
-use crate::nn::masks::{FORBIDDEN, bias_from_mask};
+use crate::nn::masks::{bias_from_mask, forbidden};
 use crate::nn::profiler::{Activity, part};
 use crate::nn::spec::SCORES_AT_ONCE;
 
@@ -251,7 +251,8 @@ impl Tiled {
         };
         let Some(segments) = &self.segments else { return averages(&scores).view_as(query) };
         let others = chunk.of_other_examples(segments);
-        let averages = averages(&scores.masked_fill_(&others, FORBIDDEN));
+        let lowest = forbidden(scores.kind());
+        let averages = averages(&scores.masked_fill_(&others, lowest));
         averages.masked_fill(&others.all_dim(-1, true), 0.0).view_as(query)
     }
 
