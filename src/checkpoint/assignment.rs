@@ -10,10 +10,11 @@ use super::error::CheckpointError;
 use super::fit::check_fit;
 use super::format::{Format, Without};
 use super::head::{UNUSED, remark};
-use super::mismatch::{Mismatch, PARAMETERS};
+use super::mismatch::Mismatch;
 use super::names::trainer::slot_and_parameter;
 use super::spec::RestoreCheckpointConfig;
 use super::stored::Stored;
+use super::t5x_tree::TARGET;
 use gimlet_telemetry::{counted, quoted_names};
 
 /// A rule: a pattern for whole names in the model, and the name in the checkpoint to read instead
@@ -85,8 +86,8 @@ impl RestoreCheckpointConfig {
         let path = stored.path().as_str();
         let plan = plan(path, assigned.sources, needs, &found, &initializes)?;
         // A training state always shares the step, so the parameters decide.
-        if !plan.sources.keys().any(|name| name.starts_with(PARAMETERS))
-            && needs.keys().any(|name| name.starts_with(PARAMETERS))
+        if !plan.sources.keys().any(|name| name.starts_with(TARGET))
+            && needs.keys().any(|name| name.starts_with(TARGET))
             && !has_rules
         {
             let (path, missing) = (path.to_string(), needs.keys().cloned().collect());
@@ -114,8 +115,7 @@ impl Plan {
 
     /// Parameters that the model does not have. A rule that drops the model's own array of that name has said so already.
     fn of_unused(&self) -> Option<String> {
-        let is_left =
-            |name: &&String| name.starts_with(PARAMETERS) && !self.dropped.contains(*name);
+        let is_left = |name: &&String| name.starts_with(TARGET) && !self.dropped.contains(*name);
         let unused: Vec<&String> = self.unused.iter().filter(is_left).collect();
         let of_layout = |name: &str| name.ends_with(LAYOUT).then(|| TRAINED.to_string());
         let remarks = |name: &&String| remark(name, UNUSED).or_else(|| of_layout(name));

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::array::Shapes;
+use super::t5x_tree::PARAM_STATES;
 
 /// The formats of checkpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +42,7 @@ impl Without {
     pub fn concerns(self, name: &str) -> bool {
         match self {
             Self::Nothing => false,
-            Self::Slots | Self::OtherSlots => name.starts_with("state/param_states/"),
+            Self::Slots | Self::OtherSlots => name.starts_with(PARAM_STATES),
             Self::State => name.starts_with("state/"),
         }
     }

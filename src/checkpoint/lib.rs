@@ -54,6 +54,7 @@ mod spec;
 mod statistics;
 mod steps;
 mod stored;
+mod t5x_tree;
 mod trainer_saver;
 mod transformations;
 mod transpose;
@@ -108,6 +109,7 @@ pub use spec::{
 pub use statistics::{Distance, Statistics, Tolerance};
 pub use steps::{committed, list_steps};
 pub use stored::{RUN_FILE, Stored, for_each_block};
+pub use t5x_tree::{PARAM_STATES, STEP, TARGET};
 pub use transformations::{ApplyAssignmentMap, StateTransformation};
 pub use unfinished::is_unfinished;
 pub use upcycled::upcycled;

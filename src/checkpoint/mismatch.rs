@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::fmt;
 
 use super::head::{LACKING, UNUSED, remark};
+use super::t5x_tree::{PARAM_STATES, TARGET};
 use gimlet_gin::nearest;
 
 /// Maximum number of names of a kind in a message.
@@ -24,18 +25,12 @@ pub struct Mismatch {
     pub is_resumed: bool,
 }
 
-/// The beginning of the names of parameters.
-pub(super) const PARAMETERS: &str = "target/";
-
-/// The beginning of the names of the optimizer's arrays.
-const SLOTS: &str = "state/param_states/";
-
 impl Mismatch {
     /// Whether the optimizer's arrays alone differ.
     fn is_of_optimizer(&self) -> bool {
         let changed = self.shapes.iter().map(|(name, ..)| name);
         let mut differing = self.missing.iter().chain(changed).peekable();
-        differing.peek().is_some() && differing.all(|name| name.starts_with(SLOTS))
+        differing.peek().is_some() && differing.all(|name| name.starts_with(PARAM_STATES))
     }
 
     /// The remedy if the optimizer's arrays alone differ.
@@ -45,7 +40,7 @@ impl Mismatch {
             true => format!("{restored}.strict = False and fallback_to_scratch = True"),
             // Arrays of the same name would still be read.
             false => format!(
-                "{restored}.assignment_map = [('{SLOTS}.*', None)] and fallback_to_scratch = True"
+                "{restored}.assignment_map = [('{PARAM_STATES}.*', None)] and fallback_to_scratch = True"
             ),
         };
         let or = match self.is_resumed {
@@ -125,7 +120,7 @@ impl Mismatch {
 /// Returns parameters before other arrays, which follow from them.
 fn sorted<T>(items: &[T], name: impl Fn(&T) -> &String) -> Vec<&T> {
     let mut items: Vec<&T> = items.iter().collect();
-    items.sort_by_key(|item| (!name(item).starts_with(PARAMETERS), name(item).clone()));
+    items.sort_by_key(|item| (!name(item).starts_with(TARGET), name(item).clone()));
     items
 }
 

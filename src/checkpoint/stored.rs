@@ -16,12 +16,6 @@ use gimlet_telemetry::Wait;
 /// The file that identifies a run after a restart, which `gimlet train` writes beside the arrays.
 pub const RUN_FILE: &str = "gimlet/run.json";
 
-/// The prefix of the names of the optimizer's arrays.
-pub(super) const PARAM_STATES: &str = "state/param_states/";
-
-/// The number of updates, which T5X requires.
-pub(super) const STEP: &str = "state/step";
-
 /// An open checkpoint. Its arrays have T5X's names and shapes in every format; they are not loaded
 /// until they are requested.
 pub trait Stored: fmt::Debug + Send + Sync {

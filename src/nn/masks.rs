@@ -8,11 +8,12 @@ use tch::{Device, Kind, Tensor};
 use super::runs::Runs;
 
 /// Returns the addend for the score of a forbidden pair, in the scores' dtype. Large enough to vanish in the softmax, yet finite:
-/// a query without any key, which is padding, gets equal weights instead of NaN. T5X `layers.py`. Of float16 it leaves room for
-/// scores of the same size, since the largest number is 65504.
+/// a query without any key, which is padding, gets equal weights instead of NaN. T5X `layers.py`. In float16, whose largest number
+/// is 65504, it is smaller, so that its sum with a score stays finite.
 pub(super) fn forbidden(kind: Kind) -> f64 {
     if kind == Kind::Half { -3e4 } else { -1e10 }
 }
+
 /// Numbers that kernels read at once, in the narrowest dtype.
 const ALIGNMENT: i64 = 8;
 

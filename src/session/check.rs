@@ -102,7 +102,8 @@ pub fn check_dtype(model: &Model, device: LocalDevice) -> Result<(), UnfitSpec> 
         (Dtype::Float16, LocalDevice::Cpu) => {
             let parameter = model.dimensions().parameter("dtype");
             unfit(format!(
-                "{parameter} is 'float16', which only GPUs compute, and there is none: expected 'float32', or 'bfloat16', which                  needs no scale of the loss"
+                "{parameter} is 'float16', which only GPUs compute, and there is none: expected 'float32', or 'bfloat16', which \
+                 needs no scale of the loss"
             ))
         }
         _ => Ok(()),

@@ -2,13 +2,14 @@
 //! state.
 
 use crate::checkpoint::{
-    CheckpointError, Mismatch, Plan, RestoreCheckpointConfig, Shapes, Stored, arranged, upcycled,
+    CheckpointError, Mismatch, Plan, RestoreCheckpointConfig, Shapes, Stored, TARGET, arranged,
+    upcycled,
 };
 use crate::models::{Model, open};
 use crate::storage::Path;
 
 use super::described::ModelFacts;
-use super::state_layout::{TARGET, state_variables, target};
+use super::state_layout::{state_variables, target};
 
 /// The parameters of a model, as they are named in checkpoints.
 pub struct RestoredParams {

@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use tch::{Device, Kind, Tensor};
 
 use crate::checkpoint::{
-    self, Array, ArrayView, DType, Plan, SaveFormat, Shapes, Snapshot, Stored, lies_in_tree,
+    self, Array, ArrayView, DType, PARAM_STATES, Plan, STEP, SaveFormat, Shapes, Snapshot, Stored,
+    TARGET, lies_in_tree,
 };
 use crate::nn::{Params, Shard};
 use crate::partition::Mesh;
 
 use super::error::SessionError;
 use super::state::TrainState;
-use super::state_layout::{STEP, TARGET};
 
 /// Returns the shape of every array of a state.
 pub fn shapes(state: &TrainState) -> Shapes {
@@ -77,7 +77,7 @@ pub fn copy(
         }
     }
     for path in state.optimizer.nones() {
-        snapshot.none(&format!("state/param_states/{path}"));
+        snapshot.none(&format!("{PARAM_STATES}{path}"));
     }
 }
 
@@ -187,16 +187,15 @@ fn check_floats(stored: &dyn Stored, wanted: &BTreeSet<&str>) -> Result<(), Sess
 fn counts(state: &TrainState) -> Vec<(String, i64)> {
     let (count, paths) = state.optimizer.counts();
     let step = (STEP.to_string(), i64::try_from(state.step).expect("steps fit"));
-    let paths = paths.into_iter().map(|path| (format!("state/param_states/{path}"), count));
+    let paths = paths.into_iter().map(|path| (format!("{PARAM_STATES}{path}"), count));
     std::iter::once(step).chain(paths).collect()
 }
 
 /// Returns every float array of the state under T5X's name, and the part of it that is here.
 fn arrays(state: &TrainState) -> impl Iterator<Item = (String, &Tensor, Shard)> {
     let slots = state.optimizer.parts();
-    parameters(&state.params).chain(
-        slots.map(|(name, tensor, shard)| (format!("state/param_states/{name}"), tensor, shard)),
-    )
+    parameters(&state.params)
+        .chain(slots.map(|(name, tensor, shard)| (format!("{PARAM_STATES}{name}"), tensor, shard)))
 }
 
 fn parameters(params: &Params) -> impl Iterator<Item = (String, &Tensor, Shard)> {

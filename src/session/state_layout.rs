@@ -1,19 +1,11 @@
 //! The arrays of a training state, named and shaped without torch.
 
-use crate::checkpoint::Shapes;
+use crate::checkpoint::{Shapes, TARGET};
 use crate::models::Model;
 use crate::nn::ParamSpec;
 use crate::optim::{OptimError, ParamShape};
 
 use super::model_info::Variable;
-
-/// The prefix of parameter names in T5X's tree.
-pub const TARGET: &str = "target/";
-/// The name of the count of updates in T5X's tree.
-pub const STEP: &str = "state/step";
-
-/// The prefix of the names of the optimizer's arrays in T5X's tree.
-pub const PARAM_STATES: &str = "state/param_states/";
 
 /// Returns the name of a parameter in T5X's tree.
 pub fn target(name: &str) -> String {

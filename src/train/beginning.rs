@@ -2,13 +2,13 @@
 //! compared with the model here, for the run and for its dry run; its arrays are read elsewhere.
 
 use crate::checkpoint::{
-    CheckpointError, Plan, RUN_FILE, Shapes, Skipped, Stored, arranged, plan_resume,
+    CheckpointError, Plan, RUN_FILE, STEP, Shapes, Skipped, Stored, TARGET, arranged, plan_resume,
     restore_newest, upcycled,
 };
 use crate::data::DatasetState;
 use crate::models::HUGGING_FACE;
 use crate::session::error::SessionError;
-use crate::session::state_layout::{STEP, TARGET, state_shapes};
+use crate::session::state_layout::state_shapes;
 use crate::storage::Path;
 use crate::telemetry;
 

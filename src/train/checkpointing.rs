@@ -9,9 +9,9 @@ use serde::Serialize;
 use tch::Tensor;
 
 use crate::checkpoint::{
-    Best, CheckpointError, DType, LOSS_SCALING_FILE, LossScaling, Procedure, RUN_FILE, Retention,
-    SaveCheckpointConfig, SaveFormat, Saver, Saving, Share, best_trainer_file, checkpoint_dir,
-    open, remove_stale, resumable_steps, trainer_file,
+    Best, CheckpointError, DType, LOSS_SCALING_FILE, LossScaling, PARAM_STATES, Procedure,
+    RUN_FILE, Retention, SaveCheckpointConfig, SaveFormat, Saver, Saving, Share, best_trainer_file,
+    checkpoint_dir, open, remove_stale, resumable_steps, trainer_file,
 };
 use crate::data::DatasetState;
 use crate::partition::{Mesh, ProcessError, Processes};
@@ -19,7 +19,7 @@ use crate::session::agreement::of_all;
 use crate::session::error::SessionError;
 use crate::session::state::TrainState;
 use crate::session::state_arrays::{copy, fill, gather, shapes};
-use crate::session::state_layout::{PARAM_STATES, state_shapes};
+use crate::session::state_layout::state_shapes;
 use crate::storage::{Path, Unsent};
 use crate::telemetry;
 

@@ -6,7 +6,8 @@ use crate::native::{Conversion, T5X, Writer, WrittenFormat};
 use crate::orbax::ORBAX;
 use crate::parallel;
 use crate::retention::remove_stale;
-use crate::stored::{STEP, Stored, read_block};
+use crate::stored::{Stored, read_block};
+use crate::t5x_tree::STEP;
 use crate::zarr::Compression;
 use gimlet_storage::{Path, Takeover};
 

@@ -21,7 +21,8 @@ use crate::names::trainer::{
     ARRAYS, COUNT, FILES, GRAD_SCALER, GROUPS, GROWTH_TRACKER, ITERATION, OPTIMIZER, OWN, SCALE,
     STATE, registered_place, slot_and_parameter, slots_of_adafactor,
 };
-use crate::stored::{STEP, Stored};
+use crate::stored::Stored;
+use crate::t5x_tree::STEP;
 use gimlet_storage::Path;
 
 /// Keys of a file that nothing here reads: the model's is one of those of all training scripts.

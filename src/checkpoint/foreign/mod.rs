@@ -26,7 +26,8 @@ use super::format::Format;
 use super::names::hugging_face::WeightsLayout;
 use super::names::{Axes, Origin, T5xArray};
 use super::raw::{RawInfo, RawInfos};
-use super::stored::{STEP, Stored};
+use super::stored::Stored;
+use super::t5x_tree::STEP;
 use super::transpose::transpose;
 use gimlet_storage::Path;
 

@@ -9,9 +9,8 @@ use crate::array::{Array, ArrayInfo, DType, Shapes, num_elements};
 use crate::error::CheckpointError;
 use crate::format::{Format, Without};
 use crate::stored::Stored;
+use crate::t5x_tree::TARGET;
 use gimlet_storage::Path;
-
-const PARAMETERS: &str = "target/";
 
 /// A checkpoint without its optimizer's state, which has another form for layers in other arrays.
 #[derive(Debug)]
@@ -45,7 +44,7 @@ pub fn arranged(stored: Box<dyn Stored>, needs: &Shapes) -> Box<dyn Stored> {
         .map(|leaf| (leaf.name.to_string(), (leaf.dtype, leaf.shape.to_vec())))
         .collect();
     let lacking = needs.iter().filter(|(name, shape)| {
-        name.starts_with(PARAMETERS) && found.get(*name).map(|(_, shape)| shape) != Some(*shape)
+        name.starts_with(TARGET) && found.get(*name).map(|(_, shape)| shape) != Some(*shape)
     });
     let made: BTreeMap<String, Made> = lacking
         .filter_map(|(name, shape)| Some((name.clone(), Made::of(name, shape, &found)?)))
@@ -60,7 +59,7 @@ pub fn arranged(stored: Box<dyn Stored>, needs: &Shapes) -> Box<dyn Stored> {
 
 /// Whether all parameters are there.
 fn fits(found: &Shapes, needs: &Shapes) -> bool {
-    let mut needed = needs.iter().filter(|(name, _)| name.starts_with(PARAMETERS));
+    let mut needed = needs.iter().filter(|(name, _)| name.starts_with(TARGET));
     needed.all(|(name, shape)| found.get(name) == Some(shape))
 }
 
@@ -80,7 +79,7 @@ impl Made {
             (None, None) => vec![name.to_string()],
             (None, Some((stack, rest))) => {
                 let count = (shape.len() > LAYERS).then(|| inner.remove(LAYERS))?;
-                let layer = |index| format!("{PARAMETERS}{stack}/layers_{index}/{rest}");
+                let layer = |index| format!("{TARGET}{stack}/layers_{index}/{rest}");
                 if found.contains_key(&layer(count)) {
                     return None;
                 }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use super::{Axes, Origin, T5xArray, layer_number};
 use crate::array::DType;
 use crate::raw::RawInfos;
-use crate::stored::STEP;
+use crate::t5x_tree::{PARAM_STATES, STEP};
 
 /// Optimizer state of a variable: the suffix of its name here and in T5X.
 const SLOTS: [(&str, &str); 4] =
@@ -182,7 +182,7 @@ pub(crate) fn entries(tensors: &RawInfos) -> BTreeMap<String, T5xArray> {
             None => format!("target/{name}"),
             Some(slot) => {
                 let shape = tensors.get(variable).map(|info| &info.shape[..]);
-                format!("state/param_states/{name}/{}", slot_of(slot, shape))
+                format!("{PARAM_STATES}{name}/{}", slot_of(slot, shape))
             }
         };
         let origin = Origin::Tensor(raw.clone(), Axes::Same);
@@ -203,7 +203,7 @@ fn split_slot(raw: &str) -> (&str, Option<&'static str>) {
 /// Adds zeros of one element for every slot that T5X's Adafactor does not use, as T5X does.
 fn add_missing_slots(entries: &mut BTreeMap<String, T5xArray>) {
     let params = entries.keys().filter_map(|name| name.strip_prefix("target/"));
-    let params: Vec<String> = params.map(|name| format!("state/param_states/{name}")).collect();
+    let params: Vec<String> = params.map(|name| format!("{PARAM_STATES}{name}")).collect();
     for param in params {
         let has = |slot: &str| entries.contains_key(&format!("{param}/{slot}"));
         let missing: &[&str] = match (has("v"), has("v_row")) {
@@ -272,7 +272,7 @@ pub(crate) fn from_t5x(
     if let Some(param) = name.strip_prefix("target/") {
         return variable(param, spelling);
     }
-    let (param, slot) = name.strip_prefix("state/param_states/")?.rsplit_once('/')?;
+    let (param, slot) = name.strip_prefix(PARAM_STATES)?.rsplit_once('/')?;
     let (_, slot) = SLOTS.iter().find(|(_, known)| *known == slot)?;
     let slot = slot_of(slot, shapes.get(&format!("target/{param}")[..]).copied());
     let (end, _) = SLOTS.iter().find(|(_, known)| *known == slot)?;

@@ -2,7 +2,7 @@
 //! differently.
 
 use super::Axes;
-use crate::stored::PARAM_STATES;
+use crate::t5x_tree::PARAM_STATES;
 
 /// Keys of a file. Sources: `Trainer.save` of t5-experiments, and `torch.optim.Optimizer.state_dict`.
 pub(crate) const OPTIMIZER: &str = "optimizer_state_dict";

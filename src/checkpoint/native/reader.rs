@@ -11,7 +11,8 @@ use crate::format::Format;
 use crate::marks::{CHECKPOINT_FILE, step_of};
 use crate::msgpack::DecodeError;
 use crate::steps::committed;
-use crate::stored::{STEP, Stored, array_damages, select};
+use crate::stored::{Stored, array_damages, select};
+use crate::t5x_tree::STEP;
 use crate::zarr::{self, Zarr};
 use gimlet_storage::Path;
 

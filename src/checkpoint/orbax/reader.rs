@@ -13,7 +13,8 @@ use crate::format::Format;
 use crate::marks::step_of;
 use crate::native::{Checksums, extras, read_extra};
 use crate::parallel;
-use crate::stored::{STEP, Stored, array_damages, select};
+use crate::stored::{Stored, array_damages, select};
+use crate::t5x_tree::STEP;
 use crate::zarr::{self, Begun, Metadata, Zarr};
 use gimlet_storage::Path;
 

@@ -76,9 +76,13 @@ impl Root for Train {
     }
 }
 
-/// Describes the rates of a mixture if they change with the step.
+/// Describes the rates of a mixture if they change with the step, and can be computed on this machine: of missing data
+/// the preflight has warned.
 fn describe_rates(name: &str, tasks: &dyn TaskProvider, out: &mut String) -> Result<(), Failure> {
-    let stages = shares(name, tasks).map_err(Failure::usage)?;
+    let stages = match shares(name, tasks) {
+        Err(error) if error.is_of_machine() => return Ok(()),
+        stages => stages.map_err(Failure::usage)?,
+    };
     for stage in stages.iter().filter(|_| stages.len() > 1) {
         let _ = writeln!(out, "rates        {stage}");
     }

@@ -11,7 +11,8 @@ use crate::format::Without;
 use crate::names::Axes;
 use crate::names::mesh::{Architecture, GLOBAL_STEP, Spelling, entries, from_t5x};
 use crate::raw::{RawInfo, RawInfos};
-use crate::stored::{STEP, Stored};
+use crate::stored::Stored;
+use crate::t5x_tree::{PARAM_STATES, STEP};
 use gimlet_telemetry::{notice, quoted_names};
 
 /// Maximum number of names in a message.
@@ -113,13 +114,13 @@ fn tensor(name: String, leaf: ArrayInfo<'_>, dtype: Option<DType>) -> Tensor {
 /// variables create it again.
 fn is_placeholder(leaf: &ArrayInfo<'_>, shapes: &BTreeMap<&str, &[usize]>) -> bool {
     let Some((param, slot)) =
-        leaf.name.strip_prefix("state/param_states/").and_then(|name| name.rsplit_once('/'))
+        leaf.name.strip_prefix(PARAM_STATES).and_then(|name| name.rsplit_once('/'))
     else {
         return false;
     };
     let of_param = shapes.get(&format!("target/{param}")[..]);
     let is_whole =
-        |slot: &str| shapes.get(&format!("state/param_states/{param}/{slot}")[..]) == of_param;
+        |slot: &str| shapes.get(&format!("{PARAM_STATES}{param}/{slot}")[..]) == of_param;
     leaf.shape == [1]
         && match slot {
             "v" | "m" => !is_whole(slot),

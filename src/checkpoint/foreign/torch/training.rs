@@ -19,7 +19,7 @@ use crate::names::trainer::{
 };
 use crate::names::{Axes, Origin, T5xArray};
 use crate::raw::RawInfos;
-use crate::stored::{PARAM_STATES, STEP};
+use crate::t5x_tree::{PARAM_STATES, STEP};
 use gimlet_storage::Path;
 
 /// A setting of Adafactor that no other optimizer has, and one that Adam and its kin have.

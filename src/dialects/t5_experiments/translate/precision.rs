@@ -43,22 +43,24 @@ pub(super) fn translate(out: &mut Statements<'_>) {
         return;
     }
     out.bind(flag, "t5x.trainer.Trainer.loss_scaler", format!("@{SCALER}()"));
-    let mut initial = INITIAL;
-    for (flag, parameter) in [("min_loss_scale", "minimum"), ("max_loss_scale", "maximum")] {
-        let limit = limit(arguments, flag);
-        let Some(limit) = limit else { continue };
-        initial = if parameter == "minimum" { initial.max(limit) } else { initial.min(limit) };
-        out.bind(flag, &format!("{SCALER}.{parameter}"), ValueKind::Float(limit));
+    let [least, most] = limits(arguments);
+    for (flag, parameter, limit) in
+        [("min_loss_scale", "minimum", least), ("max_loss_scale", "maximum", most)]
+    {
+        if let Some(limit) = limit {
+            out.bind(flag, &format!("{SCALER}.{parameter}"), ValueKind::Float(limit));
+        }
     }
+    let initial = INITIAL.max(least.unwrap_or(INITIAL)).min(most.unwrap_or(f64::INFINITY));
     if initial != INITIAL {
         out.bind(flag, &format!("{SCALER}.initial"), ValueKind::Float(initial));
     }
 }
 
-/// Returns a limit of the scale, which only apex has.
-fn limit(arguments: &Arguments, flag: &str) -> Option<f64> {
-    arguments.text("apex_opt_lvl")?;
-    arguments.number(flag)
+/// Returns the least and the greatest scale, if they are given; only apex has such limits.
+fn limits(arguments: &Arguments) -> [Option<f64>; 2] {
+    let is_apex = arguments.text("apex_opt_lvl").is_some();
+    ["min_loss_scale", "max_loss_scale"].map(|flag| arguments.number(flag).filter(|_| is_apex))
 }
 
 /// Finds the mistakes.
@@ -84,7 +86,7 @@ pub(super) fn check(arguments: &Arguments, refuse: &mut impl FnMut(String, &str)
         }
         _ => {}
     }
-    let [least, most] = ["min_loss_scale", "max_loss_scale"].map(|flag| limit(arguments, flag));
+    let [least, most] = limits(arguments);
     let (low, high) = (least.unwrap_or(1.0), most.unwrap_or(f64::INFINITY));
     if low <= 0.0 || low > high {
         refuse(
