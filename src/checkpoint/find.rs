@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::chosen::chosen;
 use super::error::CheckpointError;
 use super::foreign::index_of;
 use super::format::Format;
@@ -16,11 +17,16 @@ use gimlet_storage::{Path, StorageError};
 /// Message for a single checkpoint when a mode needs a folder of checkpoints.
 const ONE_CHECKPOINT: &str = "it is one checkpoint; use mode = 'specific'";
 
-/// Returns the newest committed checkpoint, without further checks: restore mode 'latest'.
+/// Returns the newest committed checkpoint, without further checks: restore mode 'latest'. `DIR:best`, `DIR:last` and `DIR:STEP`
+/// are what they name in any mode.
 ///
 /// # Errors
 /// The path is not a folder, or is itself a checkpoint: starting from scratch would be a surprise.
 pub fn latest(folder: &Path) -> Result<Option<Path>, CheckpointError> {
+    let named = chosen(folder)?;
+    if named != *folder {
+        return Ok(Some(named));
+    }
     if !folder.is_dir()? {
         return refused(folder, "mode = 'latest' needs an existing folder");
     }
@@ -44,6 +50,10 @@ pub fn latest(folder: &Path) -> Result<Option<Path>, CheckpointError> {
 /// # Errors
 /// The path is not a folder, or is itself a checkpoint.
 pub fn every(folder: &Path) -> Result<Vec<Path>, CheckpointError> {
+    let named = chosen(folder)?;
+    if named != *folder {
+        return Ok(vec![named]);
+    }
     if !folder.is_dir()? {
         return refused(folder, "mode = 'all' needs an existing folder");
     }

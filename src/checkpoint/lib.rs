@@ -26,6 +26,7 @@ mod assignment;
 mod best;
 mod blocks;
 mod checkpointers;
+mod chosen;
 mod error;
 mod export;
 mod find;
@@ -45,6 +46,7 @@ mod native;
 mod open;
 mod orbax;
 mod parallel;
+mod ranking;
 mod raw;
 mod read_ahead;
 mod retention;
@@ -70,6 +72,7 @@ pub use checkpointers::{
     CheckpointManagerClass, Checkpointer, CheckpointerClass, KeepBest, MetricMode,
     OrbaxCheckpointManager, SaveBestCheckpointer, UpcycleCheckpointer,
 };
+pub use chosen::{BEST_DIR, best, chosen};
 pub use error::CheckpointError;
 pub use export::{
     Carried, GradScaler, HuggingFaceOptions, MeshOptions, NativeOptions, PickleValue, Rates,
@@ -99,6 +102,7 @@ pub use names::hugging_face::{
 pub use names::mesh::{MeshNorms, mesh_spellings};
 pub use native::{Procedure, Reader, Shard, Share, Writer, lies_in_tree, writes};
 pub use open::open;
+pub use ranking::{RankedBy, Ranking};
 pub use read_ahead::Visit;
 pub use retention::{Retention, remove_stale};
 pub use saver::{Saver, Saving, Snapshot, write_arrays};

@@ -2,6 +2,7 @@
 
 use std::io::Read;
 
+use super::chosen::chosen;
 use super::error::CheckpointError;
 use super::foreign::{
     hugging_face_marks, index_of, open_accelerate, open_file, open_hugging_face, open_tensorflow,
@@ -22,11 +23,12 @@ const TENSORFLOW_TEXT: &[u8] = b"model_checkpoint_path";
 const MEGATRON_MARKS: [&str; 2] = ["model_optim_rng.pt", "latest_checkpointed_iteration.txt"];
 
 /// Opens a checkpoint of any format that Gimlet reads. Tensors of Hugging Face's models get the names that their family has
-/// for them; without families they keep their own.
+/// for them; without families they keep their own. `DIR:best`, `DIR:last` and `DIR:STEP` are checkpoints in `DIR`.
 ///
 /// # Errors
 /// The path does not exist; the checkpoint is damaged; it is not a checkpoint; it is a model of no family.
 pub fn open(path: &Path, families: Families) -> Result<Box<dyn Stored>, CheckpointError> {
+    let path = &chosen(path)?;
     match recognize(path)? {
         Format::T5x => match Reader::open(path) {
             // The oldest Orbax checkpoints look like T5X's until their file is read.

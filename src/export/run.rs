@@ -8,6 +8,7 @@ use crate::models::{HUGGING_FACE, PredictionSpec, open};
 use crate::session::check::UnfitSpec;
 use crate::session::error::SessionError;
 use crate::storage::Path;
+use crate::telemetry;
 
 use super::check::{check, checkpoint};
 use super::functions::WarmupWriter;
@@ -24,6 +25,7 @@ const WARMUP: &str = "warmup_examples.json";
 pub fn export(spec: &Save) -> Result<Path, SessionError> {
     check(spec)?;
     let from = open(&checkpoint(spec)?)?;
+    telemetry::notice(&format!("taking {}", from.path()));
     let to = Path::parse(&spec.output_dir.0)?;
     let options = options(spec, &*from)?;
     let is_there = to.join(options.weights.file_name()).exists()?;

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use tch::{Device, Kind, Tensor};
 
-use crate::checkpoint::{RestoreMode, latest};
+use crate::checkpoint::{RestoreMode, chosen, latest};
 use crate::data::{
     self, ConverterClass, Example, FeatureConverter, Key, Lengths, Packing,
     PrefixLMFeatureConverter, Value,
@@ -19,6 +19,7 @@ use crate::session::forward::Forward;
 use crate::session::restored_params::RestoredParams;
 use crate::session::weights::{Restored, Weights};
 use crate::storage::Path;
+use crate::telemetry;
 use crate::vocab::Vocabulary;
 
 use super::decoding::{Decoding, DecodingOptions};
@@ -45,13 +46,14 @@ impl EngineParts {
         let path = Path::parse(&spec.checkpoint_path)?;
         let newest = match spec.restore_mode {
             RestoreMode::Latest => latest(&path)?,
-            _ => Some(path.clone()),
+            _ => Some(chosen(&path)?),
         };
         let newest = newest.ok_or_else(|| {
             SessionError::Unfit(format!(
                 "there is no checkpoint in `{path}`, expected one: give --checkpoint=PATH"
             ))
         })?;
+        telemetry::notice(&format!("taking {newest}"));
         let Restored { step, params } = weights.restore(&newest)?;
         Ok(Self { forward, params, step })
     }

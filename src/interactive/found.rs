@@ -1,7 +1,7 @@
 //! The checkpoint and the configuration that a path names: of a run, of one of its checkpoints, or of a folder of
 //! Hugging Face's.
 
-use crate::checkpoint::{CheckpointError, HuggingFaceConfig, committed};
+use crate::checkpoint::{BEST_DIR, CheckpointError, HuggingFaceConfig, committed};
 use crate::storage::Path;
 
 /// The configuration that a run writes into its MODEL_DIR.
@@ -32,6 +32,10 @@ impl Found {
             candidates.extend(files(path));
         }
         candidates.extend(files(&folder));
+        // The best model of a run has a folder of its own in MODEL_DIR.
+        if folder.file_name() == BEST_DIR {
+            candidates.extend(files(&folder.folder()));
+        }
         for config in candidates {
             if config.exists()? {
                 return Ok(Self { checkpoint, config: Some(config) });
@@ -49,7 +53,13 @@ mod tests {
     fn a_run_a_checkpoint_of_it_and_a_folder_of_hugging_face_are_found() {
         let dir = tempfile::tempdir().expect("a temporary folder");
         let root = Path::try_from(dir.path()).expect("the path is text");
-        for file in ["run/config.gin", "run/checkpoint_4/checkpoint", "hub/config.json", "bare/x"] {
+        for file in [
+            "run/config.gin",
+            "run/checkpoint_4/checkpoint",
+            "run/best/checkpoint_2/checkpoint",
+            "hub/config.json",
+            "bare/x",
+        ] {
             root.join(file).folder().create_dir_all().expect("the folder can be written");
             root.join(file).write_atomic(b"{}").expect("the folder can be written");
         }
@@ -60,6 +70,7 @@ mod tests {
         };
         check("run", "run/checkpoint_4", Some("run/config.gin"));
         check("run/checkpoint_4", "run/checkpoint_4", Some("run/config.gin"));
+        check("run/best/checkpoint_2", "run/best/checkpoint_2", Some("run/config.gin"));
         check("hub", "hub", Some("hub/config.json"));
         check("bare", "bare", None);
     }

@@ -9,9 +9,9 @@ use serde::Serialize;
 use tch::Tensor;
 
 use crate::checkpoint::{
-    Best, CheckpointError, DType, LOSS_SCALING_FILE, LossScaling, PARAM_STATES, Procedure,
-    RUN_FILE, Retention, SaveCheckpointConfig, SaveFormat, Saver, Saving, Share, best_trainer_file,
-    checkpoint_dir, open, remove_stale, resumable_steps, trainer_file,
+    BEST_DIR, Best, CheckpointError, DType, LOSS_SCALING_FILE, LossScaling, PARAM_STATES,
+    Procedure, RUN_FILE, Retention, SaveCheckpointConfig, SaveFormat, Saver, Saving, Share,
+    best_trainer_file, checkpoint_dir, open, remove_stale, resumable_steps, trainer_file,
 };
 use crate::data::DatasetState;
 use crate::partition::{Mesh, ProcessError, Processes};
@@ -27,9 +27,6 @@ use super::beginning::{Beginning, newest_own};
 use super::record::{DATA_FILE, RunRecord, read_json};
 use super::spec::Train;
 use super::trainer_forms::TrainerForms;
-
-/// The folder of the best model, in MODEL_DIR.
-const BEST: &str = "best";
 
 /// The restored checkpoint, from which the run continues.
 #[derive(Debug)]
@@ -101,7 +98,7 @@ impl<'a> Checkpoints<'a> {
     /// The best model of the same run, if the run saves it: the only checkpoint in a folder of MODEL_DIR, or a Trainer's file.
     pub fn best(&self, spec: &Train) -> Self {
         let (model_dir, keep) = match self.format {
-            SaveFormat::T5x => (self.model_dir.join(BEST), Some(1)),
+            SaveFormat::T5x => (self.model_dir.join(BEST_DIR), Some(1)),
             SaveFormat::Trainer => (self.model_dir.clone(), None),
         };
         let saves = spec.best.as_ref().is_some_and(|best| best.save);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::checkpoint::{CheckpointError, Stored};
+use crate::checkpoint::{CheckpointError, RankedBy, Stored};
 
 use super::best::BestSoFar;
 use super::plateau::Plateau;
@@ -35,6 +35,9 @@ pub struct RunRecord {
     /// The metric that decides which checkpoints stay, by step.
     #[serde(default)]
     pub monitored: Monitored,
+    /// The metric by which the run ranks its models, if it does.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub ranked_by: Option<RankedBy>,
     /// The best value of the metric of `train.best`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub best: BestSoFar,

@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::checkpoint::{Share, list_steps};
+use crate::checkpoint::{MetricMode, RankedBy, Share, list_steps};
 use crate::data::{DataIdentity, DatasetState};
 use crate::nn::Axes;
 use crate::nn::bridge::cuda_devices;
@@ -34,7 +34,7 @@ use super::memory::{batch_shortage, cannot_fit, saving_bytes, shortage, step_est
 use super::periods::Periods;
 use super::plateau::Plateau;
 use super::record::{Histories, Monitored, RunRecord};
-use super::spec::Train;
+use super::spec::{EarlyStoppingMode, Train};
 
 /// The time after which a host sees a file that another one has made: clients of NFS remember for up to 60 s
 /// that it is missing.
@@ -96,19 +96,31 @@ pub fn restore_or_init(
         seed,
         histories: Histories::new(),
         monitored: Monitored::new(),
+        ranked_by: None,
         best: BestSoFar::default(),
         plateau: Plateau::default(),
     };
+    let ranked = |record| RunRecord { ranked_by: ranked_by(spec), ..record };
     let is_new = restored.as_ref().is_none_or(|restored| restored.record.is_none());
     if is_new && spec.random_seed.is_none() {
         telemetry::notice(&format!("the seed of this run is {seed}"));
     }
     let Some(Restored { record, data, path }) = restored else {
-        return Ok(Start { state, record: fresh, data: None, resumed: false });
+        return Ok(Start { state, record: ranked(fresh), data: None, resumed: false });
     };
     telemetry::notice(&format!("restored step {} from {path}", state.step));
     let resumed = record.is_some();
-    Ok(Start { state, record: record.unwrap_or(fresh), data, resumed })
+    Ok(Start { state, record: ranked(record.unwrap_or(fresh)), data, resumed })
+}
+
+/// The metric by which the run ranks its models: that of its best model, or of the checkpoints that stay.
+fn ranked_by(spec: &Train) -> Option<RankedBy> {
+    if let Some(best) = &spec.best {
+        let higher_is_better = best.mode == EarlyStoppingMode::Max;
+        return Some(RankedBy { metric: best.metric.clone(), higher_is_better });
+    }
+    let keep = spec.checkpoint_cfg.save.as_ref()?.keep_best()?;
+    Some(RankedBy { metric: keep.metric, higher_is_better: keep.mode == MetricMode::Max })
 }
 
 /// Reports the end of a run whose number of steps is relative to its start.

@@ -3,9 +3,10 @@
 use anyhow::anyhow;
 
 use super::super::failure::Failure;
-use crate::checkpoint::{CheckpointError, Stored};
+use crate::checkpoint::{CheckpointError, Stored, chosen};
 use crate::models::open;
 use crate::storage::{Path, StorageError};
+use crate::telemetry::notice;
 
 /// Converts an error to a mistake of the user's or another fault.
 pub fn failure(error: CheckpointError) -> Failure {
@@ -20,6 +21,16 @@ pub fn storage_failure(error: StorageError) -> Failure {
 /// Parses a path among the arguments.
 pub fn parse_path(text: &str) -> Result<Path, Failure> {
     Path::parse(text).map_err(storage_failure)
+}
+
+/// Parses a path that may name one of a folder's checkpoints, as `DIR:best` does, and tells which it is.
+pub fn parse_checkpoint(text: &str) -> Result<Path, Failure> {
+    let path = parse_path(text)?;
+    let named = chosen(&path).map_err(failure)?;
+    if named != path {
+        notice(&format!("taking {named}"));
+    }
+    Ok(named)
 }
 
 /// Opens the checkpoint at a path; the error for a path with several lists them.

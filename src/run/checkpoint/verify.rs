@@ -11,7 +11,7 @@ use crate::telemetry::{counted, notice};
 
 use super::arrays::size;
 use super::meter::Meter;
-use super::open::{failure, parse_path};
+use super::open::{failure, parse_checkpoint};
 
 /// Flags of `gimlet checkpoint verify`.
 #[derive(Args, Debug)]
@@ -56,7 +56,7 @@ pub(super) fn run(args: &VerifyArgs) -> Result<(), Failure> {
 
 /// Returns the checkpoints to verify at a path.
 fn checkpoints(text: &str) -> Result<Vec<Listed>, Failure> {
-    let path = parse_path(text)?;
+    let path = parse_checkpoint(text)?;
     let listed = list(&path, HUGGING_FACE).map_err(failure)?;
     let mut finished = Vec::new();
     for one in listed {

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use anyhow::anyhow;
 use clap::Args;
 
-use crate::checkpoint::index_of;
+use crate::checkpoint::{chosen, index_of};
 use crate::interactive::{FillEncoder, Found, InteractiveModel};
 use crate::models::open;
 use crate::partition::{LocalDevice, Mesh, Process};
@@ -45,7 +45,7 @@ pub struct ModelArgs {
     /// The configuration. A run's own config.gin, or a config.json of Hugging Face's, precedes it.
     #[command(flatten)]
     pub gin: GinArgs,
-    /// The model: a MODEL_DIR or one of its checkpoints, a folder of Hugging Face's transformers, or a checkpoint of
+    /// The model: a MODEL_DIR or one of its checkpoints, also as MODEL_DIR:best, :last or :STEP, a folder of Hugging Face's transformers, or a checkpoint of
     /// any other format with a gin file that defines MODEL.
     #[arg(long = "checkpoint", value_name = "PATH")]
     pub checkpoint: Option<String>,
@@ -103,6 +103,7 @@ impl ModelArgs {
 
 fn find(path: &str) -> Result<Found, Failure> {
     let path = Path::parse(path).map_err(Failure::usage)?;
+    let path = chosen(&path)?;
     let exists = path.exists().and_then(|exists| Ok(exists || index_of(&path).exists()?));
     if !exists.map_err(Failure::world)? {
         // The error names the path and, if there are some, similar ones.

@@ -12,7 +12,7 @@ use self::folder::{Stop, convert_all};
 use super::arrays::size;
 use super::meter::Meter;
 use super::metered::Metered;
-use super::open::{failure, open_at, parse_path, storage_failure};
+use super::open::{failure, open_at, parse_checkpoint, parse_path, storage_failure};
 use crate::checkpoint::{
     CheckpointError, HuggingFaceOptions, Listed, Stored, export_hugging_face,
     export_mesh_tensorflow, export_orbax, export_t5x, export_torch, export_trainer, file_sizes,
@@ -38,7 +38,7 @@ struct Conversion<'a> {
 
 pub(super) fn run(args: &ConvertArgs) -> Result<(), Failure> {
     map_paths(&args.gin.path_map)?;
-    let (from, to) = (parse_path(&args.from)?, parse_path(&args.to)?);
+    let (from, to) = (parse_checkpoint(&args.from)?, parse_path(&args.to)?);
     refuse_inside(&from, &to)?;
     let is_trainers =
         args.format() == TargetFormat::Trainer && step_of_trainer(to.file_name()).is_some();

@@ -12,7 +12,7 @@ use crate::models::t5::T5;
 use crate::models::{Batch, feature};
 use crate::nn::{Dropout, Dtype};
 use crate::partition::{LocalDevice, Process};
-use crate::run::checkpoint::open::{open_at, parse_path, storage_failure};
+use crate::run::checkpoint::open::{open_at, parse_checkpoint, parse_path, storage_failure};
 use crate::run::configure::map_paths;
 use crate::run::failure::Failure;
 use crate::run::gin_flags::GinArgs;
@@ -37,7 +37,7 @@ const UNITS: f64 = 16.0;
 /// They differ, or logits cannot be computed.
 pub fn verify(args: &ConvertArgs) -> Result<(), Failure> {
     map_paths(&args.gin.path_map)?;
-    let (from, to) = (parse_path(&args.from)?, parse_path(&args.to)?);
+    let (from, to) = (parse_checkpoint(&args.from)?, parse_path(&args.to)?);
     for (source, target) in pairs(args, &from, &to)? {
         compare(args, &source, &target)?;
     }
