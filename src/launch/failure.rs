@@ -36,7 +36,7 @@ impl WorkerFailure {
         Self {
             rank: worker.rank,
             host: host(),
-            status: code(status),
+            status: status_of(status),
             message: message(worker, status),
         }
     }
@@ -48,7 +48,7 @@ impl WorkerFailure {
 }
 
 /// Returns the status that shells report.
-pub(super) fn code(status: ExitStatus) -> u8 {
+pub fn status_of(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
@@ -71,7 +71,7 @@ fn message(worker: &Worker, status: ExitStatus) -> String {
             "ended by signal 9 (SIGKILL), as the system does when it is out of memory".to_string()
         }
         Some(signal) => format!("ended by signal {signal}"),
-        None => format!("ended with status {}", code(status)),
+        None => format!("ended with status {}", status_of(status)),
     };
     let output = fs::read(&worker.output_file).unwrap_or_default();
     match last_lines(&String::from_utf8_lossy(&output)) {

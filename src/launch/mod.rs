@@ -21,8 +21,8 @@ mod world;
 
 pub use devices::{num_present, num_visible};
 pub use error::WorldError;
-pub use failure::WorkerFailure;
+pub use failure::{WorkerFailure, status_of};
 pub use flags::{DistributedArgs, host_and_port};
 pub use supervise::{GroupEnd, supervise};
-pub use workers::{ERROR_FILE, WorkerGroup, divided_cores};
+pub use workers::{ERROR_FILE, WorkerGroup, divided_cores, end_with_launcher};
 pub use world::{Launcher, StoreOwner, World};

@@ -7,7 +7,7 @@ use std::sync::mpsc::Receiver;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::failure::{WorkerFailure, code, order};
+use super::failure::{WorkerFailure, order, status_of};
 use super::workers::{WorkerGroup, Workers};
 
 /// The time between two looks at the processes.
@@ -113,7 +113,7 @@ impl Watch {
         let failed = ended.iter().find(|(_, status)| is_failure(*status, asked));
         let failure = failed.map(|(worker, status)| WorkerFailure::of(worker, *status));
         let interrupted = ended.iter().find(|(_, status)| is_interruption(*status, asked));
-        let interrupted = interrupted.map(|(_, status)| code(*status));
+        let interrupted = interrupted.map(|(_, status)| status_of(*status));
         if let Some(failure) = failure.filter(|_| self.failure.is_none()) {
             self.failure = Some(failure);
             self.end_workers();
@@ -138,7 +138,7 @@ impl Watch {
 /// listen when the launcher passed the signal on.
 fn is_interruption(status: ExitStatus, asked: bool) -> bool {
     let is_said = status.code().is_some();
-    (is_said || asked) && ENDING.iter().any(|signal| i32::from(code(status)) == 128 + signal)
+    (is_said || asked) && ENDING.iter().any(|signal| i32::from(status_of(status)) == 128 + signal)
 }
 
 fn is_failure(status: ExitStatus, asked: bool) -> bool {

@@ -166,7 +166,10 @@ pub fn divided_cores(nproc_per_node: usize) -> Option<(&'static str, String)> {
 
 /// Makes the system end this process when the launcher ends, and gives it a session of its own: the terminal
 /// then sends Ctrl-C to the launcher alone, which passes it on. Two such signals would be a request to end at once.
-fn end_with_launcher(launcher: u32) -> io::Result<()> {
+///
+/// # Errors
+/// The system's; the launcher has ended already.
+pub fn end_with_launcher(launcher: u32) -> io::Result<()> {
     // SAFETY: plain system calls.
     unsafe {
         if libc::setsid() < 0 || libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) < 0 {

@@ -6,7 +6,7 @@ use crate::data::{Mixture, Task, TaskFamily, set_tfds_data_dir};
 use crate::dialects::{DIALECTS, Dialect};
 use crate::gin::{
     Bound, Config, Configurable, Diagnostic, Diagnostics, Evaluator, Loaded, Modules, Registry,
-    Running, Schema, Severity, Source, ValueKind,
+    Request, Running, Schema, Severity, Source, ValueKind,
 };
 use crate::storage::{Path, parse_path_map, set_path_map};
 
@@ -14,9 +14,11 @@ use super::failure::Failure;
 use super::functions::{with_functions, with_task_functions};
 use super::gin_flags::GinArgs;
 use super::older;
+use super::output::write_error;
 use super::python_only_names;
 use super::python_tasks::load_for_run;
 use super::root::{Root, roots, with_roots};
+use super::sweep::Sweep;
 use super::tasks::GinTasks;
 
 /// Settings that flags give beside gin.
@@ -66,7 +68,7 @@ pub fn registry() -> Registry {
         registry.add_constant(name, Some(ValueKind::Str(layout.to_string())));
     }
     let registry = with_roots(registry).with::<Task>().with::<TaskFamily>().with::<Mixture>();
-    with_functions(registry)
+    with_functions(registry.with::<Sweep>())
 }
 
 /// Returns every configurable that a gin file of a dialect may name: its own, and those of tasks.
@@ -183,6 +185,21 @@ pub fn configure_tasks(
     let loaded = strict(args, loaded.checked()?)?;
     let warnings = warnings(&loaded, color);
     Ok((GinTasks::new(loaded, registry), warnings))
+}
+
+/// Loads texts that configure one spec and no run, and evaluates it.
+///
+/// # Errors
+/// Every mistake in them.
+pub fn evaluated<T: Configurable>(
+    request: &Request,
+    source: &dyn Source,
+    color: bool,
+) -> Result<T, Failure> {
+    let registry = registry();
+    let loaded = load_for_run(request, source, &registry)?.checked()?;
+    write_error(&warnings(&loaded, color));
+    evaluate(&loaded, &registry)
 }
 
 /// The part of the gin files that a command reads.

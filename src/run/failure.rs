@@ -26,6 +26,8 @@ pub enum Failure {
     Said,
     /// A signal asked the command to end, and it ended in order.
     Interrupted(i32),
+    /// The process that did the work ended with this status, and has said why.
+    Status(u8),
     /// One of the processes that this one started failed.
     Worker(WorkerFailure),
 }
@@ -54,6 +56,7 @@ impl Failure {
             Failure::World(_) | Failure::Said => ExitCode::from(1),
             // Shells use this status for programs that a signal ended.
             Failure::Interrupted(signal) => ExitCode::from(128 + *signal as u8),
+            Failure::Status(status) => ExitCode::from(*status),
             Failure::Worker(failure) => ExitCode::from(failure.status),
         }
     }
@@ -75,7 +78,7 @@ impl Failure {
                 text
             }
             Failure::Worker(failure) => format!("error: {failure}\n"),
-            Failure::Said | Failure::Interrupted(_) => String::new(),
+            Failure::Said | Failure::Status(_) | Failure::Interrupted(_) => String::new(),
         }
     }
 }
@@ -86,6 +89,7 @@ impl fmt::Display for Failure {
             Failure::Configuration(diagnostics) => f.write_str(&diagnostics.render(false)),
             Failure::Usage(error) | Failure::World(error) => write!(f, "{error:#}"),
             Failure::Said => Ok(()),
+            Failure::Status(status) => write!(f, "ended with status {status}"),
             Failure::Interrupted(signal) => write!(f, "interrupted by signal {signal}"),
             Failure::Worker(failure) => write!(f, "{failure}"),
         }

@@ -37,6 +37,7 @@ mod shares;
 mod shell;
 mod shims;
 mod start;
+mod sweep;
 mod t5_experiments;
 mod t5_mesh_transformer;
 mod task;

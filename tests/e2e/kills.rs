@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// One signal of so many stops a process, in place of ending it.
 const STOPS: u32 = 10;
 
-fn num_kills(default: usize) -> usize {
+pub fn num_kills(default: usize) -> usize {
     std::env::var(KILLS).map_or(default, |number| number.parse().expect("a number"))
 }
 
@@ -136,7 +136,7 @@ fn check(folder: &Folder, train: Train, model_dir: &Path, kills: usize) {
 }
 
 /// Opens the checkpoint of a step, of any format.
-fn opened(model_dir: &Path, step: u64) -> Box<dyn Stored> {
+pub fn opened(model_dir: &Path, step: u64) -> Box<dyn Stored> {
     let model_dir = gimlet::storage::Path::try_from(model_dir).expect("the path is text");
     let found = committed(&model_dir).expect("the folder is readable");
     open(&found[&step]).expect("a visible checkpoint is whole")

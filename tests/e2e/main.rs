@@ -52,6 +52,7 @@ mod serve;
 #[allow(dead_code, reason = "tests of storage use all of it")]
 #[path = "../pipeline/storage/server.rs"]
 mod server;
+mod sweep;
 mod t0;
 mod t5_experiments;
 mod t5_mesh_transformer;

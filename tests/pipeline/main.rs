@@ -11,4 +11,6 @@ mod megatron_index;
 mod predictions;
 mod report;
 mod storage;
+mod sweep;
+mod table;
 mod tools;

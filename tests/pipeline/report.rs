@@ -172,7 +172,10 @@ fn a_folder_of_no_run_is_refused_and_a_damaged_one_is_shown() {
     };
     refused(&["missing"], "`missing` does not exist: expected the MODEL_DIR of a run");
     fs::create_dir(folder.path().join("other")).unwrap();
-    refused(&["other"], "`other` is not the MODEL_DIR of a run: it has none of config.gin, train");
+    refused(
+        &["other"],
+        "`other` is not the MODEL_DIR of a run, and holds none: a run has one of config.gin, train",
+    );
     refused(&["--watch=0", "other"], "--watch");
 
     fs::create_dir(folder.path().join("empty")).unwrap();

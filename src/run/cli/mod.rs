@@ -28,9 +28,10 @@ use super::gin::GinToolArgs;
 use super::launch_flags::LaunchArgs;
 use super::megatron_index::MegatronIndexArgs;
 use super::plan::PlanArgs;
-use super::report::ReportArgs;
+use super::report::{ReportArgs, TableArgs};
 use super::shell::{CompletionsArgs, ManArgs};
 use super::shims::ShimsArgs;
+use super::sweep::SweepArgs;
 use super::t5_experiments::T5ExperimentsArgs;
 use super::t5_mesh_transformer::T5MeshTransformerArgs;
 use super::task::TaskToolArgs;
@@ -100,6 +101,9 @@ pub enum Command {
     /// Run a command in several processes, one for each device of this machine, as torchrun does:
     /// `gimlet launch --nproc_per_node=4 train --gin_file=my.gin`.
     Launch(LaunchArgs),
+    /// Run a command for every combination of values, one after another or as the tasks of an array:
+    /// `gimlet sweep lr.gin --folder=runs/lr train --gin_file=my.gin --gin.MODEL_DIR="'{folder}'"`.
+    Sweep(SweepArgs),
     /// Measure the training step, the decoding or the data of the run that gin files describe.
     Bench(BenchToolArgs),
     /// Predict the steps of the run that gin files describe on other devices, for every mesh, and name the best.
@@ -116,6 +120,8 @@ pub enum Command {
     Task(TaskToolArgs),
     /// List, show, compare, verify and convert checkpoints of any format.
     Checkpoint(CheckpointToolArgs),
+    /// Print the table of runs, such as the points of a sweep: what differs, and the best and last metrics.
+    Table(TableArgs),
     /// Write a page about runs for the browser: curves, predictions, configurations, checkpoints.
     Report(ReportArgs),
     /// Train vocabularies, and show how they encode text.

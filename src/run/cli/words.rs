@@ -30,7 +30,7 @@ pub fn words(args: Vec<String>, command: &Command) -> Result<Vec<String>, anyhow
             "`{flag}` is a flag of Fiddle, and runs are described by gin files: give `--gin_file` and `--gin.NAME=VALUE`"
         );
     }
-    let args = with_foreign_flags_apart(with_launched_command_apart(args, command), command);
+    let args = with_foreign_flags_apart(with_started_command_apart(args, command), command);
     absl::translate(args, command)
 }
 
@@ -64,24 +64,25 @@ fn with_command_of_run_mode(mut args: Vec<String>) -> Result<Vec<String>, anyhow
     Ok(args)
 }
 
-/// Puts `--` before the command that `gimlet launch` starts, whose words the processes translate: the first word that
-/// is neither a flag of `launch` nor the value of one.
-fn with_launched_command_apart(mut args: Vec<String>, command: &Command) -> Vec<String> {
-    let is_command = |word: &String| command.find_subcommand(word).is_some();
-    let Some(launch) = args.iter().position(is_command).filter(|at| args[*at] == "launch") else {
-        return args;
-    };
+/// Commands that start another one, with the number of words before it that are neither flags nor the values of flags.
+const STARTING: [(&str, usize); 2] = [("launch", 0), ("sweep", 1)];
+
+/// Puts `--` before the command that `gimlet launch` or `gimlet sweep` starts, whose words the processes translate.
+fn with_started_command_apart(mut args: Vec<String>, command: &Command) -> Vec<String> {
+    let starts = args.iter().position(|word| command.find_subcommand(word).is_some());
+    let known = STARTING.iter().find(|(name, _)| starts.is_some_and(|at| args[at] == *name));
+    let (Some(start), Some((name, num_before))) = (starts, known) else { return args };
     let takes_value = |flag: &str| {
-        let Some(name) = flag.strip_prefix("--") else { return false };
-        let known = command.find_subcommand("launch").into_iter().flat_map(Command::get_arguments);
+        let Some(flag) = flag.strip_prefix("--") else { return false };
+        let known = command.find_subcommand(name).into_iter().flat_map(Command::get_arguments);
         let mut named = known.filter(|arg| {
             let aliases = arg.get_all_aliases().unwrap_or_default();
-            arg.get_long() == Some(name) || aliases.contains(&name)
+            arg.get_long() == Some(flag) || aliases.contains(&flag)
         });
         named.any(|arg| arg.get_action().takes_values())
     };
     let is_inner = |at: &usize| !args[*at].starts_with('-') && !takes_value(&args[*at - 1]);
-    let inner = (launch + 1..args.len()).find(is_inner);
+    let inner = (start + 1..args.len()).filter(is_inner).nth(*num_before);
     if let Some(inner) = inner.filter(|inner| !args[..*inner].iter().any(|word| word == "--")) {
         args.insert(inner, "--".to_string());
     }
@@ -178,6 +179,10 @@ mod tests {
         check(
             "gimlet launch --nproc-per-node 2 trian",
             "gimlet launch --nproc-per-node 2 -- trian",
+        );
+        check(
+            "gimlet sweep lr.gin --folder x --list train --v=1 a",
+            "gimlet sweep lr.gin --folder x --list -- train --v=1 a",
         );
         check("gimlet t5_experiments t5 --v 1", "gimlet t5_experiments -- t5 --v 1");
         check("gimlet -q t5_experiments -- t5 --v 1", "gimlet -q t5_experiments -- t5 --v 1");

@@ -1,16 +1,22 @@
 //! `gimlet report`: one page about runs, from the files in their MODEL_DIRs, which opens in a browser without a
 //! network.
 //!
-//! `model_dir` reads a run, `charts` chooses the points to draw, `page` renders them with the template beside it;
+//! `folder` finds runs, `model_dir` reads one, `averages` adds those of benchmarks, `summary` compares them in a table, which `gimlet table` prints (`table`), `charts` chooses
+//! the points to draw, `page` renders them with the template beside it;
 //! uPlot draws them in the browser ([why](../../../docs/decisions/0044-a-report-is-one-page.md)).
 
+mod averages;
 mod charts;
 mod configuration;
+mod folder;
 mod metrics;
 mod model_dir;
+mod number;
 mod page;
 mod predictions;
 mod series;
+mod summary;
+mod table;
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -21,11 +27,14 @@ use clap::Args;
 use crate::storage::{Path, StorageError};
 use crate::telemetry;
 
+use self::folder::runs_at;
 use self::model_dir::RunData;
 use self::page::page;
 use super::checkpoint::{parse_path, size, storage_failure};
 use super::failure::Failure;
 use super::output::{counted, write};
+
+pub(super) use self::table::{TableArgs, table_command};
 
 /// Flags of `gimlet report`.
 #[derive(Args, Debug)]
@@ -33,9 +42,12 @@ use super::output::{counted, write};
     after_help = "Example: gimlet report gs://my-bucket/base gs://my-bucket/slower --out=compared.html"
 )]
 pub struct ReportArgs {
-    /// Folders of runs, here or in a bucket; their curves share the charts.
-    #[arg(value_name = "MODEL_DIR", required = true)]
-    model_dirs: Vec<String>,
+    /// Folders of runs, or folders that hold them, such as that of a sweep, here or in a bucket; their curves share the charts.
+    #[arg(value_name = "FOLDER", required = true)]
+    folders: Vec<String>,
+    /// The title of the page; by default the names of the runs, or of the folder that holds them.
+    #[arg(long = "title", value_name = "TEXT")]
+    title: Option<String>,
     /// The page to write.
     #[arg(long = "out", value_name = "FILE", default_value = "report.html")]
     out: String,
@@ -59,9 +71,9 @@ pub struct ReportArgs {
 pub(super) fn report_command(args: &ReportArgs) -> Result<(), Failure> {
     let out = parse_path(&args.out)?;
     let mut seen = args.seen();
-    let mut written = args.page()?;
+    let (num_runs, mut written) = args.page()?;
     out.write_atomic(written.as_bytes()).map_err(storage_failure)?;
-    let (runs, length) = (counted(args.model_dirs.len(), "run"), size(written.len() as u64));
+    let (runs, length) = (counted(num_runs, "run"), size(written.len() as u64));
     write(&format!("{out}: {runs}, {length}\n"))?;
     let Some(seconds) = args.watch else { return Ok(()) };
     loop {
@@ -78,14 +90,21 @@ pub(super) fn report_command(args: &ReportArgs) -> Result<(), Failure> {
 }
 
 impl ReportArgs {
-    fn page(&self) -> Result<String, Failure> {
-        let runs = self.model_dirs.iter().map(|folder| RunData::read(folder));
-        Ok(page(&runs.collect::<Result<Vec<_>, _>>()?, self.watch))
+    /// Returns the number of runs, and their page.
+    fn page(&self) -> Result<(usize, String), Failure> {
+        let found = runs_at(&self.folders)?;
+        let runs = found.iter().map(RunData::read).collect::<Result<Vec<_>, _>>()?;
+        let title = match (&self.title, &self.folders[..]) {
+            (Some(title), _) => Some(title.clone()),
+            (None, [folder]) if runs.len() > 1 => Some(parse_path(folder)?.file_name().to_string()),
+            (None, _) => None,
+        };
+        Ok((runs.len(), page(&runs, title.as_deref(), self.watch)))
     }
 
     /// Writes the page again if it is another one.
     fn update(&self, out: &Path, written: &mut String) -> Result<(), Failure> {
-        let page = self.page()?;
+        let (_, page) = self.page()?;
         if page != *written {
             out.write_atomic(page.as_bytes()).map_err(storage_failure)?;
             *written = page;
@@ -97,6 +116,6 @@ impl ReportArgs {
     /// while it was listed.
     fn seen(&self) -> Vec<Option<BTreeMap<String, u64>>> {
         let sizes = |folder: &String| -> Result<_, StorageError> { Path::parse(folder)?.sizes() };
-        self.model_dirs.iter().map(|folder| sizes(folder).ok()).collect()
+        self.folders.iter().map(|folder| sizes(folder).ok()).collect()
     }
 }

@@ -158,6 +158,24 @@
   for (const id of ["log_scale", "smoothing"]) option(id)?.addEventListener("input", drawAll);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
 
+  // A click on a title sorts the runs by that column, numbers by their value; another one turns the order round.
+  for (const table of document.querySelectorAll(".sortable")) {
+    table.querySelectorAll("thead button").forEach(button => button.addEventListener("click", () => {
+      const head = button.parentElement;
+      const up = head.getAttribute("aria-sort") !== "ascending";
+      table.querySelectorAll("[aria-sort]").forEach(other => other.removeAttribute("aria-sort"));
+      head.setAttribute("aria-sort", up ? "ascending" : "descending");
+      const cell = row => row.cells[head.cellIndex];
+      const value = row => cell(row).dataset.number === undefined ? NaN : +cell(row).dataset.number;
+      const compare = (one, other) => {
+        const numbers = value(one) - value(other);
+        return Number.isNaN(numbers) ? cell(one).textContent.localeCompare(cell(other).textContent, "en", { numeric: true }) : numbers;
+      };
+      const rows = [...table.tBodies[0].rows].sort((one, other) => up ? compare(one, other) : compare(other, one));
+      table.tBodies[0].append(...rows);
+    }));
+  }
+
   function paper(on) {
     onPaper = on;
     root.classList.toggle("paper", on);

@@ -16,7 +16,9 @@ use crate::session::start_record::StartRecord;
 use super::charts::{Chart, Charts};
 use super::configuration::Binding;
 use super::model_dir::RunData;
+use super::number::number;
 use super::predictions::cut;
+use super::summary::{Row, Table, Value, Wanted};
 
 /// The name of the template; its ending makes minijinja escape what is inserted.
 const TEMPLATE: &str = "page.html";
@@ -32,7 +34,7 @@ const MOST_ROWS: usize = 1000;
 const NOTHING: &str = "–";
 
 /// Renders the page of the runs; with seconds, it reads its own file again so often.
-pub fn page(runs: &[RunData], reload_secs: Option<u64>) -> String {
+pub fn page(runs: &[RunData], title: Option<&str>, reload_secs: Option<u64>) -> String {
     let charts = Charts::of(runs);
     let labels = labels(runs);
     let mut environment = Environment::new();
@@ -67,6 +69,8 @@ pub fn page(runs: &[RunData], reload_secs: Option<u64>) -> String {
         ),
         // Within a script, only `<` could end it.
         data => Html::from_safe_string(data.to_string().replace('<', "\\u003c")),
+        title => title.map_or_else(|| labels.join(", "), str::to_string),
+        summary => Html::from(Serde(summary(runs, &labels))),
         notices => Html::from(Serde(notices)),
         labels => Html::from(Serde(labels)),
         runs => Html::from(Serde(runs.iter().map(RunRow::of).collect::<Vec<_>>())),
@@ -79,7 +83,7 @@ pub fn page(runs: &[RunData], reload_secs: Option<u64>) -> String {
 }
 
 /// Returns a name for each run: the last components of its path that tell it from the others.
-fn labels(runs: &[RunData]) -> Vec<String> {
+pub fn labels(runs: &[RunData]) -> Vec<String> {
     let paths: Vec<Vec<&str>> =
         runs.iter().map(|run| run.path.as_str().rsplit('/').collect()).collect();
     let name = |path: &[&str], depth: usize| {
@@ -153,6 +157,49 @@ impl RunRow {
             bindings: run.configuration.bindings.iter().take(MOST_ROWS).cloned().collect(),
         }
     }
+}
+
+/// The table of several runs.
+#[derive(Serialize)]
+struct Summary {
+    settings: Vec<String>,
+    metrics: Vec<String>,
+    rows: Vec<SummaryRow>,
+}
+
+#[derive(Serialize)]
+struct SummaryRow {
+    /// The numbers of its runs.
+    runs: Vec<usize>,
+    settings: Vec<String>,
+    values: Vec<Option<SummaryValue>>,
+}
+
+#[derive(Serialize)]
+struct SummaryValue {
+    text: String,
+    /// The number by which rows are sorted.
+    mean: f64,
+    is_best: bool,
+}
+
+fn summary(runs: &[RunData], labels: &[String]) -> Option<Summary> {
+    let table = Table::of(runs, labels, &Wanted::default()).ok().filter(|_| runs.len() > 1)?;
+    let value = |value: Value| SummaryValue {
+        text: value.text("±"),
+        mean: value.mean,
+        is_best: value.is_best,
+    };
+    let row = |row: Row| SummaryRow {
+        runs: row.runs,
+        settings: row.settings.iter().map(|setting| cut(setting, 100)).collect(),
+        values: row.values.into_iter().map(|it| it.map(value)).collect(),
+    };
+    Some(Summary {
+        settings: table.settings,
+        metrics: table.metrics,
+        rows: table.rows.into_iter().map(row).collect(),
+    })
 }
 
 #[derive(Serialize)]
@@ -271,20 +318,6 @@ fn differing(runs: &[RunData]) -> Vec<(String, Vec<String>)> {
     differences(&trees).iter().take(MOST_ROWS).map(row).collect()
 }
 
-/// Formats a number with five digits that count.
-fn number(value: f64) -> String {
-    let size = value.abs();
-    if value != 0.0 && !(1e-3..1e7).contains(&size) {
-        return format!("{value:.4e}");
-    }
-    let before = if size < 1.0 { 0 } else { size.log10() as usize + 1 };
-    let text = format!("{value:.digits$}", digits = 5usize.saturating_sub(before));
-    match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_string(),
-        false => text,
-    }
-}
-
 /// Formats a count with commas: `1,234,567`.
 fn grouped(count: u64) -> String {
     crate::telemetry::thousands(count as f64)
@@ -299,15 +332,6 @@ fn utc(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_have_five_digits_that_count() {
-        let found =
-            [0.0, 0.5, 5.28712, 123.456, 21_504.0, 1_234_567.8, 0.00004, -3.0e9].map(number);
-        let expected =
-            ["0", "0.5", "5.2871", "123.46", "21504", "1234568", "4.0000e-5", "-3.0000e9"];
-        assert_eq!(found, expected);
-    }
 
     #[test]
     fn times_are_those_of_utc() {

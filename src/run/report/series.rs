@@ -102,6 +102,16 @@ impl Series {
         points
     }
 
+    /// The lowest value.
+    pub fn lowest(&self) -> Option<f64> {
+        self.stretches.iter().map(|stretch| stretch.low.1).min_by(f64::total_cmp)
+    }
+
+    /// The highest value.
+    pub fn highest(&self) -> Option<f64> {
+        self.stretches.iter().map(|stretch| stretch.high.1).max_by(f64::total_cmp)
+    }
+
     /// The value at the last step that has a finite one.
     pub fn last(&self) -> Option<Point> {
         self.last
