@@ -9,7 +9,6 @@ Needs torch 2.11.0 and transformers 5.24.0.
 """
 
 import argparse
-import ast
 import collections
 import json
 import os
@@ -17,11 +16,11 @@ import pathlib
 import random
 import re
 import subprocess
-import sysconfig
 import tempfile
 import time
 
 import torch
+from curves import drawn, texts
 from transformers import BertConfig, BertForPreTraining, get_scheduler
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -97,17 +96,6 @@ MODEL_DIR = "run"
 """
 
 
-def texts():
-    """Lists of words, one for each docstring."""
-    for path in sorted(pathlib.Path(sysconfig.get_path("stdlib")).glob("*.py")):
-        tree = ast.parse(path.read_bytes())
-        for node in ast.walk(tree):
-            if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
-                words = re.findall(r"\w+|[^\w\s]", (ast.get_docstring(node) or "").lower())
-                if len(words) > 40:
-                    yield words
-
-
 def examples(count):
     """The features of a BERT, whose labels are 0 where nothing is masked."""
     documents = list(texts())
@@ -180,23 +168,6 @@ def by_gimlet(program, folder, steps):
     return [float(loss) for _, loss in found]
 
 
-def drawn(curves):
-    """An image of the curves over the steps."""
-    width, height, most = 640, 320, max(max(losses) for losses in curves.values())
-    colours = {"transformers": "#d95f02", "Gimlet": "#1b9e77"}
-    lines = []
-    for at, (name, losses) in enumerate(curves.items()):
-        places = " ".join(f"{40 + 580 * step / (len(losses) - 1):.1f},{290 - 270 * loss / most:.1f}"
-                          for step, loss in enumerate(losses))
-        style = f'stroke="{colours[name]}" stroke-width="{3 - 2 * at}"'
-        lines.append(f'<polyline fill="none" {style} points="{places}"/>')
-        lines.append(f'<text x="520" y="{40 + 20 * at}" fill="{colours[name]}">{name}</text>')
-    axes = [f'<text x="4" y="{294 - 270 * loss / most:.0f}">{loss}</text>' for loss in range(0, int(most) + 1, 2)]
-    axes += [f'<text x="{30 + 580 * step / (len(losses) - 1):.0f}" y="312">{step}</text>' for step in (0, 100, 200, 300)]
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" '
-            f'font-size="13"><rect width="{width}" height="{height}" fill="white"/>' + "".join(lines + axes) + "</svg>\n")
-
-
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--gimlet", required=True)
@@ -220,7 +191,7 @@ def main():
     print(f"mean of the last 50: {last[0]:.4f} and {last[1]:.4f}, {last[1] / last[0] - 1:+.4%}")
     if args.svg:
         thinned = {name: losses[::2] for name, losses in (("transformers", theirs), ("Gimlet", ours))}
-        args.svg.write_text(drawn(thinned))
+        args.svg.write_text(drawn(thinned, args.steps))
 
 
 main()

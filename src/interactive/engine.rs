@@ -53,7 +53,9 @@ impl EngineParts {
                 "there is no checkpoint in `{path}`, expected one: give --checkpoint=PATH"
             ))
         })?;
-        telemetry::notice(&format!("taking {newest}"));
+        if newest != path {
+            telemetry::notice(&format!("taking {newest}"));
+        }
         let Restored { step, params } = weights.restore(&newest)?;
         Ok(Self { forward, params, step })
     }
