@@ -1,8 +1,9 @@
-//! The optimizers of `torch.optim` equal torch's, step by step, and their state has torch's names. Gin gives them, so names and
-//! defaults are compared too.
+//! The optimizers of `torch.optim` equal torch's, step by step, and their state has torch's names; so does nanoT5's. Gin gives them, so
+//! names and defaults are compared too.
 //!
-//! Reference: `torch_rules.json`, made by `torch_rules.py` from torch itself in float32. Tolerance: each element to 2e-6 of its
-//! array's root mean square or of itself, float32 against float32.
+//! References: `torch_rules.json`, made by `torch_rules.py` from torch itself in float32, and `adamw_scale.json`, made by
+//! `adamw_scale.py` from nanoT5's own optimizer. Tolerance: each element to 2e-6 of its array's root mean square or of itself, float32
+//! against float32.
 
 use std::collections::BTreeMap;
 
@@ -16,14 +17,14 @@ use crate::optax_rules::{evaluated, gin};
 
 const TOLERANCE: f64 = 2e-6;
 
-fn def(case: &Value) -> OptimizerDef {
+fn def(module: &str, case: &Value) -> OptimizerDef {
     let name = case["optimizer"].as_str().unwrap();
     let mut text = format!(
-        "from __gin__ import dynamic_registration\nimport torch\nfrom t5x import optimizers\n\
-         optimizers.chain.transformations = [@torch.optim.{name}()]\n"
+        "from __gin__ import dynamic_registration\nimport {module}\nfrom t5x import optimizers\n\
+         optimizers.chain.transformations = [@{module}.{name}()]\n"
     );
     for (key, value) in case["settings"].as_object().unwrap() {
-        text += &format!("torch.optim.{name}.{key} = {}\n", gin(value));
+        text += &format!("{module}.{name}.{key} = {}\n", gin(value));
     }
     match evaluated::<Chain>(&text).transformations.pop() {
         Some(Transformation::Rule(rule)) => rule.into(),
@@ -31,9 +32,9 @@ fn def(case: &Value) -> OptimizerDef {
     }
 }
 
-fn check_case(reference: &Value, case: &Value) {
+fn check_case(module: &str, reference: &Value, case: &Value) {
     let shapes = shapes(reference);
-    let mut optimizer = optimizer(&def(case), &shapes);
+    let mut optimizer = optimizer(&def(module, case), &shapes);
     let named = |seed: u32| -> Vec<Tensor> {
         shapes.iter().enumerate().map(|(i, (_, shape))| noise(shape, seed + i as u32)).collect()
     };
@@ -61,10 +62,19 @@ fn check_case(reference: &Value, case: &Value) {
     }
 }
 
+fn check(module: &str, reference: &str) {
+    let reference: Value = serde_json::from_str(reference).unwrap();
+    for case in reference["cases"].as_array().unwrap() {
+        check_case(module, &reference, case);
+    }
+}
+
 #[test]
 fn every_optimizer_equals_torch_step_by_step() {
-    let reference: Value = serde_json::from_str(include_str!("torch_rules.json")).unwrap();
-    for case in reference["cases"].as_array().unwrap() {
-        check_case(&reference, case);
-    }
+    check("torch.optim", include_str!("torch_rules.json"));
+}
+
+#[test]
+fn adamw_with_root_mean_squares_equals_nanot5_step_by_step() {
+    check("gimlet.optimizers", include_str!("adamw_scale.json"));
 }

@@ -138,6 +138,7 @@ fn unary(operation: Unary, of: &Tensor, part: &OwnPart) -> Tensor {
         Unary::Sqrt => of.sqrt(),
         Unary::Sign => of.sign(),
         Unary::Norm => part.norm(of),
+        Unary::RootMeanSquare => part.norm(of) / part.numel().sqrt(),
         Unary::AtLeast(least) => of.clamp_min(least),
     }
 }

@@ -68,6 +68,8 @@ pub enum Unary {
     Sign,
     /// The root of the sum of all squares, one number.
     Norm,
+    /// The root of the mean of all squares, one number.
+    RootMeanSquare,
     /// The greater of each element and the number.
     AtLeast(f64),
 }
@@ -112,6 +114,10 @@ impl Expr {
 
     pub(super) fn norm(&self) -> Self {
         self.unary(Unary::Norm)
+    }
+
+    pub(super) fn root_mean_square(&self) -> Self {
+        self.unary(Unary::RootMeanSquare)
     }
 
     pub(super) fn at_least(&self, number: f64) -> Self {

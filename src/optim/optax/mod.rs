@@ -1,4 +1,5 @@
-//! Optax's optimizers under the names of T5X's gin files, one file each, and those of torch, whose updates are such formulas too.
+//! Optax's optimizers under the names of T5X's gin files, one file each, and those of torch and nanoT5, whose updates are such formulas
+//! too.
 //!
 //! T5X wraps them so that the Trainer's `learning_rate_fn` is logged and has no other effect: the learning
 //! rate is the optimizer's own, unless that is 'trainer'. Each is a chain of optax's transformations, and the names of its state
@@ -8,6 +9,7 @@ mod adabelief;
 mod adagrad;
 mod adam;
 mod adamw;
+mod adamw_scale;
 mod expr;
 mod formula;
 mod fromage;
@@ -37,6 +39,7 @@ pub use adabelief::AdaBelief;
 pub use adagrad::Adagrad;
 pub use adam::{Adam, AdamParameters};
 pub use adamw::AdamW;
+pub use adamw_scale::AdamWScale;
 pub use expr::{Binary, Expr, Node, Unary};
 pub use formula::{Changes, FusedNumbers, Turn};
 pub use fromage::Fromage;
@@ -58,12 +61,13 @@ pub use yogi::Yogi;
 use formula::{Formula, OptaxSlot};
 
 gimlet_gin::slot! {
-    /// Any optimizer of optax's or torch's.
+    /// Any optimizer of optax's, torch's or nanoT5's.
     pub enum OptaxRule: Formula {
         AdaBelief,
         Adagrad,
         Adam,
         AdamW,
+        AdamWScale,
         Fromage,
         Lamb,
         Lars,
@@ -135,7 +139,7 @@ impl Rule for OptaxRule {
     fn own_learning_rate(&self) -> Option<OwnRate<'_>> {
         let rate = self.spec().learning_rate();
         let name = self.schema_of().name;
-        let parameter = if name.starts_with("torch.") { "lr" } else { "learning_rate" };
+        let parameter = if name.starts_with("optax.") { "learning_rate" } else { "lr" };
         let param = || format!("{name}.{parameter}");
         (*rate != LearningRate::Trainer).then(|| OwnRate { param: param(), rate })
     }
@@ -150,6 +154,6 @@ impl Rule for OptaxRule {
     }
 
     fn needs_whole_params(&self) -> bool {
-        matches!(self, Self::Fromage(_) | Self::Lamb(_) | Self::Lars(_))
+        matches!(self, Self::AdamWScale(_) | Self::Fromage(_) | Self::Lamb(_) | Self::Lars(_))
     }
 }
