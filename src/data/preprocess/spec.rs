@@ -28,7 +28,8 @@ use super::text::{
     Summarize, Translate, TriviaQa, Unidecode, Wikiann, WnliSimple, Wsc, WscSimple, Xquad,
 };
 use super::tokens::{
-    AppendEos, AppendEosAfterTrim, PrependBos, Tokenize, TokenizeAndAppendEos, TruncateInputsLeft,
+    AppendEos, AppendEosAfterTrim, PrependBos, PrependPrompt, Tokenize, TokenizeAndAppendEos,
+    TruncateInputsLeft,
 };
 use super::trim::{TrimAndPadDataset, TrimTokensAtFront, TriviaQaTruncateInputs};
 use super::{Context, Preprocess, Step};
@@ -74,6 +75,7 @@ gimlet_gin::slot! {
         ParseTsv,
         PrefixLm,
         PrependBos,
+        PrependPrompt,
         PreprocessTensorflowExamples,
         PreprocessTsv,
         PrintDataset,

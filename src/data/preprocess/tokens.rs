@@ -52,6 +52,18 @@ pub struct PrependBos {
     pub keys: Vec<String>,
 }
 
+/// Puts the tokens of a text before those of some features, such as the mode of a denoiser. After the steps that cut or corrupt tokens,
+/// and before `append_eos_after_trim`, whose lengths include them. Source: the paper of UL2 (Tay et al. 2022, arXiv:2205.05131).
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "gimlet.preprocessors.prepend_prompt")]
+pub struct PrependPrompt {
+    /// The text.
+    pub prompt: String,
+    /// The features.
+    #[gin(default = vec!["inputs".to_string()])]
+    pub keys: Vec<String>,
+}
+
 /// Keeps the last tokens of 'inputs' if there are too many. Source: SeqIO `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "seqio.preprocessors.truncate_inputs_left")]
@@ -240,25 +252,49 @@ impl Preprocess for PrependBos {
                     feature.vocabulary.name()
                 ))
             })?;
-            Ok((feature.key.clone(), id))
+            Ok((feature.key.clone(), vec![id]))
         };
-        let begins = self.keys.iter().map(begin).collect::<Result<Vec<_>, DataError>>()?;
-        Ok(vec![Step::Map(Box::new(BosPrepender(begins)))])
+        prepended(&self.keys, begin)
     }
 }
 
-/// Features with the id that comes before them.
-struct BosPrepender(Vec<(Key, i32)>);
+impl Preprocess for PrependPrompt {
+    fn steps(&self, cx: &Context<'_>) -> Result<Vec<Step>, DataError> {
+        let begin = |key: &String| {
+            let feature = cx.feature(key)?;
+            if feature.vocabulary.takes_ids() {
+                return Err(DataError::Config(format!(
+                    "`prepend_prompt` encodes a text for '{key}', whose {} takes ids; leave '{key}' out of `prepend_prompt.keys`",
+                    feature.vocabulary.name()
+                )));
+            }
+            Ok((feature.key.clone(), feature.vocabulary.encode(&self.prompt)))
+        };
+        prepended(&self.keys, begin)
+    }
+}
 
-impl MapStep for BosPrepender {
+/// The step that puts before each feature the ids that `begin` returns for it.
+fn prepended(
+    keys: &[String],
+    begin: impl Fn(&String) -> Result<(Key, Vec<i32>), DataError>,
+) -> Result<Vec<Step>, DataError> {
+    let begins = keys.iter().map(begin).collect::<Result<Vec<_>, DataError>>()?;
+    Ok(vec![Step::Map(Box::new(Prepender(begins)))])
+}
+
+/// Features with the ids that come before them.
+struct Prepender(Vec<(Key, Vec<i32>)>);
+
+impl MapStep for Prepender {
     fn apply(
         &self,
         mut example: Example,
         _: ExamplePosition<'_>,
     ) -> Result<Option<Example>, String> {
-        for (key, id) in &self.0 {
+        for (key, begin) in &self.0 {
             match example.get_mut(key) {
-                Some(Value::Ints(ids)) => ids.insert(0, *id),
+                Some(Value::Ints(ids)) => drop(ids.splice(..0, begin.iter().copied())),
                 Some(other) => {
                     let found = other.type_name();
                     return Err(format!("'{key}' is {found}, expected token ids"));
@@ -381,6 +417,17 @@ mod tests {
         let none = PrependBos { keys: Vec::new() };
         let example = run(&none, &cx, Value::Ints(vec![5])).unwrap();
         assert_eq!(example.ints("inputs"), Some(&[5][..]));
+    }
+
+    #[test]
+    fn a_prompt_comes_before_the_tokens() {
+        let features = features(true);
+        let cx = Context { features: &features, lengths: None };
+        let spec = PrependPrompt { prompt: "ab".to_string(), keys: vec!["inputs".to_string()] };
+        let example = run(&spec, &cx, Value::Ints(vec![5, 6])).unwrap();
+        assert_eq!(example.ints("inputs"), Some(&[100, 101, 5, 6][..]));
+        let error = run(&spec, &cx, Value::Text("cd".to_string())).unwrap_err();
+        assert_eq!(error, "'inputs' is text, expected token ids");
     }
 
     #[test]
