@@ -229,10 +229,16 @@ impl MixingRateNumExamples {
                 let why = format!("which its cache `{}` does not tell", cache.path());
                 unknown(&why, "write the cache again")
             }),
-            None => task.source.num_input_examples(split).ok_or_else(|| {
-                let why = "but it has no cache and its source does not know it";
-                unknown(why, "cache it, bind the source's `num_input_examples`, or give a number")
-            }),
+            None => match task.source.num_input_examples(split) {
+                Some(count) => Ok(count),
+                None => {
+                    // Missing data say so themselves.
+                    task.source.split(name, split)?;
+                    let why = "but it has no cache and its source does not know it";
+                    let help = "cache it, bind the source's `num_input_examples`, or give a number";
+                    Err(unknown(why, help))
+                }
+            },
         }
     }
 }
