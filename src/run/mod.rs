@@ -60,7 +60,7 @@ pub use foreign::{ForeignCommand, Translated};
 pub use library::Library;
 pub use program::Cli;
 pub use record::{Record, RecordFile};
-pub use root::Root;
+pub use root::{PlannedRun, Root};
 pub use t5_experiments::translate_t5_experiments;
 pub use t5_mesh_transformer::translate_mesh_tf;
 pub use tasks::GinTasks;

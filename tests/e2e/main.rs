@@ -42,9 +42,13 @@ mod plan;
 mod play;
 mod processes;
 mod prompt;
+mod published_runs;
 mod remat;
 mod resume;
 mod ro_diacritics;
+#[allow(dead_code, reason = "tests of tidiness use all of it")]
+#[path = "../tidy/run_commands.rs"]
+mod run_commands;
 #[path = "../pipeline/storage/s3.rs"]
 mod s3;
 mod seeded;

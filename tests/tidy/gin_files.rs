@@ -1,5 +1,6 @@
 //! Every shipped gin file resolves: the library, the tasks and the runs.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -7,11 +8,14 @@ use gimlet::data::TaskProvider;
 use gimlet::eval::Evaluate;
 use gimlet::gin::{Diagnostics, Evaluator, Loaded, Request, format, load};
 use gimlet::infer::Infer;
+use gimlet::partition::{LocalDevice, Process};
 use gimlet::precompile::Precompile;
-use gimlet::run::{GinTasks, Library, Root, registry};
+use gimlet::run::{GinTasks, Library, PlannedRun, Root, registry};
+use gimlet::storage::set_path_map;
 use gimlet::train::Train;
 
 use crate::assert_none;
+use crate::run_commands::{RunCommand, command, gin_files, run_commands};
 
 /// Files for inclusion in others, which have no meaning alone.
 const PARTS: [&str; 7] = [
@@ -43,6 +47,18 @@ const PLACES: [&str; 5] = [
     "CHECKPOINT_PATH = '/nowhere'",
     "EVAL_OUTPUT_DIR = '/nowhere'",
     "INFER_OUTPUT_DIR = '/nowhere'",
+];
+
+/// A small vocabulary in place of those of runs.
+const VOCABULARY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/runs/quickstart/data/botchan.model");
+
+/// The vocabularies of runs.
+const VOCABULARIES: [&str; 5] = [
+    "gs://myv4-bucket/sentencepiece/ro.model",
+    "gs://t5-data/vocabs/cc_all.32000/sentencepiece.model",
+    "gs://t5-data/vocabs/cc_all.32000.100extra/sentencepiece.model",
+    "gs://t5-data/vocabs/mc4.250000.100extra/sentencepiece.model",
+    "gs://t5-data/vocabs/umt5.256000/sentencepiece.model",
 ];
 
 #[test]
@@ -246,26 +262,77 @@ fn an_evaluation_is_bound_as_published_files_do_it() {
     assert_none("these do not resolve", failures);
 }
 
+/// Missing data are no mistake of a dry run, and vocabularies are those of the quickstart.
 #[test]
-fn every_run_resolves() {
-    let mut failures = Vec::new();
-    for run in gin_files("runs") {
-        let text = fs::read_to_string(&run).expect("runs are readable");
-        // `tests/pipeline/sweep.rs` lists the points of sweeps.
-        if text.contains("\ngimlet.Sweep") {
-            continue;
-        }
-        // A file without a task is a part of a run, but for those whose library has their tasks.
-        let of_library = run.components().any(|part| part.as_os_str() == "t5_experiments");
-        let named = text.lines().any(|line| line.starts_with("MIXTURE_OR_TASK_NAME = \""));
-        if named || of_library {
-            let files = vec![run.display().to_string()];
-            let data = ["FILES = {}", "VOCABULARY_FILE = '/nowhere'", "TRAIN_FILES = {}"];
-            let bindings = if of_library { &data[..] } else { &[] };
-            failures.extend(resolve(files, bindings, folder(&run), task_of_train).err());
-        }
+fn every_run_starts_at_full_size() {
+    let maps = VOCABULARIES.map(|file| (file.to_string(), VOCABULARY.to_string()));
+    let hub = tempfile::tempdir().expect("a temporary folder");
+    let c4 = hub.path().join("allenai/c4/en");
+    fs::create_dir_all(&c4).expect("the folder can be written");
+    fs::write(c4.join("train.jsonl"), "").expect("the folder can be written");
+    let data_sets = ("hf://datasets".to_string(), hub.path().display().to_string());
+    set_path_map(maps.into_iter().chain([data_sets]).collect()).expect("these can be mapped");
+    let commands = run_commands();
+    assert!(commands.len() > 50, "found {} runs only", commands.len());
+    // A model of transformers is no gin file.
+    let of_gin = commands.iter().filter(|run| !run.words[0].starts_with("--gin_file=MODEL/"));
+    let failure =
+        |run: &RunCommand| dry_runs(run).err().map(|failure| format!("{}: {failure}", run.file));
+    assert_none("these do not start", of_gin.filter_map(failure).collect());
+}
+
+fn dry_runs(run: &RunCommand) -> Result<(), String> {
+    if !run.values("--gin_file").iter().any(|file| run.file.ends_with(file)) {
+        return Err("its command is that of another file".to_string());
     }
-    assert_none("these do not resolve", failures);
+    // The tasks of T5 add 100 pieces to a model of 32,000, the library's T5 1.1 takes a model that has them.
+    let is_of_t5 = ["t5_1_1", "lm_adapted"].iter().any(|name| run.file.contains(name));
+    let extra_ids = "--gin.seqio.SentencePieceVocabulary.extra_ids=100";
+    let own = [
+        "--gin.utils.RestoreCheckpointConfig.path=[]".to_string(),
+        format!("--gin.VOCABULARY_FILE='{VOCABULARY}'"),
+    ];
+    let run = run.with(own.into_iter().chain(is_of_t5.then(|| extra_ids.to_string())));
+    let (train, tasks) = evaluated::<Train>(run.loaded()?)?;
+    let mesh = train.mesh(Process { rank: 0, count: 1 }, LocalDevice::Cpu);
+    let mesh = mesh.map_err(|unfit| unfit.to_string())?;
+    let planned = PlannedRun { tasks: &tasks, mesh: &mesh, values: &BTreeMap::new() };
+    train.dry_run(&planned).map_err(|failure| failure.to_string())?;
+    match declares_tasks(Path::new(&run.file)) {
+        true => wrong(&tasks).pop().map_or(Ok(()), Err),
+        false => Ok(()),
+    }
+}
+
+#[test]
+fn every_file_of_runs_has_a_command_or_is_a_part_of_another() {
+    // The T5 paper's files have their commands in README.md.
+    let is_of_paper = |path: &PathBuf| path.components().any(|it| it.as_os_str() == "t5_paper");
+    let files: Vec<PathBuf> =
+        gin_files("runs").into_iter().filter(|path| !is_of_paper(path)).collect();
+    let parts: BTreeSet<PathBuf> = files.iter().flat_map(|path| parts(path)).collect();
+    let breach = |path: &PathBuf| {
+        let has_command = command(&text(path), "gimlet ").is_some();
+        (!has_command && !parts.contains(path)).then(|| path.display().to_string())
+    };
+    let breaches = files.iter().filter_map(breach).collect();
+    assert_none("begin these with a comment that has a command", breaches);
+}
+
+/// The files that a file includes or imports from its own folder or by a path below the package.
+fn parts(path: &Path) -> Vec<PathBuf> {
+    let name = |line: &str| match line.strip_prefix("import ") {
+        Some(module) => Some(format!("{module}.gin")),
+        None => Some(line.strip_prefix("include ")?.trim_matches(['"', '\'']).to_string()),
+    };
+    let folders = [path.parent().expect("it is in a folder"), Path::new(".")];
+    let names: Vec<String> = text(path).lines().filter_map(name).collect();
+    let found = |name: &String| folders.map(|folder| fs::canonicalize(folder.join(name)).ok());
+    names.iter().flat_map(found).flatten().collect()
+}
+
+fn text(path: &Path) -> String {
+    fs::read_to_string(path).expect("gin files are readable")
 }
 
 #[test]
@@ -273,24 +340,34 @@ fn every_task_resolves() {
     let templates = "tests/pipeline/data/reference/promptsource";
     let templates = format!("t0.PromptSource.dir = '{}/{templates}'", env!("CARGO_MANIFEST_DIR"));
     let mut failures = Vec::new();
-    for file in gin_files("tasks").into_iter().chain(gin_files("runs")) {
-        let text = fs::read_to_string(&file).expect("task files are readable");
-        if !["/seqio.Task", "/seqio.Mixture"].iter().any(|block| text.contains(block)) {
-            continue;
-        }
+    // Tasks that stand beside a run's own bindings are no module.
+    let in_modules = gin_files("runs").into_iter().filter(|path| is_module(path));
+    let files = gin_files("tasks").into_iter().chain(in_modules);
+    for file in files.filter(|path| declares_tasks(path)) {
         let module = file.file_stem().expect("files have names").to_string_lossy();
         let import = format!("import {module}");
         match loaded(Vec::new(), &[&import, &templates], folder(&file)) {
-            Ok(loaded) => {
-                let tasks = GinTasks::new(loaded, registry());
-                let names = [tasks.task_names(), tasks.mixture_names()].concat();
-                let found = names.iter().filter_map(|name| tasks.get(name).err());
-                failures.extend(found.map(|error| error.to_string()).chain(tasks.mistakes()));
-            }
+            Ok(loaded) => failures.extend(wrong(&GinTasks::new(loaded, registry()))),
             Err(error) => failures.push(error),
         }
     }
     assert_none("these do not resolve", failures);
+}
+
+fn is_module(path: &Path) -> bool {
+    !text(path).lines().any(|line| line.starts_with("include "))
+}
+
+fn declares_tasks(path: &Path) -> bool {
+    let text = text(path);
+    ["/seqio.Task", "/seqio.Mixture"].iter().any(|block| text.contains(block))
+}
+
+/// Returns the mistakes in all tasks and mixtures.
+fn wrong(tasks: &GinTasks) -> Vec<String> {
+    let names = [tasks.task_names(), tasks.mixture_names()].concat();
+    let found = names.iter().filter_map(|name| tasks.get(name).err());
+    found.map(|error| error.to_string()).chain(tasks.mistakes()).collect()
 }
 
 fn task_of_train(train: &Train) -> String {
@@ -314,18 +391,23 @@ fn resolve<T: Root>(
     task_of: impl Fn(&T) -> String,
 ) -> Result<(), String> {
     let name = files.join(" + ");
+    let of_files = |error: String| format!("{name}: {error}");
     let loaded = loaded(files, &[bindings, &PLACES].concat(), search_path)?;
+    let (spec, tasks) = evaluated::<T>(loaded).map_err(of_files)?;
+    tasks.get(&task_of(&spec)).map(|_| ()).map_err(|error| of_files(error.to_string()))
+}
+
+/// Evaluates and checks the configuration of a command; returns its spec and its tasks.
+fn evaluated<T: Root>(loaded: Loaded) -> Result<(T, GinTasks), String> {
     let registry = registry();
     let mut evaluator = Evaluator::new(&loaded.config, &registry);
     let spec = evaluator.evaluate_in::<T>("");
     let list = evaluator.into_diagnostics();
     let Ok(spec) = spec else {
-        let diagnostics = Diagnostics { sources: loaded.sources.clone(), list };
-        return Err(format!("{name}: {}", diagnostics.render(false)));
+        return Err(Diagnostics { sources: loaded.sources.clone(), list }.render(false));
     };
-    spec.check().map_err(|unfit| format!("{name}: {unfit}"))?;
-    let found = GinTasks::new(loaded, registry).get(&task_of(&spec));
-    found.map(|_| ()).map_err(|error| format!("{name}: {error}"))
+    spec.check().map_err(|unfit| unfit.to_string())?;
+    Ok((spec, GinTasks::new(loaded, registry)))
 }
 
 fn loaded(files: Vec<String>, bindings: &[&str], search_path: &str) -> Result<Loaded, String> {
@@ -337,23 +419,4 @@ fn loaded(files: Vec<String>, bindings: &[&str], search_path: &str) -> Result<Lo
 
 fn folder(file: &Path) -> &str {
     file.parent().and_then(Path::to_str).expect("files have folders with ASCII names")
-}
-
-/// All gin files below a folder of the package, in order.
-fn gin_files(folder: &str) -> Vec<PathBuf> {
-    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)];
-    let mut files = Vec::new();
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).expect("folders are readable") {
-            let path = entry.expect("entries are readable").path();
-            // The output of `make quickstart` does not belong to the project.
-            if path.is_dir() && !path.ends_with("quickstart/out") {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "gin") {
-                files.push(path);
-            }
-        }
-    }
-    files.sort();
-    files
 }

@@ -7,6 +7,7 @@ mod gin_files;
 mod layers;
 mod names;
 mod pages;
+mod run_commands;
 mod sizes;
 mod source;
 mod ties;
