@@ -128,6 +128,7 @@ fn processes_divide_the_experts_and_make_the_run_of_one() {
 }
 
 #[test]
+#[ignore = "takes half a minute: `make soak`"]
 fn layers_with_experts_that_are_made_again_make_the_same_run() {
     let remat = |policy: &str| {
         ["Encoder", "Decoder"]
