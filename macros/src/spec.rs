@@ -27,6 +27,7 @@ pub fn derive(input: &DeriveInput, data: &DataStruct) -> Result<TokenStream> {
                         name: #name,
                         aliases: &[#(#aliases),*],
                         doc: #doc,
+                        declared_in: ::core::module_path!(),
                         open: #open,
                         params: <#ident as ::gimlet_gin::Parameters>::params(),
                         calls: ::std::vec![#(#calls,)*],

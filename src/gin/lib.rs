@@ -81,7 +81,7 @@ pub use pprint::pformat;
 pub use print::{config_str, operative_config_str};
 pub use query::{Failed, bound, configurable, query};
 pub use reach::{Reached, reach, reach_all};
-pub use reference::reference;
+pub use reference::{ReferencePage, reference};
 pub use repr::{repr_bytes, repr_float, repr_str};
 pub use rows::{Fields, Rows};
 pub use scan::Line;

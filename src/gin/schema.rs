@@ -23,6 +23,8 @@ pub struct Schema {
     /// The Python module in which a decorator registers it, under which gin-config prints it;
     /// `None` if gin files register it by their imports, or if that is not known.
     pub module: Option<&'static str>,
+    /// The Rust module that declares it, such as `gimlet::optim::optax::lion`; empty for another project's.
+    pub declared_in: &'static str,
     /// Whether bindings of a run also reach this configurable inside task files.
     pub open: bool,
     /// The parameters in the order declared.

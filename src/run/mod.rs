@@ -57,6 +57,7 @@ pub use commands::ModelCommand;
 pub use configure::{Configured, Settings, configure, documented_registry, registry};
 pub use failure::Failure;
 pub use foreign::{ForeignCommand, Translated};
+pub use gin::REFERENCE_PAGES;
 pub use library::Library;
 pub use program::Cli;
 pub use record::{Record, RecordFile};

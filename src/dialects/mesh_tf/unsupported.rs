@@ -44,6 +44,7 @@ static SCHEMAS: LazyLock<Vec<Schema>> = LazyLock::new(|| {
     let schema = |(name, reason): &(&'static str, &'static str)| Schema {
         name: full_name(name),
         doc: reason,
+        declared_in: module_path!(),
         takes_any: true,
         ..Schema::default()
     };

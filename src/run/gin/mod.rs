@@ -16,6 +16,7 @@ mod query;
 mod reference;
 
 pub use project::{Project, ReadingArgs};
+pub use reference::REFERENCE_PAGES;
 
 use clap::{Args, Subcommand};
 
@@ -49,7 +50,7 @@ pub enum GinCommand {
     Query(query::QueryArgs),
     /// Print every configurable as JSON, in the form that --schema takes.
     Schema,
-    /// Write the page that lists every configurable.
+    /// Write the pages that list every configurable.
     Reference(reference::ReferenceArgs),
     /// Print the differences in meaning between two configurations.
     Diff(diff::DiffArgs),
