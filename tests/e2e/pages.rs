@@ -15,11 +15,9 @@ const ELSEWHERE: [&str; 2] = ["docs/gin.md", "docs/configurables.md"];
 #[test]
 fn the_commands_of_all_pages_work_and_print_what_the_pages_say() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let entries = fs::read_dir(root.join("docs")).expect("docs/ is there");
-    let names = entries.map(|entry| entry.expect("docs/ is readable").file_name());
-    let mut others: Vec<String> = names
-        .map(|name| format!("docs/{}", name.display()))
-        .filter(|page| page.ends_with(".md"))
+    let mut others: Vec<String> = ["docs", "docs/guides"]
+        .into_iter()
+        .flat_map(|folder| pages_of(root, folder))
         .filter(|page| ![&FIRST[..], &ELSEWHERE].concat().contains(&page.as_str()))
         .collect();
     others.sort();
@@ -29,4 +27,11 @@ fn the_commands_of_all_pages_work_and_print_what_the_pages_say() {
         let text = fs::read_to_string(&path).expect("the page is there");
         compare(&path, &played(&text, folder.path()));
     }
+}
+
+fn pages_of(root: &Path, folder: &str) -> Vec<String> {
+    let entries = fs::read_dir(root.join(folder)).expect("the folder is there");
+    let names = entries.map(|entry| entry.expect("it is readable").file_name());
+    let paths = names.map(|name| format!("{folder}/{}", name.display()));
+    paths.filter(|path| path.ends_with(".md")).collect()
 }
