@@ -8,6 +8,7 @@ mod layers;
 mod names;
 mod pages;
 mod run_commands;
+mod site;
 mod sizes;
 mod source;
 mod ties;
