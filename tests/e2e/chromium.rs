@@ -5,6 +5,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -141,6 +142,13 @@ impl Page {
             "new Promise(done => {{ const look = () => {{ const found = {expression}; \
              found ? done(found) : setTimeout(look, 10); }}; look(); }})"
         ))
+    }
+
+    /// Returns a picture of what the window shows, as PNG.
+    pub fn picture(&mut self) -> Vec<u8> {
+        let picture = self.call("Page.captureScreenshot", json!({"format": "png"}));
+        let text = picture["data"].as_str().expect("a text");
+        BASE64_STANDARD.decode(text).expect("the browser writes base64")
     }
 
     /// Types a text into the field that has the focus, and then a key such as `Enter`.

@@ -37,6 +37,7 @@ mod network;
 mod own_task;
 mod packed_blocks;
 mod pages;
+mod pictures;
 mod plan;
 #[path = "../language/play.rs"]
 mod play;
