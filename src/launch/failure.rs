@@ -53,11 +53,27 @@ pub fn status_of(status: ExitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
-/// Returns a sort key for processes that are found to have ended at the same time. The cause comes first: the
-/// other processes failed because that one was gone.
-pub(super) fn order(worker: &Worker, status: ExitStatus) -> (bool, Option<SystemTime>, usize) {
+/// A sort key for processes that ended. The cause comes first: the other processes failed because that one was gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct EndOrder {
+    /// Whether it ended by itself, not by a signal.
+    by_itself: bool,
+    /// The time of its message.
+    written: Option<SystemTime>,
+    rank: usize,
+}
+
+impl EndOrder {
+    /// Whether the process ended by itself with a message that is older than the other's.
+    pub fn left_message_before(&self, other: &Self) -> bool {
+        self.by_itself && self.written.is_some() && self < other
+    }
+}
+
+/// Returns the key of a process.
+pub(super) fn order(worker: &Worker, status: ExitStatus) -> EndOrder {
     let written = fs::metadata(&worker.error_file).and_then(|file| file.modified()).ok();
-    (status.signal().is_none(), written, worker.rank)
+    EndOrder { by_itself: status.signal().is_none(), written, rank: worker.rank }
 }
 
 fn message(worker: &Worker, status: ExitStatus) -> String {

@@ -7,7 +7,7 @@ use std::sync::mpsc::Receiver;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::failure::{WorkerFailure, order, status_of};
+use super::failure::{EndOrder, WorkerFailure, order, status_of};
 use super::workers::{WorkerGroup, Workers};
 
 /// The time between two looks at the processes.
@@ -62,7 +62,8 @@ struct Watch {
     /// The time at which the processes that are left are killed.
     deadline: Option<Instant>,
     interrupted: Option<u8>,
-    failure: Option<WorkerFailure>,
+    /// The cause, and the key by which it was chosen.
+    failure: Option<(EndOrder, WorkerFailure)>,
 }
 
 impl Watch {
@@ -90,7 +91,7 @@ impl Watch {
             thread::sleep(PERIOD);
         }
         Ok(match (self.failure.take(), self.interrupted) {
-            (Some(failure), _) => GroupEnd::Failed(failure),
+            (Some((_, failure)), _) => GroupEnd::Failed(failure),
             (None, Some(status)) => GroupEnd::Interrupted(status),
             (None, None) => GroupEnd::Finished,
         })
@@ -111,12 +112,22 @@ impl Watch {
         let mut ended = self.workers.ended()?;
         ended.sort_by_key(|(worker, status)| order(worker, *status));
         let failed = ended.iter().find(|(_, status)| is_failure(*status, asked));
-        let failure = failed.map(|(worker, status)| WorkerFailure::of(worker, *status));
+        let failure = failed
+            .map(|(worker, status)| (order(worker, *status), WorkerFailure::of(worker, *status)));
         let interrupted = ended.iter().find(|(_, status)| is_interruption(*status, asked));
         let interrupted = interrupted.map(|(_, status)| status_of(*status));
-        if let Some(failure) = failure.filter(|_| self.failure.is_none()) {
-            self.failure = Some(failure);
-            self.end_workers();
+        if let Some(failure) = failure {
+            match &self.failure {
+                None => {
+                    self.failure = Some(failure);
+                    self.end_workers();
+                }
+                // It failed before the other one, and took longer to end.
+                Some((known, _)) if failure.0.left_message_before(known) => {
+                    self.failure = Some(failure);
+                }
+                Some(_) => {}
+            }
         } else if interrupted.is_some() && self.interrupted.is_none() {
             // The processes end together. If somebody sent the signal to one or all of them, the others save now,
             // and a signal from here would be a second one, which ends them at once.
@@ -232,6 +243,15 @@ mod tests {
         let failure = failed(run(&group(dir.path(), 3, line)).0);
         assert_eq!((failure.rank, failure.status), (1, 3));
         assert_eq!(failure.to_string(), format!("rank 1 on {}: no disk", failure.host));
+    }
+
+    #[test]
+    fn the_first_message_is_the_cause_even_if_its_process_takes_longer_to_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let line = "trap '' TERM; if [ $RANK = 0 ]; then echo 'error: typo' >$GIMLET_ERROR_FILE; : >told; sleep 0.3; exit 2; fi; \
+                    while [ ! -e told ]; do sleep 0.02; done; sleep 0.05; echo 'error: rank 0 is gone' >$GIMLET_ERROR_FILE; exit 1";
+        let failure = failed(run(&group(dir.path(), 2, line)).0);
+        assert_eq!((failure.rank, failure.status, &*failure.message), (0, 2, "typo"));
     }
 
     #[test]

@@ -36,7 +36,11 @@ pub const REFERENCE_PAGES: [ReferencePage; 18] = [
     page("optimizers", "Optimizers", &["gimlet::optim"]),
     page("schedules", "Learning rates", &["gimlet_schedule"]),
     page("partitioning", "Partitioning", &["gimlet::partition"]),
-    page("training", "Training", &["gimlet::train", "gimlet::session", "gimlet::precompile"]),
+    page(
+        "training",
+        "Training",
+        &["gimlet::train", "gimlet::session", "gimlet::precompile", "gimlet::run::sweep"],
+    ),
     page("checkpoints", "Checkpoints", &["gimlet_checkpoint"]),
     page("evaluation", "Evaluation", &["gimlet::eval", "gimlet_evaluation"]),
     page("inference", "Inference", &["gimlet::infer", "gimlet::interactive", "gimlet::export"]),
