@@ -11,23 +11,20 @@ Needs torch 2.11.0 and transformers 5.24.0.
 import argparse
 import collections
 import json
-import os
 import pathlib
 import random
 import re
-import subprocess
+import sys
 import tempfile
-import time
 
 import torch
-from curves import drawn, texts
+from curves import compare, drawn, measured, texts
 from transformers import BertConfig, BertForPreTraining, get_scheduler
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PAD, UNKNOWN, CLS, SEP, MASK = range(5)
 VOCAB_SIZE, LENGTH, ROWS = 2048, 128, 8
 RATE, WARMUP, DECAY, LIMIT = 1e-3, 30, 0.01, 1.0
-SHOWN = [1, 50, 100, 150, 200, 250, 300]
 
 GIN = """
 from __gin__ import dynamic_registration
@@ -123,14 +120,19 @@ def examples(count):
                "encoder_loss_weights": weights, "next_sentence_label": [int(swapped)]}
 
 
-def by_transformers(rows, folder, steps):
+def first_weights(folder):
     torch.manual_seed(0)
-    torch.set_num_threads(2)
     config = BertConfig(
         vocab_size=VOCAB_SIZE, hidden_size=128, num_hidden_layers=2, num_attention_heads=2, intermediate_size=512,
         max_position_embeddings=LENGTH, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    model = BertForPreTraining(config).train()
-    model.save_pretrained(folder / "model")
+    BertForPreTraining(config).save_pretrained(folder / "model")
+
+
+def by_transformers(folder, steps):
+    """The losses, which are written to `theirs.json`."""
+    torch.set_num_threads(2)
+    rows = [json.loads(line) for line in (folder / "examples.jsonl").read_text().splitlines()]
+    model = BertForPreTraining.from_pretrained(folder / "model").train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=DECAY)
     schedule = get_scheduler("linear", optimizer, num_warmup_steps=WARMUP, num_training_steps=steps)
     table = lambda batch, name, fill=0: torch.tensor(
@@ -150,48 +152,42 @@ def by_transformers(rows, folder, steps):
         schedule.step()
         optimizer.zero_grad()
         losses.append(loss.item())
-    return losses
+    (folder / "theirs.json").write_text(json.dumps(losses))
 
 
-def by_gimlet(program, folder, steps):
+def configuration(steps):
     features = ["encoder_input_tokens", "encoder_token_types", "encoder_target_tokens", "encoder_loss_weights"]
     lengths = {**{feature: LENGTH for feature in features}, "next_sentence_label": 1}
     listed = "{" + ", ".join(f'"{feature}": @seqio.Feature()' for feature in lengths) + "}"
-    text = GIN.format(rows=ROWS, steps=steps, lengths=lengths, features=listed, vocab_size=VOCAB_SIZE, length=LENGTH,
-                      limit=LIMIT, decay=DECAY, rate=RATE, warmup=WARMUP)
-    (folder / "run.gin").write_text(text)
-    environment = {**os.environ, "OMP_NUM_THREADS": "2"}
-    words = [program, "train", "--gin_file=run.gin", "--gin_search_paths=."]
-    subprocess.run(words, cwd=folder, env=environment, check=True, capture_output=True)
-    log = next((folder / "run").glob("*rank_0.log")).read_text()
-    found = re.findall(r"step: (\d+)/\d+ loss: ([0-9.]+)$", log, re.M)
-    return [float(loss) for _, loss in found]
+    return GIN.format(rows=ROWS, steps=steps, lengths=lengths, features=listed, vocab_size=VOCAB_SIZE, length=LENGTH, limit=LIMIT,
+                      decay=DECAY, rate=RATE, warmup=WARMUP)
 
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--gimlet", required=True)
+    parser.add_argument("--gimlet")
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--svg", type=pathlib.Path)
+    parser.add_argument("--folder", type=pathlib.Path, help="train transformers' model in it; the program calls itself so")
     args = parser.parse_args()
+    if args.folder:
+        return by_transformers(args.folder, args.steps)
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        rows = list(examples(ROWS * (args.steps + 1)))
-        (folder / "examples.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        begin = time.process_time()
-        theirs = by_transformers(rows, folder, args.steps)
-        print(f"transformers: {time.process_time() - begin:.1f} s of CPU time")
-        ours = by_gimlet(args.gimlet, folder, args.steps)
-    assert len(ours) == len(theirs), (len(ours), len(theirs))
-    print("| step | transformers | Gimlet |\n|---|---|---|")
-    for step in SHOWN:
-        if step <= args.steps:
-            print(f"| {step} | {theirs[step]:.4f} | {ours[step]:.4f} |")
-    last = [sum(losses[-50:]) / 50 for losses in (theirs, ours)]
-    print(f"mean of the last 50: {last[0]:.4f} and {last[1]:.4f}, {last[1] / last[0] - 1:+.4%}")
+        with open(folder / "examples.jsonl", "w") as lines:
+            lines.writelines(json.dumps(row) + "\n" for row in examples(ROWS * (args.steps + 1)))
+        first_weights(folder)
+        (folder / "run.gin").write_text(configuration(args.steps))
+        again = [sys.executable, __file__, f"--steps={args.steps}", f"--folder={folder}"]
+        costs = {"transformers": measured(again, folder),
+                 "Gimlet": measured([args.gimlet, "train", "--gin_file=run.gin", "--gin_search_paths=."], folder)}
+        theirs = json.loads((folder / "theirs.json").read_text())
+        log = next((folder / "run").glob("*rank_0.log")).read_text()
+        ours = [float(loss) for loss in re.findall(r"step: \d+/\d+ loss: ([0-9.]+)$", log, re.M)]
+    compare(theirs, ours, costs, 50)
     if args.svg:
-        thinned = {name: losses[::2] for name, losses in (("transformers", theirs), ("Gimlet", ours))}
-        args.svg.write_text(drawn(thinned, args.steps))
+        args.svg.write_text(drawn({"transformers": theirs[::2], "Gimlet": ours[::2]}, args.steps))
 
 
-main()
+if __name__ == "__main__":
+    main()

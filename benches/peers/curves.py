@@ -34,6 +34,18 @@ def measured(words, folder):
     return time.perf_counter() - begin, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
 
 
+def compare(theirs, ours, costs, last):
+    """Prints losses of some steps, the mean of the last ones, and what each training has cost."""
+    assert len(ours) == len(theirs), (len(ours), len(theirs))
+    print("| step | transformers | Gimlet |\n|---|---|---|")
+    for step in [1, *(len(theirs) * part // 8 for part in range(1, 9))]:
+        print(f"| {step} | {theirs[step - 1]:.4f} | {ours[step - 1]:.4f} |")
+    means = [sum(losses[-last:]) / last for losses in (theirs, ours)]
+    print(f"mean of the last {last}: {means[0]:.4f} and {means[1]:.4f}, {means[1] / means[0] - 1:+.4%}")
+    for name, (wall, cpu, memory) in costs.items():
+        print(f"{name}: {wall:.0f} s, {cpu:.0f} s of CPU time, {memory:.0f} MiB")
+
+
 def drawn(curves, steps):
     """An image of losses over the steps; the first curve is a broad line, so that the second is seen on it."""
     width, height, most = 640, 320, max(max(losses) for losses in curves.values())

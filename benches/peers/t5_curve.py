@@ -21,7 +21,7 @@ from typing import Iterable, Tuple
 
 import torch
 import transformers
-from curves import drawn, measured, texts
+from curves import compare, drawn, measured, texts
 from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, SequentialLR
 from transformers import T5Config, T5ForConditionalGeneration
 
@@ -166,14 +166,7 @@ def main():
         theirs = json.loads((folder / "theirs.json").read_text())
         lines = map(json.loads, (folder / "run/train/metrics.jsonl").read_text().splitlines())
         ours = [line["loss"] for line in lines]
-    assert len(ours) == len(theirs) == args.steps, (len(ours), len(theirs))
-    print("| step | transformers | Gimlet |\n|---|---|---|")
-    for step in [1, *(args.steps * part // 8 for part in range(1, 9))]:
-        print(f"| {step} | {theirs[step - 1]:.4f} | {ours[step - 1]:.4f} |")
-    last = [sum(losses[-100:]) / 100 for losses in (theirs, ours)]
-    print(f"mean of the last 100: {last[0]:.4f} and {last[1]:.4f}, {last[1] / last[0] - 1:+.4%}")
-    for name, (wall, cpu, memory) in costs.items():
-        print(f"{name}: {wall:.0f} s, {cpu:.0f} s of CPU time, {memory:.0f} MiB")
+    compare(theirs, ours, costs, 100)
     if args.svg:
         # The first losses are those of transformers' initial weights, 78 and falling fast.
         thinned = {name: losses[8::8] for name, losses in (("transformers", theirs), ("Gimlet", ours))}
