@@ -155,6 +155,14 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_of_trainers_files_ranks_none() {
+        let (_scratch, folder) = folder();
+        folder.join("model_3.pth").write_atomic(b"x").unwrap();
+        let message = at(&folder, "best").unwrap_err();
+        assert!(message.contains("has marked no model"), "{message}");
+    }
+
+    #[test]
     fn other_paths_stay_as_they_are() {
         for path in
             ["gs://bucket/run", "run:latest", "run:best/checkpoint_5", "s3://host:9000/run", ":5"]

@@ -26,7 +26,7 @@ pub struct Ranking {
     pub by: RankedBy,
     /// Its value by step, where it is known and finite.
     pub values: BTreeMap<u64, f64>,
-    /// The best value, if the run saves its best model.
+    /// The best value, if the run saves its best model and ranks no others.
     pub best_value: Option<f64>,
 }
 
@@ -52,20 +52,19 @@ impl Ranking {
     /// The folder cannot be read.
     pub fn of(model_dir: &Path) -> Result<Option<Self>, CheckpointError> {
         let Some((_, newest)) = committed(model_dir)?.pop_last() else { return Ok(None) };
+        // A Trainer's file holds its record itself; its best model is a file of its own.
+        if !newest.is_dir()? {
+            return Ok(None);
+        }
         let text = match newest.join(RUN_FILE).read() {
             Err(error) if error.is_not_found() => return Ok(None),
             text => text?,
         };
         let Ok(recorded) = serde_json::from_slice::<Recorded>(&text) else { return Ok(None) };
-        Ok(recorded.ranked_by.map(|by| Self {
-            by,
-            values: recorded
-                .monitored
-                .into_iter()
-                .filter_map(|(step, it)| Some((step, it?)))
-                .collect(),
-            best_value: recorded.best.value,
-        }))
+        let known = recorded.monitored.into_iter().filter_map(|(step, it)| Some((step, it?)));
+        let values: BTreeMap<u64, f64> = known.collect();
+        let best_value = recorded.best.value.filter(|_| values.is_empty());
+        Ok(recorded.ranked_by.map(|by| Self { by, values, best_value }))
     }
 
     /// Returns the step with the best value, the later of equal ones.

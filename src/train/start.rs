@@ -113,14 +113,15 @@ pub fn restore_or_init(
     Ok(Start { state, record: ranked(record.unwrap_or(fresh)), data, resumed })
 }
 
-/// The metric by which the run ranks its models: that of its best model, or of the checkpoints that stay.
+/// The metric by which the run ranks its models: that of the checkpoints that stay, or of its best model.
 fn ranked_by(spec: &Train) -> Option<RankedBy> {
-    if let Some(best) = &spec.best {
-        let higher_is_better = best.mode == EarlyStoppingMode::Max;
-        return Some(RankedBy { metric: best.metric.clone(), higher_is_better });
+    if let Some(keep) = spec.checkpoint_cfg.save.as_ref().and_then(|save| save.keep_best()) {
+        let higher_is_better = keep.mode == MetricMode::Max;
+        return Some(RankedBy { metric: keep.metric, higher_is_better });
     }
-    let keep = spec.checkpoint_cfg.save.as_ref()?.keep_best()?;
-    Some(RankedBy { metric: keep.metric, higher_is_better: keep.mode == MetricMode::Max })
+    let best = spec.best.as_ref()?;
+    let higher_is_better = best.mode == EarlyStoppingMode::Max;
+    Some(RankedBy { metric: best.metric.clone(), higher_is_better })
 }
 
 /// Reports the end of a run whose number of steps is relative to its start.

@@ -63,23 +63,28 @@ fn points_run_once_and_failed_ones_again() {
         "{out}"
     );
     let told = "1 point of 3 failed; the same command runs what failed again:\n  2  vocab_size=5000: status 2, log \
-                all/sweep/vocab_size=5000.log\n";
+                all/_sweep/vocab_size=5000.log\n";
     assert!(error.ends_with(told), "{error}");
     assert_eq!(states(folder.path()), ["finished", "finished", "failed"]);
-    let log = fs::read_to_string(folder.path().join("all/sweep/vocab_size=5000.log")).unwrap();
+    let log = fs::read_to_string(folder.path().join("all/_sweep/vocab_size=5000.log")).unwrap();
     assert!(log.starts_with("error: ") && error.contains(&log), "{log}");
 
     fs::remove_file(folder.path().join("all/vocab_size=20.model")).unwrap();
     let (status, out, error) = sweep(folder.path(), &[]);
     assert_eq!((status, &*out), (1, ""));
     assert!(error.contains("2 points had finished before"), "{error}");
-    let again = fs::read_to_string(folder.path().join("all/sweep/vocab_size=5000.log")).unwrap();
+    let again = fs::read_to_string(folder.path().join("all/_sweep/vocab_size=5000.log")).unwrap();
     assert_eq!(again, log.repeat(2));
 
     // Another command is another experiment.
     let command = [&TRAIN[..], &["--character_coverage=1.0"]].concat();
     let (_, listed, _) = sweep_with(folder.path(), &["--list"], &command, None);
     assert_eq!(listed.matches(" waiting ").count(), 3, "{listed}");
+
+    // What only describes a run leaves no record.
+    let command = [&TRAIN[..], &["--help=true"]].concat();
+    sweep_with(folder.path(), &[], &command, None);
+    assert_eq!(states(folder.path()), ["finished", "finished", "failed"]);
 }
 
 #[test]
@@ -111,13 +116,15 @@ fn one_point_is_chosen_by_a_flag_or_by_the_number_of_an_array_s_task() {
 
 #[test]
 fn parts_of_the_command_and_the_place_of_flags_are_filled_in() {
-    let text = "SIZES = [20, 24]\ngimlet.Sweep:\n  grid = {'{size}': %SIZES}\n  name = 'v{size}'\n";
+    let text = "SIZES = [20, 24]\ngimlet.Sweep:\n  grid = {'{size}': %SIZES}\n  name = 'v{size}_{index}'\n";
     let folder = folder(text);
     let command = ["vocab", "train", "{flags}", "--input=text.txt", "--vocab_size={size}"];
     let (status, _, error) =
         sweep_with(folder.path(), &[], &[&command[..], &["--model_prefix={point}"]].concat(), None);
     assert_eq!(status, 0, "{error}");
-    assert!(folder.path().join("v20.model").exists() && folder.path().join("v24.model").exists());
+    assert!(
+        folder.path().join("v20_0.model").exists() && folder.path().join("v24_1.model").exists()
+    );
     let (status, _, error) = sweep_with(folder.path(), &[], &TRAIN, None);
     assert_eq!(status, 2);
     let told = "the sweep gives values of `{size}`, and no word of the command has it";
@@ -157,12 +164,21 @@ fn mistakes_are_told_before_a_point_runs() {
         assert!(error.contains(told), "expected {told}, found {error}");
     }
     // A command that is mistaken is not tried again and again.
-    let folder = folder(GOOD_SIZES);
+    let folder = folder(SIZES);
     let (status, _, error) = sweep_with(folder.path(), &[], &["vocab", "tran", "{folder}"], None);
     assert_eq!(status, 2);
-    assert!(error.contains("of point 0 is mistaken, as told above; no other was begun"), "{error}");
+    let told =
+        "commands of the first two points are mistaken, as told above, so no other was begun";
+    assert!(error.contains(told), "{error}");
+    let (_, listed, _) =
+        sweep_with(folder.path(), &["--list"], &["vocab", "tran", "{folder}"], None);
+    assert_eq!(listed.matches(" failed ").count(), 2, "{listed}");
     let (status, _, error) = sweep_with(folder.path(), &[], &["vocab", "train"], None);
-    assert_eq!((status, error.contains("no word of the command has `{folder}`")), (2, true));
+    assert_eq!(
+        (status, error.contains("has `{folder}` or `{point}`, so all")),
+        (2, true),
+        "{error}"
+    );
 }
 
 /// The folders of the points of a sweep among the runs.

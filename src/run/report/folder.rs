@@ -17,8 +17,17 @@ const MOST_LEVELS: usize = 8;
 pub struct FoundRun {
     /// Its MODEL_DIR.
     pub path: Path,
-    /// The point of the sweep that it is.
-    pub point: Option<Recorded>,
+    /// The point of a sweep that it is.
+    pub point: Option<FoundPoint>,
+}
+
+/// A point of a sweep.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FoundPoint {
+    /// The folder of the sweep.
+    pub sweep: Path,
+    /// What the sweep remembers of it.
+    pub recorded: Recorded,
 }
 
 /// Returns the runs at paths: a run's own MODEL_DIR, or a folder with runs at any depth. The points of a sweep come in its order, others
@@ -40,8 +49,11 @@ pub fn runs_at(paths: &[String]) -> Result<Vec<FoundRun>, Failure> {
                 PARTS.join(", ")
             )));
         }
-        found
-            .sort_by_key(|run| (run.point.as_ref().map(|point| point.index), run.path.to_string()));
+        let place = |run: &FoundRun| {
+            let point = run.point.as_ref();
+            (point.map(|it| (it.sweep.to_string(), it.recorded.index)), run.path.to_string())
+        };
+        found.sort_by_key(place);
         runs.append(&mut found);
     }
     Ok(runs)
@@ -58,6 +70,11 @@ fn check(path: &Path) -> Result<(), Failure> {
     )))
 }
 
+fn found_point(sweep: &Path, path: &Path) -> Result<Option<FoundPoint>, StorageError> {
+    let recorded = recorded(sweep, path.relative_to(sweep))?;
+    Ok(recorded.map(|recorded| FoundPoint { sweep: sweep.clone(), recorded }))
+}
+
 /// Adds the runs in a folder; `sweep` is the folder of the sweep to which they belong.
 fn collect(
     path: &Path,
@@ -68,7 +85,7 @@ fn collect(
     let entries = path.entries()?;
     let is_part = |name: &str| PARTS.contains(&name) || name.starts_with("checkpoint_");
     if entries.iter().any(|entry| is_part(entry.path.file_name())) {
-        let point = sweep.map(|all| recorded(all, path.relative_to(all))).transpose()?.flatten();
+        let point = sweep.map(|all| found_point(all, path)).transpose()?.flatten();
         found.push(FoundRun { path: path.clone(), point });
         return Ok(());
     }

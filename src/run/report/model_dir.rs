@@ -4,16 +4,17 @@ use crate::checkpoint::{Listed, list};
 use crate::models::HUGGING_FACE;
 use crate::run::checkpoint::{failure, storage_failure};
 use crate::run::failure::Failure;
-use crate::run::sweep::Recorded;
 use crate::session::start_record::{StartRecord, read_starts};
 use crate::storage::{Path, StorageError};
 
 use super::averages::add_averages;
 use super::configuration::Configuration;
-use super::folder::FoundRun;
+use super::folder::{FoundPoint, FoundRun};
 use super::metrics::{Curves, TaskCurves, evaluation, training};
 use super::predictions::{Predictions, predictions};
 
+/// The evaluations that `t5_mesh_transformer` writes by default.
+const MESH_EVALUATION: &str = "validation_eval/inference_eval";
 /// The line of `model-info.txt` with the number of parameters.
 const PARAMETERS: &str = "Total number of parameters: ";
 
@@ -22,7 +23,7 @@ pub struct RunData {
     /// Its folder.
     pub path: Path,
     /// The point of a sweep that it is.
-    pub point: Option<Recorded>,
+    pub point: Option<FoundPoint>,
     /// Curves of the training.
     pub training: Curves,
     /// Curves of held-out batches, by task.
@@ -76,6 +77,10 @@ impl RunData {
         let training = training(&path.join("train"), &mut skipped)?;
         let mut training_eval = evaluation(&path.join("training_eval"))?;
         let mut inference_eval = evaluation(&path.join("inference_eval"))?;
+        let mut of_mesh = evaluation(&path.join(MESH_EVALUATION))?;
+        of_mesh.tasks.append(&mut inference_eval.tasks);
+        of_mesh.skipped.append(&mut inference_eval.skipped);
+        let mut inference_eval = of_mesh;
         skipped.append(&mut training_eval.skipped);
         skipped.append(&mut inference_eval.skipped);
         add_averages(&mut inference_eval);

@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::run::sweep::short;
 
+use super::configuration::Binding;
 use super::model_dir::RunData;
 use super::number::number;
 use super::series::Series;
 
 /// Names of settings that give a seed, or end so.
 const SEEDS: [&str; 3] = ["RANDOM_SEED", "random_seed", "seed"];
-/// Parts of the names of metrics of which a lower value is better.
+/// Words in the names of metrics of which a lower value is better.
 const LOWER_IS_BETTER: [&str; 9] =
     ["loss", "nll", "perplexity", "bits", "edit", "error", "wer", "cer", "distance"];
 /// With more settings that differ, runs are told apart by their names.
@@ -96,9 +97,12 @@ pub struct Value {
 /// A metric of some runs: its name, and the curve of each run that has it.
 struct Metric<'a> {
     title: String,
+    name: &'a str,
     curves: BTreeMap<usize, &'a Series>,
 }
 
+/// The settings of a row, with the numbers of its runs.
+type Group = (Vec<String>, Vec<usize>);
 /// The settings of a run by name, in their order.
 type Settings = Vec<(String, String)>;
 
@@ -113,7 +117,7 @@ impl Table {
         let (names, groups) = groups(&settings, labels, &wanted.over);
         let columns = metrics(runs).iter().flat_map(|metric| metric.columns(&groups)).collect();
         let columns: Vec<Column> = chosen(columns, &wanted.metrics)?;
-        let row = |(at, (settings, runs)): (usize, (Vec<String>, Vec<usize>))| Row {
+        let row = |(at, (settings, runs)): (usize, Group)| Row {
             runs,
             settings,
             values: columns.iter().map(|column| column.values[at]).collect(),
@@ -125,7 +129,12 @@ impl Table {
 
 /// Returns for each run the settings that differ between runs: those of its sweep, or the bindings of its configuration.
 fn differing(runs: &[RunData]) -> Vec<Settings> {
-    let of_sweep = |run: &RunData| run.point.as_ref().map(|point| point.values.clone());
+    // The same values in two sweeps are two settings.
+    let of_sweep = |run: &RunData| {
+        let point = run.point.as_ref()?;
+        let sweep = ("sweep".to_string(), point.sweep.to_string());
+        Some([&[sweep], &point.recorded.values[..]].concat())
+    };
     let all: Vec<Settings> = match runs.iter().map(of_sweep).collect::<Option<Vec<_>>>() {
         Some(of_sweep) => of_sweep,
         None => runs.iter().map(bound).collect(),
@@ -146,22 +155,25 @@ fn differing(runs: &[RunData]) -> Vec<Settings> {
         .collect()
 }
 
-/// The bindings of a run, without those that name its own folder.
+/// The bindings of a run, without those of its own folder: MODEL_DIR, and paths in it.
 fn bound(run: &RunData) -> Settings {
-    let own = run.path.file_name();
-    let is_own = |value: &str| value.trim_matches(['\'', '"']).split('/').any(|part| part == own);
-    let is_text = |value: &str| value.starts_with(['\'', '"']);
-    let bindings = run.configuration.bindings.iter();
-    let bindings = bindings.filter(|one| !(is_text(&one.value) && is_own(&one.value)));
+    let end = format!("/{}", last_two(run.path.as_str()));
+    let is_own = |one: &&Binding| {
+        let text = one.value.trim_matches(['\'', '"']);
+        one.name == "MODEL_DIR" || (text.contains('/') && format!("/{text}").contains(&end))
+    };
+    let bindings = run.configuration.bindings.iter().filter(|one| !is_own(one));
     bindings.map(|one| (one.name.clone(), one.value.clone())).collect()
 }
 
+/// The last two parts of a path.
+fn last_two(path: &str) -> &str {
+    let start = path.rmatch_indices('/').nth(1).map_or(0, |(at, _)| at + 1);
+    &path[start..]
+}
+
 /// Returns the titles of the settings, and the rows: their settings with the numbers of their runs.
-fn groups(
-    all: &[Settings],
-    labels: &[String],
-    over: &[String],
-) -> (Vec<String>, Vec<(Vec<String>, Vec<usize>)>) {
+fn groups(all: &[Settings], labels: &[String], over: &[String]) -> (Vec<String>, Vec<Group>) {
     let names = names(all);
     let is_kept = |name: &String| !SEEDS.contains(&short(name)) && !is_over(name, over);
     let kept: Vec<usize> = (0..names.len()).filter(|at| is_kept(names[*at])).collect();
@@ -169,7 +181,7 @@ fn groups(
         let rows = labels.iter().enumerate().map(|(run, label)| (vec![label.clone()], vec![run]));
         return (vec!["run".to_string()], rows.collect());
     }
-    let mut rows: Vec<(Vec<String>, Vec<usize>)> = Vec::new();
+    let mut rows: Vec<Group> = Vec::new();
     for (run, settings) in all.iter().enumerate() {
         let own: Vec<String> = kept.iter().map(|at| settings[*at].1.clone()).collect();
         match rows.iter_mut().find(|(known, _)| *known == own) {
@@ -236,6 +248,7 @@ fn metrics(runs: &[RunData]) -> Vec<Metric<'_>> {
     if !found.is_empty() {
         let metric = |((is_held_out, task, name), curves)| Metric {
             title: title(is_held_out, task, name),
+            name,
             curves,
         };
         return found.into_iter().map(metric).collect();
@@ -247,7 +260,7 @@ fn metrics(runs: &[RunData]) -> Vec<Metric<'_>> {
     if curves.is_empty() {
         Vec::new()
     } else {
-        vec![Metric { title: "training loss".to_string(), curves }]
+        vec![Metric { title: "training loss".to_string(), name: LOSS, curves }]
     }
 }
 
@@ -272,12 +285,12 @@ fn chosen(all: Vec<Column>, wanted: &[String]) -> Result<Vec<Column>, String> {
 
 impl Metric<'_> {
     fn higher_is_better(&self) -> bool {
-        let name = self.title.to_lowercase();
-        !LOWER_IS_BETTER.iter().any(|part| name.contains(part))
+        let name = self.name.to_lowercase();
+        !name.split(['_', '-', '/', ' ']).any(|word| LOWER_IS_BETTER.contains(&word))
     }
 
     /// Returns the columns of the best and the last values of rows; one column if they are the same.
-    fn columns(&self, rows: &[(Vec<String>, Vec<usize>)]) -> Vec<Column> {
+    fn columns(&self, rows: &[Group]) -> Vec<Column> {
         let is_higher = self.higher_is_better();
         let best = |curve: &Series| if is_higher { curve.highest() } else { curve.lowest() };
         let values = |of: &dyn Fn(&Series) -> Option<f64>| -> Vec<Option<Value>> {

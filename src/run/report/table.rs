@@ -4,6 +4,7 @@ use clap::{Args, ValueEnum};
 
 use crate::run::failure::Failure;
 use crate::run::output::write;
+use crate::telemetry;
 
 use super::folder::runs_at;
 use super::model_dir::RunData;
@@ -54,6 +55,9 @@ enum TableFormat {
 pub fn table_command(args: &TableArgs) -> Result<(), Failure> {
     let runs = runs_at(&args.folders)?;
     let runs: Vec<RunData> = runs.iter().map(RunData::measured).collect::<Result<_, _>>()?;
+    for notice in runs.iter().flat_map(|run| &run.skipped) {
+        telemetry::notice(notice);
+    }
     let wanted = Wanted { metrics: args.metrics.clone(), over: args.over.clone() };
     let table = Table::of(&runs, &labels(&runs), &wanted)
         .map_err(|message| Failure::Usage(anyhow::anyhow!(message)))?;
@@ -144,7 +148,8 @@ fn markdown(table: &Table, title: Option<&str>) -> String {
     let rule = widths(&rows).iter().map(|width| "-".repeat(*width)).collect();
     rows.insert(1, rule);
     let lines = aligned(&rows, " | ").into_iter().map(|line| format!("| {line} |"));
-    joined(title.map(|title| format!("**{title}**\n")).into_iter().chain(lines).collect())
+    let title = title.map(|title| [format!("**{title}**"), String::new()]);
+    joined(title.into_iter().flatten().chain(lines).collect())
 }
 
 fn latex(table: &Table, title: Option<&str>) -> String {

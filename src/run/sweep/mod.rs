@@ -40,7 +40,8 @@ const POINT: &str = "{point}";
 /// The status of a command that is mistaken.
 const MISTAKEN: u8 = 2;
 /// Flags of commands that only describe a run, of which nothing is recorded.
-const DESCRIBING: [&str; 3] = ["--dry_run", "--print_gin", "--help"];
+const DESCRIBING: [&str; 7] =
+    ["--dry_run", "--only_check_args", "--print_gin", "--help", "--helpshort", "--helpfull", "-h"];
 
 /// Flags of `gimlet sweep`.
 #[derive(Args, Debug)]
@@ -91,7 +92,9 @@ pub(super) fn sweep_command(args: &SweepArgs, color: bool) -> Result<(), Failure
     if args.list {
         return list(&tasks);
     }
-    let records = !args.command.iter().any(|word| DESCRIBING.contains(&word.as_str()));
+    let describes =
+        |word: &String| word.split('=').next().is_some_and(|flag| DESCRIBING.contains(&flag));
+    let records = !args.command.iter().any(describes);
     match args.chosen(tasks.len())? {
         Some(index) => run_one(&tasks[index], records),
         None => run_all(&tasks, records),
@@ -132,9 +135,10 @@ impl SweepArgs {
         if let Some(part) = names.into_iter().find(|name| is_part(name) && !has(name)) {
             bail!("the sweep gives values of `{part}`, and no word of the command has it");
         }
-        if points.len() > 1 && !has(FOLDER) && !has(POINT) {
+        let has_part = points[0].values.iter().any(|(name, _)| is_part(name));
+        if points.len() > 1 && !has(FOLDER) && !has(POINT) && !has_part {
             bail!(
-                "no word of the command has `{FOLDER}`, so all points would write into the same folder: add it, as in \
+                "no word of the command has `{FOLDER}` or `{POINT}`, so all points would write into the same folder: add it, as in \
                  --gin.MODEL_DIR=\"'{FOLDER}'\""
             );
         }
@@ -228,7 +232,7 @@ fn run_one(task: &Task, records: bool) -> Result<(), Failure> {
 fn run_all(tasks: &[Task], records: bool) -> Result<(), Failure> {
     let mut runner = Runner::new()?;
     let mut failed = Vec::new();
-    let (mut num_skipped, mut num_run) = (0, 0);
+    let (mut num_skipped, mut num_run, mut num_mistaken) = (0, 0, 0);
     for task in tasks {
         let Task { index, point: Point { name, .. }, .. } = task;
         if records && task.record.state(&task.words)? == State::Finished {
@@ -239,17 +243,19 @@ fn run_all(tasks: &[Task], records: bool) -> Result<(), Failure> {
         num_run += 1;
         match task.run(&mut runner, records, records)? {
             End::Status(0) => {}
-            // The next ones would end likewise.
-            End::Status(MISTAKEN) if num_run == 1 && num_skipped == 0 => {
-                return Err(Failure::Usage(anyhow!(
-                    "the command of point {index} is mistaken, as told above; no other was begun"
-                )));
+            End::Status(status) => {
+                let log = task.record.log_path();
+                failed.push(format!("  {index}  {name}: status {status}, log {log}"));
+                num_mistaken += usize::from(status == MISTAKEN);
             }
-            End::Status(status) => failed.push(format!(
-                "  {index}  {name}: status {status}, log {}",
-                task.record.log_path()
-            )),
             End::Interrupted(signal) => return Err(Failure::Interrupted(signal)),
+        }
+        // The next ones would end likewise.
+        if num_skipped == 0 && num_run == 2 && num_mistaken == 2 && tasks.len() > 2 {
+            return Err(Failure::Usage(anyhow!(
+                "the commands of the first two points are mistaken, as told above, so no other was begun; --index N runs one of \
+                 them"
+            )));
         }
     }
     if num_skipped > 0 {

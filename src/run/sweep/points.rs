@@ -6,10 +6,13 @@ use anyhow::{Error, anyhow, bail, ensure};
 
 use crate::gin::{Value, ValueKind};
 
+use super::record::SWEEP_DIR;
 use super::spec::{Axes, Sweep};
 
 /// The macro that T5X's runs, ours and t5-experiments' read as their seed.
 const SEED: &str = "RANDOM_SEED";
+/// The name that stands for the number of a point.
+const INDEX: &str = "index";
 /// The name that stands for the place of a seed.
 const RUN: &str = "run";
 /// The characters of a folder's name beside letters and digits.
@@ -40,10 +43,11 @@ impl Sweep {
         let settings = self.settings()?;
         let points: Vec<Point> = settings
             .iter()
-            .map(|setting| {
+            .enumerate()
+            .map(|(index, setting)| {
                 let values = setting.iter().map(|(name, value)| (name.clone(), text(value)));
                 let values: Vec<_> = values.collect();
-                Ok(Point { name: self.name_of(setting)?, flags: flags(setting), values })
+                Ok(Point { name: self.name_of(index, setting)?, flags: flags(setting), values })
             })
             .collect::<Result<_, Error>>()?;
         check_names(&points)?;
@@ -70,13 +74,13 @@ impl Sweep {
         }))
     }
 
-    fn name_of(&self, setting: &Setting) -> Result<String, Error> {
+    fn name_of(&self, index: usize, setting: &Setting) -> Result<String, Error> {
         let Some(template) = &self.name else {
             let part =
                 |(name, value): &(String, Value)| format!("{}={}", short(name), label(name, value));
             return Ok(setting.iter().map(part).collect::<Vec<_>>().join(","));
         };
-        let mut labels = BTreeMap::new();
+        let mut labels = BTreeMap::from([(INDEX, index.to_string())]);
         for (name, value) in setting {
             labels.insert(short(name), label(name, value));
             labels.insert(name, label(name, value));
@@ -188,7 +192,7 @@ fn check_names(points: &[Point]) -> Result<(), Error> {
              with gimlet.Sweep.name"
         );
         ensure!(
-            name.split('/').all(|part| !part.is_empty() && part != "." && part != ".."),
+            name.split('/').all(|part| !["", ".", "..", SWEEP_DIR].contains(&part)),
             "a point's name would be `{name}`, expected a relative path: see gimlet.Sweep.name"
         );
         if let Some(other) = seen.insert(name, flags) {

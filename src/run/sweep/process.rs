@@ -84,21 +84,20 @@ impl Runner {
 
 /// Copies both streams of the process to those of this one, and to the log.
 fn copies(child: &mut Child, log: &File) -> io::Result<Vec<JoinHandle<()>>> {
-    let streams: [(Option<Box<dyn Read + Send>>, Box<dyn Write + Send>); 2] = [
-        (child.stdout.take().map(|pipe| Box::new(pipe) as _), Box::new(io::stdout())),
-        (child.stderr.take().map(|pipe| Box::new(pipe) as _), Box::new(io::stderr())),
-    ];
     let mut copies = Vec::new();
-    for (from, to) in streams {
-        let Some(from) = from else { continue };
+    if let Some(from) = child.stdout.take() {
         let log = log.try_clone()?;
-        copies.push(thread::spawn(move || copy(from, to, log)));
+        copies.push(thread::spawn(move || copy(from, io::stdout(), log)));
+    }
+    if let Some(from) = child.stderr.take() {
+        let log = log.try_clone()?;
+        copies.push(thread::spawn(move || copy(from, io::stderr(), log)));
     }
     Ok(copies)
 }
 
 /// Copies until the stream ends. A terminal or a disk that takes no more does not stop the process.
-fn copy(mut from: Box<dyn Read + Send>, mut to: Box<dyn Write + Send>, mut log: File) {
+fn copy(mut from: impl Read, mut to: impl Write, mut log: File) {
     let mut buffer = [0; 8192];
     while let Ok(length @ 1..) = from.read(&mut buffer) {
         let _ = log.write_all(&buffer[..length]);

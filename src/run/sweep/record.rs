@@ -14,7 +14,7 @@ use super::Task;
 use super::process::End;
 
 /// The folder of these files, in that of the sweep.
-pub const SWEEP_DIR: &str = "sweep";
+pub const SWEEP_DIR: &str = "_sweep";
 
 /// The files about a point.
 pub struct Record {

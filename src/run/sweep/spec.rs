@@ -18,7 +18,7 @@ pub struct Sweep {
     #[gin(default = Vec::new())]
     pub seeds: Vec<i64>,
     /// The name of a point, which is also that of its folder: `'lr{lr}/run_{run}'`. A name in braces stands for the value that the
-    /// point has, and the part of it after the last point or slash suffices; `{run}` is the place of its seed, from 1. By default
+    /// point has, and the part of it after the last point or slash suffices; `{run}` is the place of its seed, from 1, and `{index}` the number of the point, from 0. By default
     /// all values: `lr=0.001,RANDOM_SEED=1`.
     #[gin(default = None)]
     pub name: Option<String>,
