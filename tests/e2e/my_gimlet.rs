@@ -96,8 +96,9 @@ fn tools_know_the_optimizer_as_they_know_ours() {
         let tool = Train::new(&folder.path("")).program(PROGRAM);
         tool.tool(words).succeeds().stdout
     };
-    program(&["gin", "reference", "page.md"]);
-    let page = fs::read_to_string(folder.path("page.md")).expect("it was written");
+    program(&["gin", "reference", "pages"]);
+    let page = folder.path("pages/configurables/optimizers.md");
+    let page = fs::read_to_string(page).expect("it was written");
     assert!(page.contains("Decay of the stored mean of gradients."), "{page}");
     let report = program(&["doctor"]);
     assert!(report.contains("libtorch      2."), "{report}");

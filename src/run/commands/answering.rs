@@ -18,6 +18,7 @@ use crate::session::check::{UnfitSpec, unfit};
 use crate::session::error::SessionError;
 use crate::session::restored_params::RestoredParams;
 use crate::storage::Path;
+use crate::telemetry;
 
 use super::summary::{describe_devices, describe_model, describe_weights};
 
@@ -102,14 +103,18 @@ impl ModelArgs {
 }
 
 fn find(path: &str) -> Result<Found, Failure> {
-    let path = Path::parse(path).map_err(Failure::usage)?;
-    let path = chosen(&path)?;
+    let named = Path::parse(path).map_err(Failure::usage)?;
+    let path = chosen(&named)?;
     let exists = path.exists().and_then(|exists| Ok(exists || index_of(&path).exists()?));
     if !exists.map_err(Failure::world)? {
         // The error names the path and, if there are some, similar ones.
         open(&path)?;
     }
-    Ok(Found::at(&path)?)
+    let found = Found::at(&path)?;
+    if found.checkpoint != named {
+        telemetry::notice_once(&format!("taking {}", found.checkpoint));
+    }
+    Ok(found)
 }
 
 impl Root for InteractiveModel {
