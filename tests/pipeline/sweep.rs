@@ -81,7 +81,7 @@ fn points_run_once_and_failed_ones_again() {
     let (_, listed, _) = sweep_with(folder.path(), &["--list"], &command, None);
     assert_eq!(listed.matches(" waiting ").count(), 3, "{listed}");
 
-    // What only describes a run leaves no record.
+    // A command that only describes a run leaves no record.
     let command = [&TRAIN[..], &["--help=true"]].concat();
     sweep_with(folder.path(), &[], &command, None);
     assert_eq!(states(folder.path()), ["finished", "finished", "failed"]);

@@ -118,7 +118,7 @@ fn equal_points_of_two_sweeps_are_two_rows() {
     ["small", "base"].into_iter().for_each(|sweep| rates_in(&folder.path().join(sweep)));
     let text = printed(folder.path(), &["--metric=best exact_match"]);
     let firsts: Vec<_> = text.lines().map(|line| line.split_whitespace().next().unwrap()).collect();
-    assert_eq!(firsts, ["sweep", "./base", "./base", "./small", "./small"]);
+    assert_eq!(firsts, ["sweep", "base", "base", "small", "small"]);
 }
 
 #[test]

@@ -26,7 +26,7 @@ pub struct FoundRun {
 pub struct FoundPoint {
     /// The folder of the sweep.
     pub sweep: Path,
-    /// What the sweep remembers of it.
+    /// The memory of the sweep.
     pub recorded: Recorded,
 }
 
