@@ -24,7 +24,7 @@ fn the_runs_of_the_tutorial_are_shown_in_a_browser() {
     let Some(mut page) = Page::open(&address) else { return };
     page.wait("window.drawn.includes('pretrained') && window.drawn.includes('finetuned')");
     assert_eq!(page.errors, [""; 0]);
-    take_picture(&mut page, "report", [1000, 1000]);
+    take_picture(&mut page, "report", [1000, 1250]);
 
     let server = Server::start(&folder, &["--checkpoint=finetuned"]);
     let Some(mut page) = Page::open(&format!("http://{}/", server.address)) else { return };
