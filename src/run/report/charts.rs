@@ -27,7 +27,7 @@ const FIRST: [(&str, &[&str]); 5] = [
 ];
 
 /// The tag of the loss per token.
-const LOSS: &str = "loss_per_nonpadding_target_token";
+pub const LOSS: &str = "loss_per_nonpadding_target_token";
 
 /// The metrics of held-out batches that come first.
 const FIRST_HELD_OUT: [(&str, &str); 2] =

@@ -1,5 +1,8 @@
 //! Numbers for people.
 
+/// The sign of an absent value.
+pub const NOTHING: &str = "–";
+
 /// Formats a number with five digits that count.
 pub fn number(value: f64) -> String {
     let size = value.abs();

@@ -16,7 +16,7 @@ use crate::session::start_record::StartRecord;
 use super::charts::{Chart, Charts};
 use super::configuration::Binding;
 use super::model_dir::RunData;
-use super::number::number;
+use super::number::{NOTHING, number};
 use super::predictions::cut;
 use super::summary::{Row, Table, Value, Wanted};
 
@@ -29,9 +29,6 @@ const MOST_PREDICTED: usize = 1 << 20;
 
 /// The number of bindings, differences and checkpoints that a page lists of each run.
 const MOST_ROWS: usize = 1000;
-
-/// The sign of an absent value.
-const NOTHING: &str = "–";
 
 /// Renders the page of the runs; with seconds, it reads its own file again so often.
 pub fn page(runs: &[RunData], title: Option<&str>, reload_secs: Option<u64>) -> String {

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::run::sweep::short;
 
+use super::charts::LOSS;
 use super::configuration::Binding;
 use super::model_dir::RunData;
-use super::number::number;
+use super::number::{NOTHING, number};
 use super::series::Series;
 
 /// Names of settings that give a seed, or end so.
@@ -16,12 +17,8 @@ const LOWER_IS_BETTER: [&str; 9] =
     ["loss", "nll", "perplexity", "bits", "edit", "error", "wer", "cer", "distance"];
 /// With more settings that differ, runs are told apart by their names.
 const MOST_SETTINGS: usize = 8;
-/// The metric of held-out batches and of training that is shown.
-const LOSS: &str = "loss_per_nonpadding_target_token";
 /// The kinds of a metric's columns: the best value of the run, and its last one.
 const KINDS: [&str; 2] = ["best", "last"];
-/// The sign of an absent value.
-const NOTHING: &str = "–";
 
 /// A table of runs.
 #[derive(Clone, Debug, PartialEq)]

@@ -8,6 +8,7 @@ use crate::telemetry;
 
 use super::folder::runs_at;
 use super::model_dir::RunData;
+use super::number::NOTHING;
 use super::page::labels;
 use super::summary::{Row, Table, Value, Wanted};
 
@@ -77,7 +78,7 @@ fn cells(table: &Table, cell: impl Fn(&Value) -> String) -> Vec<Vec<String>> {
     let titles = table.settings.iter().cloned().chain(count("runs".to_string()));
     let titles = titles.chain(table.metrics.iter().cloned());
     let row = |row: &Row| {
-        let shown = |value: &Option<Value>| value.as_ref().map_or("–".to_string(), &cell);
+        let shown = |value: &Option<Value>| value.as_ref().map_or(NOTHING.to_string(), &cell);
         let settings = row.settings.iter().cloned().chain(count(row.runs.len().to_string()));
         settings.chain(row.values.iter().map(shown)).collect()
     };
@@ -172,7 +173,7 @@ fn latex(table: &Table, title: Option<&str>) -> String {
     for (at, row) in rows.iter_mut().enumerate() {
         let num_texts = if at == 0 { row.len() } else { num_settings };
         row.iter_mut().take(num_texts).for_each(|cell| *cell = escaped(cell));
-        row.iter_mut().for_each(|cell| *cell = cell.replace('–', "--"));
+        row.iter_mut().for_each(|cell| *cell = cell.replace(NOTHING, "--"));
     }
     let columns = "l".repeat(num_settings) + &"r".repeat(rows[0].len() - num_settings);
     let mut lines: Vec<String> = title.map(|title| format!("% {title}")).into_iter().collect();
