@@ -163,14 +163,14 @@ pub fn free_port() -> u16 {
     socket.expect("a free port").port()
 }
 
-/// Starts processes that train without end in sight, and waits for their first measurements.
+/// Starts processes that train without end in sight, and waits for the first measurement of a step.
 fn start(folder: &Folder, count: usize) -> (Child, PathBuf) {
     let model_dir = folder.path("model");
     let endless = folder.pretrain(100_000).bind_text("MODEL_DIR", &model_dir);
     let launcher = launched(endless.bind("BATCH_SIZE", 12), count).start();
     let metrics = model_dir.join("train/metrics.jsonl");
     let end = Instant::now() + Duration::from_secs(120);
-    while fs::metadata(&metrics).map_or(0, |file| file.len()) == 0 {
+    while !fs::read_to_string(&metrics).is_ok_and(|lines| lines.contains("\"loss\"")) {
         assert!(Instant::now() < end, "the run has begun");
         std::thread::sleep(Duration::from_millis(20));
     }
