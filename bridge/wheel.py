@@ -4,9 +4,10 @@
     bridge/wheel.py pack PROGRAMS WHEELS [cuda]   the programs of a folder into WHEELS/gimlet-*.whl
     bridge/wheel.py check PROGRAMS                such a wheel trains in a fresh environment
 
-The wheel depends on torch, whose libtorch `gimlet-torch` loads, and holds no Python. Cargo has compiled
-the programs, each with features of its own. auditwheel finds the oldest glibc that both run on and
-writes it into the tag; it takes nothing from torch's wheel and puts in any other foreign library.
+The wheel depends on torch, whose libtorch `gimlet-torch` loads, and holds the Python package of python/,
+which starts the programs. Cargo has compiled them, each with features of its own. auditwheel finds the
+oldest glibc that both run on and writes it into the tag; it takes nothing from torch's wheel and puts in
+any other foreign library.
 """
 
 import os
@@ -36,6 +37,7 @@ Summary: {summary}
 License: Apache-2.0
 Requires-Python: >=3.10,<3.15
 Requires-Dist: torch=={torch}.*
+Requires-Dist: numpy
 """
 WHEEL = """\
 Wheel-Version: 1.0
@@ -68,6 +70,7 @@ def pack(programs, wheels, build):
         for name in PROGRAMS:
             setup.run(["strip", "-o", scripts / name, programs / name])
         write_link(scripts / "t5_mesh_transformer")
+        write_package(content / "gimlet")
         write_metadata(content / f"gimlet-{version}.dist-info", version)
         setup.run([tools / "wheel", "pack", content, "--dest-dir", scratch])
         [packed] = Path(scratch).glob("*.whl")
@@ -81,6 +84,14 @@ def write_link(script):
     """Write a program that is `gimlet` under another name: a wheel holds no links."""
     script.write_text('#!/bin/sh\nexec "$(dirname "$0")/gimlet" %s "$@"\n' % script.name)
     script.chmod(0o755)
+
+
+def write_package(folder):
+    """Write the Python package, which knows the version of the programs."""
+    folder.mkdir()
+    for module in sorted((setup.ROOT / "python" / "gimlet").glob("*.py")):
+        shutil.copy(module, folder)
+    (folder / "version.py").write_text(f'VERSION = "{package("version")}"\n')
 
 
 def write_metadata(folder, version):
@@ -138,6 +149,8 @@ def check(wheel, scratch):
     words = [f"--gin.MODEL_DIR='{model}'", "--gin.TRAIN_STEPS=3"]
     setup.run([home / "bin" / "gimlet", "train", "--gin_file=runs/quickstart/pretrain.gin", *words])
     require((model / "checkpoint_3").is_dir(), "training left no checkpoint_3")
+    setup.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "numpy"])
+    setup.run([python, "tests/python/package.py", "--model_dir", model])
     setup.say(f"{wheel.name} ({wheel.stat().st_size / 1e6:.0f} MB) trains in a fresh environment")
 
 

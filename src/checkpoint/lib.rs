@@ -77,7 +77,7 @@ pub use error::CheckpointError;
 pub use export::{
     Carried, GradScaler, HuggingFaceOptions, MeshOptions, NativeOptions, PickleValue, Rates,
     StorageView, TrainerForm, Weights, export_hugging_face, export_mesh_tensorflow, export_orbax,
-    export_t5x, export_torch, export_trainer, name_newest, unheld,
+    export_t5x, export_torch, export_trainer, name_newest, safetensors_header, unheld,
 };
 pub use find::{Skipped, every, latest, restore_newest, resumable_steps};
 pub use fit::check_fit;

@@ -3,6 +3,9 @@
 /// The prefix of the names of parameters.
 pub const TARGET: &str = "target/";
 
+/// The prefix of the names of all other arrays.
+pub const STATE: &str = "state/";
+
 /// The prefix of the names of the optimizer's arrays.
 pub const PARAM_STATES: &str = "state/param_states/";
 

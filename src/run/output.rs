@@ -1,7 +1,8 @@
 //! The standard output of commands, in colour for people.
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
 
+use anyhow::anyhow;
 use clap::ValueEnum;
 
 use crate::telemetry::colors;
@@ -13,6 +14,16 @@ pub(super) fn write(text: &str) -> Result<(), Failure> {
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::world(error)),
         _ => Ok(()),
+    }
+}
+
+/// Refuses to write bytes on a terminal.
+pub(super) fn refuse_terminal(why: &str) -> Result<(), Failure> {
+    match io::stdout().is_terminal() {
+        true => Err(Failure::usage(anyhow!(
+            "standard output is a terminal, and {why}: expected a pipe, or a file as in `> FILE`"
+        ))),
+        false => Ok(()),
     }
 }
 

@@ -28,4 +28,7 @@ pub struct ServeOptions {
     /// Greatest size of a request; a larger one is refused with 413.
     #[arg(long = "max_body_bytes", value_name = "BYTES", default_value_t = 1 << 20)]
     pub max_body_bytes: usize,
+    /// End when standard input does: with the program that started this one and holds the other end.
+    #[arg(long = "end_with_stdin")]
+    pub end_with_stdin: bool,
 }

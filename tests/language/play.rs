@@ -9,7 +9,7 @@
 //! - `sh` contains commands that must succeed, with any output;
 //! - `LANGUAGE needs=THING` is not played if the machine does not have the thing, one of
 //!   [`THINGS`];
-//! - `text` is only to be read;
+//! - `text` is only to be read, and `python` is run by tests/python/package.py;
 //! - `gin` alone is a part of a configuration, whose names and types `gimlet gin print` accepts.
 //!
 //! `UPDATE_GOLDEN=1` rewrites the output of commands in a page.
@@ -54,7 +54,7 @@ fn play(info: &str, block: &[&str], folder: &Path) -> String {
     }
     match language {
         "console" => return console(block, option == "numbers=any", folder),
-        "text" => (),
+        "text" | "python" => (),
         "sh" => must_succeed(&text, folder),
         "gin" => {
             write(&folder.join("part.gin"), &text);

@@ -26,6 +26,7 @@ pub use hugging_face::{export_hugging_face, export_torch};
 pub use native::{NativeOptions, export_orbax, export_t5x};
 pub use options::{HuggingFaceOptions, MeshOptions, Weights};
 pub use pickle::{PickleValue, StorageView};
+pub use safetensors::safetensors_header;
 pub use tensorflow::{export_mesh_tensorflow, name_newest};
 pub(super) use trainer::write_trainer;
 pub use trainer::{GradScaler, Rates, TrainerForm, export_trainer};

@@ -5,6 +5,9 @@ use super::{Foreign, RawTensors};
 use crate::error::CheckpointError;
 use crate::format::Format;
 use crate::names::hugging_face::{Families, HeadFacts, HuggingFaceFamily, NameTable, entries};
+use crate::names::{Axes, Origin, T5xArray};
+use crate::raw::RawInfo;
+use crate::t5x_tree::{STATE, STEP, TARGET};
 use gimlet_storage::Path;
 
 /// Number of bytes of two tensors that are compared at a time.
@@ -17,15 +20,33 @@ pub(super) fn named(
     raw: Box<dyn RawTensors>,
     families: Families,
 ) -> Result<Foreign, CheckpointError> {
-    let (tables, facts) = names((path, folder), families)?;
     if raw.tensors().is_empty() {
         let (path, reason) = (path.to_string(), "it holds no tensors".to_string());
         return Err(CheckpointError::NotACheckpoint { path, reason });
     }
+    if raw.tensors().keys().all(|name| name.starts_with(TARGET) || name.starts_with(STATE)) {
+        return Ok(tree(path, raw));
+    }
+    let (tables, facts) = names((path, folder), families)?;
     let is_same =
         |name: &str, other: &str| raw.is_same(name, other) || are_equal(&*raw, name, other);
     let entries = entries(raw.tensors(), raw.layout(), (&tables, facts), &is_same);
     Ok(Foreign::new(path, format, raw, entries))
+}
+
+/// Opens tensors that have T5X's names already, as `gimlet checkpoint arrays` writes them.
+fn tree(path: &Path, raw: Box<dyn RawTensors>) -> Foreign {
+    let format = match raw.tensors().contains_key(STEP) {
+        true => Format::T5x,
+        false => Format::HuggingFace,
+    };
+    let entry = |(name, info): (&String, &RawInfo)| {
+        let origin = Origin::Tensor(name.clone(), Axes::Same);
+        let (dtype, shape) = (info.dtype, info.shape.clone());
+        (name.clone(), T5xArray { origin, dtype, shape })
+    };
+    let entries = raw.tensors().iter().map(entry).collect();
+    Foreign::new(path, format, raw, entries)
 }
 
 /// Returns the tables of names that the `config.json` allows, and the properties of the head that it states; every table

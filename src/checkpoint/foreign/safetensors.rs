@@ -18,7 +18,7 @@ use gimlet_storage::{Path, RangeFile};
 const MAX_HEADER: u64 = 100_000_000;
 
 /// The types of the format that are read and written.
-const TYPES: [(Dtype, DType); 12] = [
+const TYPES: [(Dtype, DType); 13] = [
     (Dtype::BOOL, DType::Bool),
     (Dtype::U8, DType::U8),
     (Dtype::I8, DType::I8),
@@ -26,6 +26,7 @@ const TYPES: [(Dtype, DType); 12] = [
     (Dtype::I16, DType::I16),
     (Dtype::U32, DType::U32),
     (Dtype::I32, DType::I32),
+    (Dtype::U64, DType::U64),
     (Dtype::I64, DType::I64),
     (Dtype::BF16, DType::Bf16),
     (Dtype::F16, DType::F16),
@@ -34,8 +35,9 @@ const TYPES: [(Dtype, DType); 12] = [
 ];
 
 /// The type of the format for the elements of an array.
-pub(crate) fn safetensors_type(dtype: DType) -> Option<Dtype> {
-    TYPES.iter().find(|(_, ours)| *ours == dtype).map(|(theirs, _)| *theirs)
+pub(crate) fn safetensors_type(dtype: DType) -> Dtype {
+    let found = TYPES.iter().find(|(_, ours)| *ours == dtype);
+    found.expect("the table has every type").0
 }
 
 /// An open file.

@@ -8,6 +8,7 @@ mod meter;
 mod metered;
 mod open;
 mod show;
+mod stream;
 mod verify;
 
 pub(super) use arrays::size;
@@ -33,6 +34,8 @@ pub enum CheckpointCommand {
     Ls(ls::LsArgs),
     /// Print the tree of a checkpoint's arrays: shapes, types, sizes, and norms if asked for.
     Show(show::ShowArgs),
+    /// Write the arrays of a checkpoint to standard output as one file of safetensors, for programs.
+    Arrays(stream::ArraysArgs),
     /// Compare two checkpoints; ends with status 1 if they differ.
     Diff(diff::DiffArgs),
     /// Read checkpoints and name every damaged file; ends with status 1 if there is one.
@@ -67,6 +70,7 @@ impl CheckpointToolArgs {
         match &self.tool {
             CheckpointCommand::Ls(args) => ls::run(args),
             CheckpointCommand::Show(args) => show::run(args),
+            CheckpointCommand::Arrays(args) => stream::run(args),
             CheckpointCommand::Diff(args) => diff::run(args),
             CheckpointCommand::Verify(args) => verify::run(args),
             CheckpointCommand::Convert(args) => convert::run(args),

@@ -22,6 +22,8 @@ answers!(ServeArgs, model, predicts_or_fills, |_| Ok(()));
 
 #[cfg(feature = "torch")]
 mod body {
+    use std::io;
+
     use anyhow::anyhow;
 
     use super::{Failure, ServeArgs};
@@ -40,6 +42,9 @@ mod body {
             context: &Context<'_>,
             interrupt: &Interrupt,
         ) -> Result<(), Failure> {
+            if self.options.end_with_stdin {
+                std::thread::spawn(end_with_stdin);
+            }
             let token = self.options.token_file.as_deref().map(token).transpose()?;
             let listener = bind(&self.options).map_err(Failure::usage)?;
             let fills = spec.model.fills().is_some();
@@ -62,6 +67,13 @@ mod body {
             }
             Ok(())
         }
+    }
+
+    /// Asks this process to end once standard input has ended.
+    fn end_with_stdin() {
+        let _ = io::copy(&mut io::stdin(), &mut io::sink());
+        // SAFETY: it only sends a signal, to this process.
+        unsafe { libc::kill(libc::getpid(), libc::SIGTERM) };
     }
 
     /// Reads the token from its file.

@@ -1,5 +1,5 @@
 //! `gimlet shims`: writes a folder that scripts can use in place of T5X, SeqIO and t5-experiments. Its small
-//! Python programs pass their command lines to `gimlet`.
+//! Python programs pass their command lines to `gimlet`, and its module `t5x.checkpoints` reads through the package `gimlet`.
 
 use std::fs;
 use std::io;
@@ -60,10 +60,30 @@ const PACKAGES: [&str; 6] = [
     "downstream_tasks/hyperpartisan_news_detection",
 ];
 
+/// The modules: the one of T5X that reads checkpoints, and the package `gimlet` on which it stands.
+const MODULES: [(&str, &str); 11] = [
+    ("t5x/checkpoints.py", include_str!("checkpoints.py")),
+    ("gimlet/__init__.py", include_str!("../../../python/gimlet/__init__.py")),
+    ("gimlet/checkpoints.py", include_str!("../../../python/gimlet/checkpoints.py")),
+    ("gimlet/config.py", include_str!("../../../python/gimlet/config.py")),
+    ("gimlet/data.py", include_str!("../../../python/gimlet/data.py")),
+    ("gimlet/jax.py", include_str!("../../../python/gimlet/jax.py")),
+    ("gimlet/metrics.py", include_str!("../../../python/gimlet/metrics.py")),
+    ("gimlet/model.py", include_str!("../../../python/gimlet/model.py")),
+    ("gimlet/process.py", include_str!("../../../python/gimlet/process.py")),
+    ("gimlet/safetensors.py", include_str!("../../../python/gimlet/safetensors.py")),
+    ("gimlet/torch.py", include_str!("../../../python/gimlet/torch.py")),
+];
+/// The module with the version of the package, which is that of the program.
+const VERSION: (&str, &str) =
+    ("gimlet/version.py", concat!("VERSION = \"", env!("CARGO_PKG_VERSION"), "\"\n"));
+
 const PROGRAM: &str = include_str!("program.py");
 const PACKAGE: &str = include_str!("package.py");
 /// A text that every file of this command contains.
 const SIGNATURE: &str = "`gimlet shims`";
+/// The first line of modules.
+const MARK: &str = "# Written by `gimlet shims`.\n";
 
 /// Writes the folder.
 ///
@@ -73,7 +93,9 @@ pub(super) fn shims_command(args: &ShimsArgs) -> Result<(), Failure> {
     let dir = &args.dir;
     let programs = PROGRAMS.map(|(name, words)| (dir.join(name), program(name, words)));
     let packages = PACKAGES.map(|name| (dir.join(name).join("__init__.py"), PACKAGE.to_string()));
-    let files = [&programs[..], &packages[..]].concat();
+    let modules = MODULES.iter().chain([&VERSION]);
+    let modules = modules.map(|(name, text)| (dir.join(name), format!("{MARK}{text}")));
+    let files: Vec<_> = programs.into_iter().chain(packages).chain(modules).collect();
     if let Some((file, _)) = files.iter().find(|(file, _)| is_of_others(file)) {
         return Err(Failure::usage(anyhow!(
             "{} was not written by `gimlet shims` and is not changed: name another folder",

@@ -10,6 +10,7 @@ mod metrics;
 mod predictions;
 mod show;
 mod stats;
+mod stream;
 
 use clap::{Args, Subcommand};
 
@@ -39,6 +40,8 @@ pub enum TaskCommand {
     Stats(stats::StatsArgs),
     /// Print the batches that a run trains on: the place of each example in its row, its tokens and text.
     Batches(Box<batches::BatchesArgs>),
+    /// Write the batches of a task to standard output, for programs.
+    Stream(Box<stream::StreamArgs>),
     /// Score predictions in a file with a task's metrics.
     Metrics(metrics::MetricsArgs),
 }
@@ -56,6 +59,7 @@ impl TaskToolArgs {
             TaskCommand::Import(args) => import::run(args),
             TaskCommand::Stats(args) => stats::run(args, color),
             TaskCommand::Batches(args) => batches::run(args, color),
+            TaskCommand::Stream(args) => stream::run(args, color),
             TaskCommand::Metrics(args) => metrics::run(args, color),
         }
     }
