@@ -86,7 +86,14 @@ fn prediction() -> Prediction {
         _ => DecodeFn::BeamSearch(BeamSearch::default()),
     };
     let num_decodes = beams as usize;
-    Prediction { decode_fn, num_decodes, bos_id: 0, eos_id: NEVER, prompt_with_targets: false }
+    Prediction {
+        decode_fn,
+        num_decodes,
+        bos_id: 0,
+        eos_id: NEVER,
+        prompt_with_targets: false,
+        constraint: None,
+    }
 }
 
 fn rows(tokens: &Tensor) -> Vec<Vec<i64>> {

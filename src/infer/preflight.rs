@@ -19,10 +19,12 @@ use super::spec::{Infer, Mode};
 /// their reading: they may exist on the machine of the run.
 ///
 /// # Errors
-/// A missing task, split, cache, module of Python, length or vocabulary, a vocabulary that differs from the model's or exceeds its embedding.
+/// A missing task, split, cache, module of Python, length or vocabulary, a vocabulary that differs from the model's or exceeds its
+/// embedding, or a set of answers that cannot be decoded.
 pub fn preflight(spec: &Infer, tasks: &dyn TaskProvider) -> Result<Vec<Arc<Task>>, SessionError> {
     let data = &spec.dataset_cfg;
     check_vocabularies(&spec.model, data, tasks)?;
+    check_answers(spec)?;
     let name = &data.mixture_or_task_name;
     let of_mixture = subtasks(name, tasks).map_err(|error| tasks.placed(name, error))?;
     for task in &of_mixture {
@@ -56,6 +58,21 @@ pub fn converter(spec: &Infer, task: &Task) -> Result<FeatureConverter, SessionE
             let PredictionSpec { converter, bos_id, .. } = spec.model.prediction_spec()?;
             Ok(FeatureConverter::new(&converter, lengths, Packing::None, bos_id)?)
         }
+    }
+}
+
+/// Checks that the answers of the model's set fit into its targets.
+fn check_answers(spec: &Infer) -> Result<(), SessionError> {
+    let predictions = spec.model.prediction_spec()?;
+    let lengths = spec.dataset_cfg.task_feature_lengths.as_ref();
+    let length = lengths.and_then(|lengths| lengths.get("targets")).copied();
+    if spec.mode == Mode::Score || predictions.names_classes {
+        return Ok(());
+    }
+    let prediction = predictions.prediction_in(&*predictions.vocabulary.build()?)?;
+    match (prediction.constraint, length) {
+        (Some(constraint), Some(length)) => Ok(constraint.check_room(length)?),
+        _ => Ok(()),
     }
 }
 

@@ -3,7 +3,9 @@
 use clap::Args;
 use serde::Deserialize;
 
-use crate::models::decoding::{BeamSearch, DecodeFn, Generate, Prediction, TemperatureSample};
+use crate::models::decoding::{
+    AnswerSet, BeamSearch, Choices, DecodeFn, Generate, Prediction, TemperatureSample,
+};
 
 /// The greatest number of sequences of one text.
 const MAX_DECODES: usize = 64;
@@ -36,6 +38,12 @@ pub struct DecodingOptions {
     /// Greatest number of tokens of an answer.
     #[arg(long = "max_tokens", value_name = "N")]
     pub max_tokens: Option<usize>,
+    /// A file with one answer a line: every answer is one of them.
+    #[arg(long = "choices", value_name = "FILE")]
+    pub choices: Option<Choices>,
+    /// A regular expression that every answer matches as a whole.
+    #[arg(long = "pattern", value_name = "REGEX")]
+    pub pattern: Option<String>,
     /// Seed of samples.
     #[arg(long = "seed", value_name = "N", allow_negative_numbers = true)]
     pub seed: Option<i64>,
@@ -94,9 +102,18 @@ impl DecodingOptions {
         self.beam.is_some() || self.alpha.is_some()
     }
 
-    /// Whether options of samples or of a search are given.
+    /// Whether options of samples, of a search or of a set of answers are given.
     pub fn changes_decoding(&self) -> bool {
-        self.samples() || self.searches()
+        self.samples() || self.searches() || self.choices.is_some() || self.pattern.is_some()
+    }
+
+    /// Returns the set of answers, if one is given.
+    ///
+    /// # Errors
+    /// Two sets are given, or an expression is not valid.
+    pub fn answers(&self) -> Result<Option<AnswerSet>, String> {
+        AnswerSet::new(self.choices.clone(), self.pattern.clone())
+            .map_err(|error| error.to_string())
     }
 
     /// Finds what is wrong with the options alone.
@@ -119,7 +136,14 @@ impl DecodingOptions {
         }
         between("temperature", self.temperature, 0.0, 1e3)?;
         between("topp", self.topp, 0.0, 1.0)?;
-        between("alpha", self.alpha, 0.0, 1e3)
+        between("alpha", self.alpha, 0.0, 1e3)?;
+        match self.answers()? {
+            // Before the parameters of the model are read.
+            Some(AnswerSet::Choices(choices)) => {
+                choices.read().map(drop).map_err(|error| error.to_string())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Checks the length of answers that a request asks of a server, whose own greatest is `max_tokens`.
@@ -237,7 +261,14 @@ mod tests {
     use super::*;
 
     fn model(decode_fn: DecodeFn, num_decodes: usize) -> Prediction {
-        Prediction { decode_fn, num_decodes, bos_id: 0, eos_id: 1, prompt_with_targets: false }
+        Prediction {
+            decode_fn,
+            num_decodes,
+            bos_id: 0,
+            eos_id: 1,
+            prompt_with_targets: false,
+            constraint: None,
+        }
     }
 
     fn options(json: &str) -> DecodingOptions {
@@ -333,6 +364,9 @@ mod tests {
             (r#"{"topp": 0.5, "topk": 1}"#, "expected one of them"),
             (r#"{"num_decodes": 0}"#, "`num_decodes` is 0, expected 1 to 64"),
             (r#"{"topp": 1.5}"#, "`topp` is 1.5, expected 0 to 1"),
+            (r#"{"choices": ["a"], "pattern": "b"}"#, "both given, expected one of them: drop"),
+            (r#"{"choices": []}"#, "`choices` has no answers"),
+            (r#"{"pattern": "a("}"#, "a(\n     ^\nerror: unclosed group"),
             (r#"{"max_tokens": 0}"#, "`max_tokens` is 0, expected at least 1"),
         ] {
             let said = over(json, DecodeFn::default()).expect_err("it is refused");

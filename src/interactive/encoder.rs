@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::models::Model;
-use crate::models::decoding::Prediction;
+use crate::models::decoding::{ConstraintError, Constraints, Prediction, Target};
 use crate::session::error::SessionError;
 use crate::vocab::Vocabulary;
 
@@ -12,8 +12,8 @@ use super::lines::{Asked, Text};
 use super::spec::InteractiveModel;
 
 /// The refusal of options of decoding by a model of classes.
-const CLASSES: &str = "the model names classes by their probability and decodes no text, so it takes no option of sampling \
-                       or of a search; `num_decodes` classes are named";
+const CLASSES: &str = "the model names classes by their probability and decodes no text, so it takes no option of sampling, \
+                       of a search or of a set of answers; `num_decodes` classes are named";
 
 /// The vocabularies of a model, its lengths and its own decoding.
 #[derive(Clone, Debug)]
@@ -29,6 +29,7 @@ pub struct Encoder {
     end_of_targets: Option<i32>,
     prediction: Prediction,
     names_classes: bool,
+    constraints: Arc<Constraints>,
 }
 
 impl Encoder {
@@ -57,7 +58,8 @@ impl Encoder {
             end_of_inputs: inputs.eos_id().filter(|_| ends_inputs),
             end_of_targets: eos_id.filter(|_| spec.add_eos.unwrap_or(true)),
             names_classes: predictions.names_classes,
-            prediction: predictions.prediction(i64::from(eos_id.unwrap_or(1))),
+            prediction: predictions.prediction_in(&*targets)?,
+            constraints: Arc::default(),
             inputs,
             targets,
         })
@@ -76,12 +78,27 @@ impl Encoder {
     /// Fills options in with those of the model.
     ///
     /// # Errors
-    /// See [`DecodingOptions::over`]; options of decoding for a model that names classes.
+    /// See [`DecodingOptions::over`]; options of decoding for a model that names classes; a set of answers that cannot be
+    /// decoded.
     pub fn decoding(&self, options: &DecodingOptions) -> Result<Decoding, String> {
         if self.names_classes && options.changes_decoding() {
             return Err(CLASSES.to_string());
         }
-        options.over(&self.prediction, self.targets_length)
+        let mut decoding = options.over(&self.prediction, self.targets_length)?;
+        let text = |error: ConstraintError| error.to_string();
+        if let Some(set) = options.answers()? {
+            let ends = decoding.prediction.ends();
+            let target = Target { vocabulary: &*self.targets, ends: &ends };
+            if self.prediction.prompt_with_targets {
+                return Err(text(ConstraintError::Prompted));
+            }
+            let constraint = self.constraints.of(&set, &target).map_err(text)?;
+            decoding.prediction.constraint = Some(constraint);
+        }
+        if let Some(constraint) = &decoding.prediction.constraint {
+            constraint.check_room(decoding.max_tokens).map_err(text)?;
+        }
+        Ok(decoding)
     }
 
     /// Fills in the options of a request to a server, whose answers have a greatest length.

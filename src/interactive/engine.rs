@@ -237,12 +237,12 @@ impl<'a> Engine<'a> {
             Answer { text, score: scores[at], num_tokens }
         };
         // The best is the last.
+        let is_answer = |at: &usize| {
+            decoding.prediction.constraint.is_none() || Decodes::is_answer(scores[*at])
+        };
         let of_text = |text: usize| {
-            (0..count)
-                .rev()
-                .take(decoding.num_answers)
-                .map(|at| answer(text * count + at))
-                .collect()
+            let best_first = (0..count).rev().map(|at| text * count + at).filter(is_answer);
+            best_first.take(decoding.num_answers).map(answer).collect()
         };
         (0..batch as usize).map(of_text).collect()
     }

@@ -15,7 +15,7 @@ use axum::{Json, Router};
 use futures::stream::{self, Stream, StreamExt};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tokio::task::spawn_blocking;
+use tokio::task::{block_in_place, spawn_blocking};
 use tokio::time::{Instant as Deadline, timeout_at};
 
 use crate::interactive::{Asked, Text};
@@ -103,7 +103,9 @@ async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
 async fn generate(State(shared): State<Arc<Shared>>, request: Request) -> Answered {
     let (limit, encoder) = (Limit::new(shared.timeout), shared.encoder.answering()?);
     let ask = Generate::parse(&body(&shared, request, &limit).await?)?;
-    let decoding = encoder.requested(&ask.options).map_err(Refusal::Malformed)?;
+    // A set of answers may take a while to prepare.
+    let decoding =
+        block_in_place(|| encoder.requested(&ask.options)).map_err(Refusal::Malformed)?;
     let asked = encode(&shared, ask.texts).await?;
     let news = push(&shared, &asked, &Work::Generate(decoding), ask.stream)?;
     if ask.stream {

@@ -8,6 +8,7 @@ use crate::storage::StorageError;
 use crate::vocab::VocabError;
 
 use super::check::UnfitSpec;
+use crate::models::decoding::ConstraintError;
 use crate::models::{NoFilling, NoPredictions};
 
 /// The reason why a run stopped before its end.
@@ -92,6 +93,15 @@ pub enum SessionError {
     /// A file cannot be read or written.
     #[error(transparent)]
     Storage(#[from] StorageError),
+}
+
+impl From<ConstraintError> for SessionError {
+    fn from(error: ConstraintError) -> Self {
+        match error {
+            ConstraintError::Storage(error) if !error.is_users() => Self::Storage(error),
+            error => Self::Unfit(error.to_string()),
+        }
+    }
 }
 
 impl From<NoPredictions> for SessionError {

@@ -33,7 +33,7 @@ impl<'a> TextPredictor<'a> {
     /// Lays the parameters out for batches of that many rows.
     ///
     /// # Errors
-    /// Out of memory, or another failure of libtorch.
+    /// The model's set of answers cannot be decoded; out of memory, or another failure of libtorch.
     pub fn new(
         model: &Model,
         vocabulary: &'a dyn Vocabulary,
@@ -41,8 +41,7 @@ impl<'a> TextPredictor<'a> {
         rows: usize,
     ) -> Result<Self, SessionError> {
         let &EvalContext { forward, params, step, .. } = cx;
-        let eos_id = i64::from(vocabulary.eos_id().unwrap_or(1));
-        let prediction = model.prediction_spec()?.prediction(eos_id);
+        let prediction = model.prediction_spec()?.prediction_in(vocabulary)?;
         let hypotheses = rows * prediction.num_decodes;
         let predict =
             forward.guarded(step, || forward.predicting().predictor(params, hypotheses))?;
@@ -76,17 +75,20 @@ impl<'a> TextPredictor<'a> {
         })?;
         let decodes =
             decodes.map_err(|error: DecodeError| SessionError::Unfit(error.to_string()))?;
-        Ok((0..decodes.sequences.size()[0]).map(|row| hypotheses_of(&decodes, row)).collect())
+        let is_answer =
+            |it: &Hypothesis| self.prediction.constraint.is_none() || Decodes::is_answer(it.score);
+        let hypotheses = |row| hypotheses_of(&decodes, row).filter(is_answer).collect();
+        Ok((0..decodes.sequences.size()[0]).map(hypotheses).collect())
     }
 }
 
 /// Returns the sequences of a row of decodes on the host.
-fn hypotheses_of(decodes: &Decodes, row: i64) -> Vec<Hypothesis> {
+fn hypotheses_of(decodes: &Decodes, row: i64) -> impl Iterator<Item = Hypothesis> {
     let sequences = decodes.sequences.get(row);
     let scores = Vec::<f64>::try_from(decodes.scores.get(row)).expect("scores are vectors");
-    let hypothesis = |(index, score)| {
+    let hypothesis = move |(index, score)| {
         let ids = Vec::try_from(sequences.get(index)).expect("sequences are vectors");
         Hypothesis { ids, score }
     };
-    (0..).zip(scores).map(hypothesis).collect()
+    (0..).zip(scores).map(hypothesis)
 }

@@ -1,11 +1,17 @@
 //! UTF-8 bytes as ids.
 
-use super::Vocabulary;
 use super::spec::ByteVocabulary;
+use super::{PieceText, Vocabulary};
 
 /// Padding, EOS and unknown stand before the bytes.
 pub(super) const NUM_SPECIAL: usize = 3;
 const NUM_BYTES: usize = 256;
+
+/// Returns the byte of an id.
+pub(super) fn byte_text(id: i32) -> Option<PieceText> {
+    let byte = u8::try_from(id.checked_sub(NUM_SPECIAL as i32)?).ok()?;
+    Some(PieceText::everywhere(vec![byte]))
+}
 
 impl Vocabulary for ByteVocabulary {
     fn name(&self) -> String {
@@ -30,6 +36,10 @@ impl Vocabulary for ByteVocabulary {
 
     fn unk_id(&self) -> Option<i32> {
         Some(2)
+    }
+
+    fn piece_texts(&self) -> Result<Vec<Option<PieceText>>, String> {
+        Ok((0..self.vocab_size()).map(|id| byte_text(id as i32)).collect())
     }
 
     fn encode_into(&self, text: &str, ids: &mut Vec<i32>) {

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::Vocabulary;
+use super::bytes::NUM_SPECIAL;
 use super::spec::{FullCodepointVocabulary, PartialCodepointVocabulary};
+use super::{PieceText, Vocabulary};
 
 const LARGEST: usize = 0x10ffff;
 /// Characters of the private use area for EOS and unknown.
@@ -106,6 +107,14 @@ impl Vocabulary for PartialCodepoints {
 
     fn unk_id(&self) -> Option<i32> {
         Some(2)
+    }
+
+    fn piece_texts(&self) -> Result<Vec<Option<PieceText>>, String> {
+        let given = self.codepoints.iter().skip(NUM_SPECIAL);
+        let text = |c: char| PieceText::everywhere(c.to_string().into_bytes());
+        let given = given.map(|codepoint| char::from_u32(*codepoint).map(text));
+        let none = |count| std::iter::repeat_n(None, count);
+        Ok(none(NUM_SPECIAL).chain(given).chain(none(self.extra_ids)).collect())
     }
 
     fn encode_into(&self, text: &str, ids: &mut Vec<i32>) {

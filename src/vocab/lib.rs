@@ -9,6 +9,7 @@ mod error;
 mod hugging_face;
 mod load;
 mod pass_through;
+mod piece_text;
 mod sentencepiece;
 mod spec;
 mod train;
@@ -17,6 +18,7 @@ mod word_piece;
 
 pub use error::VocabError;
 pub use hugging_face::{HuggingFaceTokenizer, hugging_face_tokenizer};
+pub use piece_text::PieceText;
 pub use sentencepiece::{PieceCount, count_pieces, tokenizer_json};
 pub use spec::{
     BertVocabulary, BertWordPieceVocabulary, ByteVocabulary, FullCodepointVocabulary,
@@ -54,6 +56,11 @@ pub trait Vocabulary: Send + Sync + std::fmt::Debug {
         i32::try_from(self.vocab_size()).unwrap_or(i32::MAX) - 1
     }
 
+    /// Whether an id stands for a part of a text, and is not the unknown piece or a sentinel after all pieces.
+    fn stands_for_text(&self, id: i32) -> bool {
+        Some(id) != self.unk_id() && usize::try_from(id).is_ok_and(|id| id < self.base_vocab_size())
+    }
+
     /// Whether examples contain ids already and text cannot be encoded.
     fn takes_ids(&self) -> bool {
         false
@@ -68,6 +75,14 @@ pub trait Vocabulary: Send + Sync + std::fmt::Debug {
     /// Whether the ids after a text may remove its last space.
     fn cleans_up(&self) -> bool {
         false
+    }
+
+    /// Returns the bytes that each id adds to a text; `None` for ids that stand for no text, and for sentinels.
+    ///
+    /// # Errors
+    /// The reason for which a text is not the bytes of its ids, one after another.
+    fn piece_texts(&self) -> Result<Vec<Option<PieceText>>, String> {
+        Err("its ids are not parts of a text, which follow each other".to_string())
     }
 
     /// Appends the ids of `text` to `ids`, without EOS.

@@ -1,6 +1,7 @@
 //! `gimlet train`, `gimlet eval` and `gimlet infer` as users type them: their results, their files, their
 //! errors.
 
+mod answer_sets;
 mod arrays;
 mod bad_input;
 mod bench;

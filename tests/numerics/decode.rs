@@ -1,11 +1,15 @@
 //! Compares decoding with caches with decoding without, and the algorithms with slow ones.
 
+use std::sync::Arc;
+
 use gimlet::models::decoding::{
-    BeamSearch, DecodeFn, Decodes, NextLogits, Prediction, Prompt, TemperatureSample,
+    AnswerSet, BeamSearch, Constraint, DecodeFn, Decodes, NextLogits, Prediction, Prompt, Target,
+    TemperatureSample,
 };
 use gimlet::models::t5::{T5, T5Config};
 use gimlet::models::{Batch, PredictingNetwork, feature};
 use gimlet::nn::{Dropout, Params};
+use gimlet::vocab::{PartialCodepointVocabulary, VocabularySpec};
 use tch::{Device, Kind, Tensor};
 
 use crate::fixture;
@@ -25,8 +29,14 @@ fn predict(decode_fn: DecodeFn, num_decodes: usize) -> (T5, Params, Decodes) {
 
 fn predict_with(t5: &T5, params: &Params, decode_fn: DecodeFn, num_decodes: usize) -> Decodes {
     let batch = fixture::batch(&inputs(), &vec![vec![2; LENGTH]; 3]);
-    let prediction =
-        Prediction { decode_fn, num_decodes, bos_id: 0, eos_id: EOS, prompt_with_targets: false };
+    let prediction = Prediction {
+        decode_fn,
+        num_decodes,
+        bos_id: 0,
+        eos_id: EOS,
+        prompt_with_targets: false,
+        constraint: None,
+    };
     t5.predict_batch_with_aux(params, &batch, &prediction).expect("nothing contradicts")
 }
 
@@ -95,6 +105,69 @@ fn beam_search_finds_what_a_search_over_lists_finds() {
     }
 }
 
+/// The answers of a set of letters, the tokens from 3 on.
+fn letters(set: AnswerSet) -> Arc<Constraint> {
+    let codepoints = ('a'..='q').map(u64::from).collect();
+    let letters = PartialCodepointVocabulary { codepoints, extra_ids: 0 };
+    let letters = VocabularySpec::PartialCodepoint(letters).build().expect("it needs no file");
+    let target = Target { vocabulary: &*letters, ends: &[EOS] };
+    Arc::new(Constraint::new(&set, &target).expect("it can be decoded"))
+}
+
+#[test]
+fn a_search_ranks_the_choices_by_the_models_own_likelihoods() {
+    let (t5, params) = fixture::tiny(2);
+    let choices = ["ab", "abc", "pq", "kk"];
+    let set = AnswerSet::Choices(choices.map(str::to_string).to_vec().into());
+    let batch = fixture::batch(&inputs(), &vec![vec![2; LENGTH]; 3]);
+    let decode = |decode_fn, num_decodes| {
+        let constraint = Some(letters(set.clone()));
+        let (bos_id, eos_id, prompt_with_targets) = (0, EOS, false);
+        let prediction =
+            Prediction { decode_fn, num_decodes, bos_id, eos_id, prompt_with_targets, constraint };
+        t5.predict_batch_with_aux(&params, &batch, &prediction).expect("nothing contradicts")
+    };
+    let greedy = TemperatureSample {
+        temperature: 0.0,
+        rescale_log_probs: false,
+        ..TemperatureSample::default()
+    };
+    let greedy = decode(DecodeFn::TemperatureSample(greedy), 1);
+    // A search with room for more finds all of them, and nothing else.
+    let found = decode(DecodeFn::BeamSearch(BeamSearch { alpha: 0.0, ..BeamSearch::default() }), 6);
+    for row in 0..inputs().len() {
+        let mut expected: Vec<(f64, Vec<i64>)> = choices
+            .map(|text| {
+                let tokens: Vec<i64> =
+                    text.bytes().map(|byte| i64::from(byte - b'a') + 3).chain([EOS]).collect();
+                let log_prob = |at: usize| {
+                    let prefix = [&[0], &tokens[..at]].concat();
+                    next_log_probs(&t5, &params, row, &prefix)[tokens[at] as usize]
+                };
+                let mut padded = tokens.clone();
+                padded.resize(LENGTH, 0);
+                ((0..tokens.len()).map(log_prob).sum(), padded)
+            })
+            .into();
+        expected.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let sequences = found.sequences.get(row as i64);
+        let tokens = |at: i64| Vec::<i64>::try_from(sequences.get(at)).expect("one axis");
+        for (beam, (score, expected)) in (2..).zip(&expected) {
+            let found = found.scores.double_value(&[row as i64, beam]);
+            assert!((found - score).abs() < 1e-4, "row {row}: score {found}, expected {score}");
+            assert_eq!(tokens(beam), *expected);
+        }
+        let missing = found.scores.get(row as i64).narrow(0, 0, 2);
+        let missing = Vec::<f64>::try_from(missing.to_kind(Kind::Double)).expect("one axis");
+        assert!(missing.into_iter().all(|score| !Decodes::is_answer(score)));
+        let (sequence, score) = (greedy.sequences.get(row as i64).get(0), &greedy.scores);
+        let sequence = Vec::<i64>::try_from(sequence).expect("one axis");
+        let (expected, _) =
+            expected.iter().find(|(_, tokens)| *tokens == sequence).expect("it is a choice");
+        assert!((score.double_value(&[row as i64, 0]) - expected).abs() < 1e-4);
+    }
+}
+
 #[test]
 fn cached_greedy_decoding_equals_teacher_forcing() {
     let (t5, params) = fixture::tiny(2);
@@ -146,6 +219,7 @@ fn a_prompt_is_kept_and_its_end_token_dropped() {
             bos_id: 0,
             eos_id: EOS,
             prompt_with_targets: true,
+            constraint: None,
         };
         let decodes =
             t5.predict_batch_with_aux(&params, &batch, &prediction).expect("nothing contradicts");
@@ -171,8 +245,15 @@ fn sample(spec: TemperatureSample) -> (Vec<i64>, f64) {
     tch::manual_seed(0);
     let mut model = Fixed(Tensor::from_slice(&[0.4f32, 0.3, 0.2, 0.1]).log());
     let inputs = Tensor::zeros([1, 1], (Kind::Int64, Device::Cpu));
-    let prompt =
-        Prompt { inputs, bos_id: 0, eos_id: 9, num_decodes: 400, start: 0, encoder_inputs: None };
+    let prompt = Prompt {
+        inputs,
+        bos_id: 0,
+        eos_id: 9,
+        num_decodes: 400,
+        start: 0,
+        encoder_inputs: None,
+        constraint: None,
+    };
     let decode_fn = DecodeFn::TemperatureSample(spec);
     let decodes = decode_fn.decode(&prompt, &mut model).expect("nothing contradicts");
     let counts = decodes.sequences.view(-1).bincount::<&Tensor>(None, 4);

@@ -4,7 +4,9 @@ Run as `python generate.py > generate.json` (transformers 5.24.0, torch 2.11.0, 
 last token and on the number of tokens alone, so that generate.rs computes the same ones.
 """
 
+import itertools
 import json
+import re
 
 import torch
 from transformers import GenerationConfig, T5Config, T5ForConditionalGeneration
@@ -68,6 +70,48 @@ SAMPLED = [
     {"top_k": 0, "eta_cutoff": 0.2},
     {"top_k": 0, "top_p": 0.9, "suppress_tokens": [2, 11], "renormalize_logits": True},
 ]
+# Letters are the tokens from 3 on. Decoding within a set: transformers get the tokens that may follow from a function.
+LETTERS = "abcdefghijklmn"
+CHOICES = ["abc", "abd", "a", "nm", "hgfedcba", "kkkk", "kkkj"]
+PATTERN = "(ab|[k-n]{1,3})c?|e[a-d]{0,2}"
+SETS = [
+    ({}, CHOICES),
+    ({"repetition_penalty": 1.8}, CHOICES),
+    ({"min_new_tokens": 3}, ["abc", "abcdefg", "nmlk", "hgfe"]),
+    ({"num_beams": 2}, CHOICES),
+    ({"num_beams": 4, "num_return_sequences": 4}, CHOICES),
+    ({"num_beams": 5}, CHOICES[:2]),
+    ({"num_beams": 4, "num_return_sequences": 4, "length_penalty": 0.0}, CHOICES),
+    ({"num_beams": 3, "num_return_sequences": 3, "early_stopping": "never"}, CHOICES),
+    ({"num_beams": 3, "num_return_sequences": 3, "early_stopping": True}, CHOICES),
+    ({"num_beams": 3, "num_return_sequences": 3, "renormalize_logits": True}, CHOICES),
+    ({}, PATTERN),
+    ({"num_beams": 4, "num_return_sequences": 4}, PATTERN),
+    # Only the first token is drawn: the others are certain.
+    ({"do_sample": True, "top_k": 0}, ["abc", "nm", "hgfedcba", "kkkk"]),
+    ({"do_sample": True, "top_k": 3, "temperature": 0.7}, "abc|nm|hg|kk|e"),
+]
+
+
+def texts_of(answers):
+    """The texts of a set."""
+    if isinstance(answers, list):
+        return answers
+    texts = ("".join(letters) for length in range(6) for letters in itertools.product(LETTERS, repeat=length))
+    return [text for text in texts if re.fullmatch(answers, text)]
+
+
+def following(answers):
+    """Returns a prefix_allowed_tokens_fn of a set."""
+    texts = texts_of(answers)
+    sequences = [[0] + [LETTERS.index(letter) + 3 for letter in text] + [1] for text in texts]
+
+    def allowed(_, ids):
+        ids = ids.tolist()
+        found = {row[len(ids)] for row in sequences if row[: len(ids)] == ids and len(row) > len(ids)}
+        return sorted(found) or [1]
+
+    return allowed
 
 
 class Table(T5ForConditionalGeneration):
@@ -86,18 +130,26 @@ def main():
     model = Table(config).eval()
     inputs = torch.tensor(INPUTS)
 
-    def generate(count, end, **settings):
+    def generate(count, end, answers=None, **settings):
         model.end = end
+        allowed = following(answers) if answers else None
         generation = GenerationConfig(
             decoder_start_token_id=0, pad_token_id=0, max_new_tokens=count, use_cache=False,
             return_dict_in_generate=True, output_scores=True, **{"eos_token_id": 1, **settings})
         model.generation_config = GenerationConfig()
-        return model.generate(inputs, generation_config=generation)
+        return model.generate(inputs, generation_config=generation, prefix_allowed_tokens_fn=allowed)
+
+    def first_log_probs(**settings):
+        torch.manual_seed(0)
+        scores = generate(1, 0.0, **settings).scores[0][0].log_softmax(-1).tolist()
+        return {str(token): round(score, 5) for token, score in enumerate(scores) if score > -1e9}
 
     cases = []
     # Searches find sequences of different lengths if the end is more probable.
-    for settings, end in [(case, 0.0) for case in GREEDY] + [(case, 1.0) for case in SEARCHES]:
-        found = generate(NUM_TOKENS, end, **settings)
+    plain = [(case, 0.0, None) for case in GREEDY] + [(case, 1.0, None) for case in SEARCHES]
+    within = [(case, 0.0, answers) for case, answers in SETS if "do_sample" not in case]
+    for settings, end, answers in plain + within:
+        found = generate(NUM_TOKENS, end, answers, **settings)
         # A search fills up with end tokens.
         ends = settings.get("eos_token_id", [1])
         rows = []
@@ -105,14 +157,16 @@ def main():
             length = next((at + 1 for at, token in enumerate(row) if token in ends), len(row))
             rows.append(row[:length] + [0] * (NUM_TOKENS - length))
         case = {"settings": settings, "end": end, "sequences": rows}
+        if answers:
+            case["answers"] = answers
         if "num_beams" in settings:
             case["scores"] = [round(score, 5) for score in found.sequences_scores.tolist()]
         cases.append(case)
-    for settings in SAMPLED:
-        torch.manual_seed(0)
-        scores = generate(1, 0.0, do_sample=True, **settings).scores[0][0].log_softmax(-1).tolist()
-        log_probs = {str(token): round(score, 5) for token, score in enumerate(scores) if score > -1e9}
-        cases.append({"settings": {"do_sample": True, **settings}, "end": 0.0, "log_probs": log_probs})
+    for settings in [{"do_sample": True, **settings} for settings in SAMPLED]:
+        cases.append({"settings": settings, "end": 0.0, "log_probs": first_log_probs(**settings)})
+    for settings, answers in [case for case in SETS if "do_sample" in case[0]]:
+        log_probs = first_log_probs(answers=answers, **settings)
+        cases.append({"settings": settings, "end": 0.0, "answers": answers, "log_probs": log_probs})
     rows = ",\n  ".join(json.dumps(case) for case in cases)
     print(f'{{"inputs": {INPUTS}, "num_tokens": {NUM_TOKENS}, "cases": [\n  {rows}\n]}}')
 

@@ -2,7 +2,12 @@
 //!
 //! Reference: `generate.json`, made by `generate.py`. Tolerance: scores 1e-4.
 
-use gimlet::models::decoding::{DecodeFn, Decodes, Generate, NextLogits, Prompt};
+use std::sync::Arc;
+
+use gimlet::models::decoding::{
+    AnswerSet, Constraint, DecodeFn, Decodes, Generate, NextLogits, Prompt, Target,
+};
+use gimlet::vocab::{PartialCodepointVocabulary, VocabularySpec};
 use serde_json::Value;
 use tch::{Device, Kind, Tensor};
 
@@ -36,6 +41,20 @@ fn reference() -> Value {
     serde_json::from_str(include_str!("generate.json")).expect("it is committed")
 }
 
+/// The set of answers of a case, if it has one. Letters are the tokens from 3 on.
+fn constraint(answers: &Value) -> Option<Arc<Constraint>> {
+    let set = match answers {
+        Value::Null => return None,
+        Value::String(pattern) => AnswerSet::Pattern(pattern.clone()),
+        list => AnswerSet::Choices(serde_json::from_value(list.clone()).expect("texts")),
+    };
+    let codepoints = ('a'..='n').map(u64::from).collect();
+    let letters = PartialCodepointVocabulary { codepoints, extra_ids: 0 };
+    let letters = VocabularySpec::PartialCodepoint(letters).build().expect("it needs no file");
+    let target = Target { vocabulary: &*letters, ends: &[1] };
+    Some(Arc::new(Constraint::new(&set, &target).expect("it can be decoded")))
+}
+
 fn decode(record: &Value, case: &Value, length: i64) -> Decodes {
     let settings = case["settings"].as_object().expect("an object").iter();
     let bindings =
@@ -55,6 +74,7 @@ fn decode(record: &Value, case: &Value, length: i64) -> Decodes {
         start: 0,
         // Padding has no effect.
         encoder_inputs: Some(Tensor::from_slice2(&inputs).constant_pad_nd([0, 3])),
+        constraint: constraint(&case["answers"]),
     };
     let mut model = Table { length: 0, end: case["end"].as_f64().expect("a number") };
     decode_fn.decode(&prompt, &mut model).expect("nothing contradicts")
@@ -72,7 +92,7 @@ fn answers_are_those_of_transformers() {
         let found: Vec<Vec<i64>> = (0..best_first.size()[0])
             .map(|row| Vec::try_from(best_first.get(row)).expect("one axis"))
             .collect();
-        assert_eq!(found, expected, "{}", case["settings"]);
+        assert_eq!(found, expected, "{case}");
         let scores =
             Vec::<f64>::try_from(decodes.scores.flip([1]).flatten(0, 1).to_kind(Kind::Double));
         for (score, expected) in
@@ -94,8 +114,15 @@ fn samples_come_from_the_distribution_of_transformers() {
     let record = reference();
     for case in record["cases"].as_array().expect("a list") {
         let Some(expected) = case.get("log_probs").and_then(Value::as_object) else { continue };
-        let decodes = decode(&record, case, 1);
-        let tokens = Vec::<i64>::try_from(decodes.sequences.get(0).view(-1)).expect("one axis");
+        // The tokens after the first are certain.
+        let length = if case["answers"].is_null() {
+            1
+        } else {
+            record["num_tokens"].as_i64().expect("a number")
+        };
+        let decodes = decode(&record, case, length);
+        let tokens = decodes.sequences.get(0).select(1, 0);
+        let tokens = Vec::<i64>::try_from(tokens).expect("one axis");
         let scores =
             Vec::<f64>::try_from(decodes.scores.get(0).to_kind(Kind::Double)).expect("one axis");
         let mut found = std::collections::BTreeMap::new();

@@ -90,6 +90,9 @@ pub trait BaseModel: HasNetwork + AnySpec {
     fn check(&self) -> Result<(), String> {
         self.module().check()?;
         self.check_own()?;
+        if let Some(predictions) = self.predicts() {
+            predictions.check().map_err(|error| error.to_string())?;
+        }
         self.transformer().check(self.dimensions())
     }
 

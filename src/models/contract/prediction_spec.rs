@@ -1,10 +1,14 @@
 //! The facts of a model that predicting needs, beside those that training needs.
 
+use std::sync::Arc;
+
 use thiserror::Error;
 
 use crate::data::ConverterClass;
-use crate::models::decoding::{DecodeFn, Prediction};
-use crate::vocab::VocabularySpec;
+use crate::models::decoding::{
+    AnswerSetParameters, Constraint, ConstraintError, DecodeFn, Prediction, Target,
+};
+use crate::vocab::{Vocabulary, VocabularySpec};
 
 /// How a model predicts, and what of it is returned.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,6 +35,8 @@ pub struct PredictionSpec {
     pub eos_id: Option<i32>,
     /// Whether sequences begin with the targets, for completing them.
     pub prompt_with_targets: bool,
+    /// The set of answers that are possible.
+    pub answers: AnswerSetParameters,
     /// Whether predictions are all sequences of an input instead of the best.
     pub returns_all_decodes: bool,
     /// Whether scores come with those of each target.
@@ -52,7 +58,7 @@ pub struct NoPredictions {
 }
 
 impl PredictionSpec {
-    /// Options for decoding sequences that end in `eos_id`, the vocabulary's end token, unless the model has its own.
+    /// Options for decoding any sequences that end in `eos_id`, the vocabulary's end token, unless the model has its own.
     pub fn prediction(&self, eos_id: i64) -> Prediction {
         Prediction {
             num_decodes: self.decode_fn.num_decodes(self.num_decodes),
@@ -60,6 +66,37 @@ impl PredictionSpec {
             bos_id: i64::from(self.bos_id),
             eos_id: self.eos_id.map_or(eos_id, i64::from),
             prompt_with_targets: self.prompt_with_targets,
+            constraint: None,
+        }
+    }
+
+    /// Options for decoding answers of the model's set in its vocabulary of predictions.
+    ///
+    /// # Errors
+    /// The set cannot be read, or not be decoded.
+    pub fn prediction_in(
+        &self,
+        vocabulary: &dyn Vocabulary,
+    ) -> Result<Prediction, ConstraintError> {
+        let prediction = self.prediction(i64::from(vocabulary.eos_id().unwrap_or(1)));
+        let constraint = match self.answers.set()? {
+            None => None,
+            Some(set) => {
+                let target = Target { vocabulary, ends: &prediction.ends() };
+                Some(Arc::new(Constraint::new(&set, &target)?))
+            }
+        };
+        Ok(Prediction { constraint, ..prediction })
+    }
+
+    /// Finds a set of answers that no vocabulary can decode.
+    ///
+    /// # Errors
+    /// The mistake.
+    pub fn check(&self) -> Result<(), ConstraintError> {
+        match self.answers.set()? {
+            Some(_) if self.prompt_with_targets => Err(ConstraintError::Prompted),
+            _ => Ok(()),
         }
     }
 }

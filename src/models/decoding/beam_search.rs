@@ -3,6 +3,7 @@
 use tch::{Device, Kind, Tensor};
 
 use super::decode::{Decodes, NextLogits, Observer, Prompt, is_one_of, steps_between_looks, truth};
+use super::generate::Filters;
 use super::search_rules::Rules;
 use super::spec::{BeamSearch, DecodeError, NEG_INF};
 use crate::nn::BestColumns;
@@ -63,7 +64,9 @@ impl BeamSearch {
     ) -> Result<Decodes, DecodeError> {
         let length = self.check(prompt.inputs.size()[1] as usize)? as i64 + 1;
         let steps = if self.max_decode_step > 0 { self.max_decode_step } else { i64::MAX };
-        let search = Search { rules: Rules::T5x(self), ends: &[prompt.eos_id] };
+        let last = (length - 1).min(prompt.start.saturating_add(steps)) as usize;
+        let filters = Filters::of_set(prompt, &|_| last)?;
+        let search = Search { rules: Rules::T5x(self, &filters), ends: &[prompt.eos_id] };
         Ok(search.decode(prompt, Limits { length, steps }, model, observer))
     }
 }
@@ -266,10 +269,10 @@ mod tests {
         let spec = BeamSearch { min_log_prob: -9.0, ..BeamSearch::default() };
         let inputs = Tensor::zeros([2, 30], (Kind::Int64, Device::Cpu));
         let _ = inputs.get(1).get(2).fill_(3);
-        let prompt =
-            Prompt { inputs, bos_id: 0, eos_id: 1, num_decodes: 3, start: 0, encoder_inputs: None };
+        let prompt = Prompt { num_decodes: 3, ..Prompt::of_answers(inputs) };
+        let filters = Filters::of_set(&prompt, &|_| 30).expect("all answers are possible");
         let mut chain = Chain::new(11);
-        let search = Search { rules: Rules::T5x(&spec), ends: &[1] };
+        let search = Search { rules: Rules::T5x(&spec, &filters), ends: &[1] };
         let limits = Limits { length: 31, steps: i64::MAX };
         let mut decode =
             |period| search.decode_looking(period, &prompt, limits, (&mut chain, &mut ()));

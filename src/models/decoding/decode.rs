@@ -1,10 +1,12 @@
 //! The inputs and outputs of decoding, independent of the algorithm.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use tch::{Device, Kind, Tensor};
 
-use super::spec::{DecodeError, DecodeFn};
+use super::constraint::Constraint;
+use super::spec::{DecodeError, DecodeFn, NEG_INF};
 use crate::nn::largest_columns;
 
 /// A model that extends hypotheses by one token at a time.
@@ -53,6 +55,24 @@ pub struct Prompt {
     pub start: i64,
     /// The inputs of an encoder, which are not copied or are preferred: int64 `[batch, inputs_length]`, 0 is padding.
     pub encoder_inputs: Option<Tensor>,
+    /// The answers that are possible after the prompt; `None` for all.
+    pub constraint: Option<Arc<Constraint>>,
+}
+
+impl Prompt {
+    /// One sequence for each row of `inputs`, which begins with 0 and ends in 1.
+    #[cfg(test)]
+    pub fn of_answers(inputs: Tensor) -> Self {
+        Self {
+            inputs,
+            bos_id: 0,
+            eos_id: 1,
+            num_decodes: 1,
+            start: 0,
+            encoder_inputs: None,
+            constraint: None,
+        }
+    }
 }
 
 /// The decoded sequences, worst to best.
@@ -91,6 +111,11 @@ impl DecodeFn {
 }
 
 impl Decodes {
+    /// Whether a sequence of this score is an answer: a search in a set of few answers finds fewer than it was asked for.
+    pub fn is_answer(score: f64) -> bool {
+        score > NEG_INF
+    }
+
     /// The best sequence of each input `[batch, length]` and its score `[batch]`.
     pub fn best(&self) -> (Tensor, Tensor) {
         let last = self.scores.size()[1] - 1;

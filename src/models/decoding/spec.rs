@@ -1,7 +1,10 @@
 //! The decoding functions as gin binds them.
 
+use std::sync::Arc;
+
 use thiserror::Error;
 
+use super::constraint::Constraint;
 use super::generate::Generate;
 use crate::gin::Configurable;
 use crate::vocab::Vocabulary;
@@ -169,6 +172,8 @@ pub struct Prediction {
     pub eos_id: i64,
     /// Whether sequences begin with the batch's decoder inputs.
     pub prompt_with_targets: bool,
+    /// The answers that are possible; `None` for all.
+    pub constraint: Option<Arc<Constraint>>,
 }
 
 impl Prediction {
@@ -183,13 +188,9 @@ impl Prediction {
     /// Returns the text of a sequence. An end token of the model's own that stands for no text, such as the unknown piece or a
     /// sentinel, is no part of it.
     pub fn text_of(&self, ids: &[i32], vocabulary: &dyn Vocabulary) -> String {
-        let stands_for_text = |id: i32| {
-            Some(id) != vocabulary.unk_id()
-                && usize::try_from(id).is_ok_and(|id| id < vocabulary.base_vocab_size())
-        };
         let ends = self.ends();
         let end = ids.iter().position(|id| ends.contains(&i64::from(*id)));
-        let end = end.filter(|end| !stands_for_text(ids[*end]));
+        let end = end.filter(|end| !vocabulary.stands_for_text(ids[*end]));
         vocabulary.decode(&ids[..end.unwrap_or(ids.len())])
     }
 }
@@ -230,6 +231,17 @@ pub enum DecodeError {
         found: String,
         /// The values that it may have.
         expected: &'static str,
+    },
+    /// The answers of a set are longer than decoding goes.
+    #[error(
+        "the shortest answer of the set (`choices` or `pattern`) has {needed} tokens with its end, and {room} are decoded; raise \
+         the targets' feature length, or the decoding function's own limit"
+    )]
+    NoRoom {
+        /// The tokens of the shortest answer.
+        needed: usize,
+        /// The positions of an answer.
+        room: usize,
     },
     /// Inputs are compared with the answer, but the model has no encoder.
     #[error(

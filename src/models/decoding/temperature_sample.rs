@@ -3,6 +3,7 @@
 use tch::{Kind, Tensor};
 
 use super::decode::{Decodes, NextLogits, Observer, Prompt, is_one_of, steps_between_looks, truth};
+use super::generate::Filters;
 use super::spec::{DecodeError, NEG_INF, TemperatureSample};
 use crate::nn::largest_columns;
 
@@ -45,22 +46,42 @@ impl TemperatureSample {
         observer: &mut dyn Observer,
     ) -> Result<Decodes, DecodeError> {
         let max_steps = self.check(prompt.inputs.size()[1] as usize)?;
+        let length = prompt.inputs.size()[1] as usize;
+        let last = |prompt: usize| max_steps.map_or(length, |steps| length.min(prompt + steps));
+        let filters = Filters::of_set(prompt, &last)?;
         let sampling = Sampling { ends: &[prompt.eos_id], max_steps };
-        Ok(sampling.decode(prompt, observer, &mut |_, tokens| self.next(model, tokens)))
+        Ok(sampling.decode(prompt, observer, &mut |sequences, tokens| {
+            self.next(&filters, model, sequences, tokens)
+        }))
     }
 
-    /// The token after `tokens` of each row and its log-probability, both `[rows]`.
-    fn next(&self, model: &mut dyn NextLogits, tokens: &Tensor) -> (Tensor, Tensor) {
+    /// The token after `sequences` of each row, whose last ones are `tokens`, and its log-probability, both `[rows]`.
+    fn next(
+        &self,
+        filters: &Filters,
+        model: &mut dyn NextLogits,
+        sequences: &Tensor,
+        tokens: &Tensor,
+    ) -> (Tensor, Tensor) {
         let greedy = self.temperature <= MIN_TEMPERATURE;
-        if greedy && self.rescale_log_probs {
-            // At temperature 0 the token is certain.
-            let tokens = model.next_most_probable(tokens);
+        // At temperature 0 the token is certain.
+        let certain = |tokens: Tensor| {
             let log_probs = Tensor::zeros_like(&tokens).to_kind(Kind::Float);
-            return (tokens, log_probs);
+            (tokens, log_probs)
+        };
+        if greedy && self.rescale_log_probs && filters.is_empty() {
+            return certain(model.next_most_probable(tokens));
         }
         let logits = model.next_logits(tokens);
-        let cut = if greedy { logits.shallow_clone() } else { self.cut(&logits) };
-        let tokens = if greedy { largest_columns(&logits) } else { draw(&cut) };
+        let possible = match filters.is_empty() {
+            true => logits.shallow_clone(),
+            false => filters.apply(sequences, &logits),
+        };
+        if greedy && self.rescale_log_probs {
+            return certain(largest_columns(&possible));
+        }
+        let cut = if greedy { possible.shallow_clone() } else { self.cut(&possible) };
+        let tokens = if greedy { largest_columns(&possible) } else { draw(&cut) };
         let log_probs = log_prob_of(if self.rescale_log_probs { &cut } else { &logits }, &tokens);
         (tokens, log_probs)
     }
@@ -153,8 +174,9 @@ impl Samples {
         let mut next = self.sequences.narrow(1, index + 1, 1);
         let free = next.eq(0); // [rows, 1]
         let going_on = self.ended.logical_not();
-        let counted = free.logical_and(&going_on).squeeze_dim(1).to_kind(Kind::Float);
-        self.log_probs = &self.log_probs + log_probs * counted;
+        let counted = free.logical_and(&going_on).squeeze_dim(1);
+        // After the end no token may be possible, so that its log-probability is not a number.
+        self.log_probs = &self.log_probs + log_probs.where_scalarother(&counted, 0.0);
         let chosen = tokens.unsqueeze(-1).where_self(&free, &next);
         self.tokens = &chosen * going_on.to_kind(Kind::Int64);
         let kept = next.where_self(&self.ended.all(), &self.tokens);
@@ -209,17 +231,12 @@ mod tests {
         }
         // Both rows end before the prompt's last token.
         let inputs = [[0i64, 0, 0, 0, 6, 0, 0, 0], [0; 8]];
-        let prompt = Prompt {
-            inputs: Tensor::from_slice2(&inputs),
-            bos_id: 0,
-            eos_id: 1,
-            num_decodes: 1,
-            start: 0,
-            encoder_inputs: None,
-        };
+        let prompt = Prompt::of_answers(Tensor::from_slice2(&inputs));
+        let filters = Filters::of_set(&prompt, &|_| 8).expect("all answers are possible");
         let sampling = Sampling { ends: &[1], max_steps: None };
         let mut decode = |period| {
-            let next: Next<'_> = &mut |_, tokens| greedy.next(&mut chain, tokens);
+            let next: Next<'_> =
+                &mut |sequences, tokens| greedy.next(&filters, &mut chain, sequences, tokens);
             sampling.decode_looking(period, &prompt, &mut (), next)
         };
         let (at_once, late) = (decode(1), decode(5));

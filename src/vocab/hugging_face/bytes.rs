@@ -3,9 +3,9 @@
 
 use super::added::{AddedToken, AddedTokens, TextPart, TokenFinder};
 use super::folder::{TokenizerClass, TokenizerFolder};
-use crate::bytes::NUM_SPECIAL;
+use crate::bytes::{NUM_SPECIAL, byte_text};
 use crate::spec::ByteVocabulary;
-use crate::{PAD_ID, VocabError, Vocabulary};
+use crate::{PAD_ID, PieceText, VocabError, Vocabulary};
 use gimlet_storage::Path;
 
 /// Ids of special tokens and bytes.
@@ -113,6 +113,11 @@ impl Vocabulary for HuggingFaceBytes {
         let last = (0..self.vocab_size as i32)
             .rfind(|id| self.tokens.get(*id).is_some_and(AddedToken::is_sentinel));
         last.unwrap_or(self.vocab_size as i32 - 1)
+    }
+
+    fn piece_texts(&self) -> Result<Vec<Option<PieceText>>, String> {
+        let text = |id: i32| if self.tokens.get(id).is_some() { None } else { byte_text(id) };
+        Ok((0..self.vocab_size as i32).map(text).collect())
     }
 
     fn encode_into(&self, text: &str, ids: &mut Vec<i32>) {

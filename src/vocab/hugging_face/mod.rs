@@ -25,9 +25,10 @@ use self::added::{AddedToken, AddedTokens, TextPart, TokenFinder};
 use self::folder::{TokenizerClass, TokenizerFolder, reversed_sentinels};
 use self::normalize::{Charsmap, NormalizerStep};
 use self::pre_tokenize::{DecoderStep, PreTokenizer, WordCutter};
+use super::piece_text::byte_of;
 use super::sentencepiece::{ModelProto, ModelType, PieceKind, Unigram, Unknown};
 use super::spec::SentencePieceVocabulary;
-use super::{PAD_ID, VocabError, Vocabulary};
+use super::{PAD_ID, PieceText, VocabError, Vocabulary};
 use gimlet_storage::Path;
 
 /// The id for unknown text of every `T5Tokenizer`.
@@ -184,6 +185,26 @@ impl HuggingFace {
             Some(token) => Some((&token.content[..]).into()),
             None => Some((&self.pieces.get(usize::try_from(id).ok()?)?[..]).into()),
         }
+    }
+
+    /// Returns the bytes that an id adds to a text.
+    fn piece_text(&self, id: i32) -> Option<PieceText> {
+        const BEFORE: &str = "a";
+        let is_text =
+            self.tokens.get(id).is_none_or(|token| !token.special && !token.is_sentinel());
+        let token = self.token(id).filter(|_| is_text && id != self.ends.unk && id != PAD_ID)?;
+        let joins_bytes =
+            self.rules.decoders.iter().any(|step| matches!(step, DecoderStep::ByteFallback));
+        if let Some(byte) = byte_of(&token).filter(|_| joins_bytes) {
+            // A space has a piece of its own, which may be dropped at the beginning.
+            return (byte != b' ').then(|| PieceText::everywhere(vec![byte]));
+        }
+        let decoded = |tokens: &[&str]| {
+            let tokens: Vec<String> = tokens.iter().map(|token| token.to_string()).collect();
+            self.rules.decoders.iter().fold(tokens, |tokens, step| step.apply(tokens)).concat()
+        };
+        let later = decoded(&[BEFORE, &token]).strip_prefix(BEFORE)?.to_string();
+        Some(PieceText { first: decoded(&[&token]).into_bytes(), later: later.into_bytes() })
     }
 
     fn is_shown(&self, id: i32) -> bool {
@@ -407,6 +428,17 @@ impl Vocabulary for HuggingFace {
 
     fn cleans_up(&self) -> bool {
         self.cleans_up
+    }
+
+    fn piece_texts(&self) -> Result<Vec<Option<PieceText>>, String> {
+        if self.cleans_up {
+            return Err(
+                "it removes spaces before punctuation from a decoded text; set clean_up_tokenization_spaces to false in \
+                 its tokenizer_config.json"
+                    .to_string(),
+            );
+        }
+        Ok((0..self.vocab_size as i32).map(|id| self.piece_text(id)).collect())
     }
 
     fn encode_into(&self, text: &str, ids: &mut Vec<i32>) {

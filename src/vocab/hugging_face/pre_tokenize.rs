@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::normalize::Pattern;
+use crate::piece_text::byte_of;
 
 /// The mark of a space.
 const SPACE: char = '▁';
@@ -260,13 +261,9 @@ fn stripped(mut token: &str, content: char, start: usize, stop: usize) -> &str {
 
 /// Joins runs of bytes that are text; each byte of another run becomes a replacement character.
 fn joined_bytes(tokens: Vec<String>) -> Vec<String> {
-    let byte = |token: &str| {
-        let digits = token.strip_prefix("<0x")?.strip_suffix('>')?;
-        u8::from_str_radix(digits, 16).ok().filter(|_| digits.len() == 2)
-    };
     let mut out = Vec::new();
-    for run in tokens.chunk_by(|a, b| byte(a).is_some() == byte(b).is_some()) {
-        let bytes: Option<Vec<u8>> = run.iter().map(|token| byte(token)).collect();
+    for run in tokens.chunk_by(|a, b| byte_of(a).is_some() == byte_of(b).is_some()) {
+        let bytes: Option<Vec<u8>> = run.iter().map(|token| byte_of(token)).collect();
         match bytes.map(|bytes| String::from_utf8(bytes).map_err(|error| error.as_bytes().len())) {
             None => out.extend(run.iter().cloned()),
             Some(Ok(text)) => out.push(text),

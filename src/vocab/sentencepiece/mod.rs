@@ -25,9 +25,13 @@ use self::model_proto::PieceProto;
 pub(super) use self::model_proto::{ModelProto, ModelType, PieceKind};
 pub(super) use self::normalizer::Rules;
 pub(super) use self::unigram::Unigram;
+use super::piece_text::byte_of;
 use super::spec::{NormalizerSpec, SentencePieceVocabulary};
-use super::{VocabError, Vocabulary};
+use super::{PieceText, VocabError, Vocabulary};
 use gimlet_storage::Path;
+
+/// The beginning of T5's sentinels.
+const SENTINEL: &str = "<extra_id_";
 
 /// A loaded model.
 pub(super) struct SentencePiece {
@@ -87,10 +91,9 @@ pub struct PieceCount {
 
 /// Counts the pieces of a model; `None` if the bytes are no model.
 pub fn count_pieces(model: &[u8]) -> Option<PieceCount> {
-    const SENTINEL: &[u8] = b"<extra_id_";
     let model = ModelProto::parse(model).filter(|model| !model.pieces.is_empty())?;
     let is_sentinel = |piece: &&PieceProto<'_>| {
-        piece.piece.windows(SENTINEL.len()).any(|window| window == SENTINEL)
+        piece.piece.windows(SENTINEL.len()).any(|window| window == SENTINEL.as_bytes())
     };
     let num_sentinels = model.pieces.iter().filter(is_sentinel).count();
     Some(PieceCount { num_pieces: model.pieces.len(), num_sentinels })
@@ -172,6 +175,28 @@ impl Vocabulary for SentencePiece {
     /// Returns the model, with extra ids and options.
     fn content(&self) -> Option<Vec<u8>> {
         Some(self.processor.to_serialized_proto().to_vec())
+    }
+
+    fn piece_texts(&self) -> Result<Vec<Option<PieceText>>, String> {
+        let bytes = self.processor.to_serialized_proto();
+        let model = ModelProto::parse(&bytes).ok_or("its model is broken")?;
+        if model.treat_whitespace_as_suffix {
+            return Err("its pieces end in spaces".to_string());
+        }
+        let rules = &model.normalizer;
+        let drops_first = rules.add_dummy_prefix || rules.remove_extra_whitespaces;
+        let text = |piece: &PieceProto<'_>| {
+            let text = std::str::from_utf8(piece.piece).ok()?;
+            match piece.kind {
+                PieceKind::Byte => byte_of(text).map(|byte| PieceText::everywhere(vec![byte])),
+                PieceKind::Normal => Some(PieceText::of_piece(text, drops_first)),
+                PieceKind::UserDefined if !text.contains(SENTINEL) => {
+                    Some(PieceText::of_piece(text, drops_first))
+                }
+                _ => None,
+            }
+        };
+        Ok(model.pieces.iter().map(text).collect())
     }
 
     fn encode_into(&self, text: &str, ids: &mut Vec<i32>) {

@@ -45,6 +45,7 @@ fn greedy_sequences_after_inputs_are_those_of_mesh_tensorflow() {
         bos_id: 0,
         eos_id: EOS_ID,
         prompt_with_targets: false,
+        constraint: None,
     };
     let model = DecoderOnly::new(config.transformer(), true);
     let decodes = model.predict_batch_with_aux(&params, &first_batch(), &prediction).unwrap();

@@ -38,8 +38,14 @@ fn check(name: &str, model: T5) {
     assert_scores(&scores, &log["score_batch"]);
 
     let decode_fn = DecodeFn::BeamSearch(BeamSearch::default());
-    let prediction =
-        Prediction { decode_fn, num_decodes: 4, bos_id: 0, eos_id: 1, prompt_with_targets: false };
+    let prediction = Prediction {
+        decode_fn,
+        num_decodes: 4,
+        bos_id: 0,
+        eos_id: 1,
+        prompt_with_targets: false,
+        constraint: None,
+    };
     let decodes = model.predict_batch_with_aux(&params, &batch, &prediction);
     let decodes = decodes.expect("the prediction fits the model");
     let found: Vec<i64> = decodes.sequences.flatten(0, -1).try_into().expect("token ids");

@@ -46,8 +46,14 @@ fn check(
     num_decodes: usize,
     expected: &serde_json::Value,
 ) -> tch::Tensor {
-    let prediction =
-        Prediction { decode_fn, num_decodes, bos_id: 0, eos_id: 1, prompt_with_targets: false };
+    let prediction = Prediction {
+        decode_fn,
+        num_decodes,
+        bos_id: 0,
+        eos_id: 1,
+        prompt_with_targets: false,
+        constraint: None,
+    };
     let decodes = model.predict_batch_with_aux(params, batch, &prediction);
     let decodes = decodes.expect("the prediction fits the model");
     let found: Vec<i64> = decodes.sequences.flatten(0, -1).try_into().expect("token ids");

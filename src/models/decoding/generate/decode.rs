@@ -24,7 +24,7 @@ impl Generate {
             return Err(DecodeError::NoEncoder);
         }
         let ends = self.ends(prompt.eos_id);
-        let filters = Filters::new(self, prompt, &ends);
+        let filters = Filters::new(self, prompt, &ends)?;
         if self.num_beams > 1 {
             let search = Search { rules: Rules::Transformers(self, &filters), ends: &ends };
             let length = prompt.inputs.size()[1] + 1;

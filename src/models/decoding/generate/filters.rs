@@ -3,12 +3,18 @@
 use tch::{Device, Kind, Tensor};
 
 use super::spec::Generate;
-use crate::models::decoding::Prompt;
+use crate::models::decoding::allowed_tokens::AllowedTokens;
+use crate::models::decoding::decode::Prompt;
+use crate::models::decoding::spec::DecodeError;
 
 /// The changes to every step's logits.
 #[derive(Debug)]
 pub struct Filters {
     filters: Vec<Filter>,
+    /// The tokens of a set of answers, which win over the filters.
+    allowed: Option<AllowedTokens>,
+    /// Whether the changed logits are normalized again.
+    normalizes: bool,
     bos_id: i64,
 }
 
@@ -33,8 +39,6 @@ enum Filter {
     Finite,
     /// Raises the ends after a number of tokens by a growing factor.
     Decay { ends: Tensor, start: i64, factor: f64 },
-    /// Normalizes again.
-    Normalize,
 }
 
 /// The steps in which a filter acts; 0 is the first.
@@ -57,7 +61,10 @@ impl Steps {
 
 impl Filters {
     /// Prepares the changes for a batch, whose sequences end in one of `ends`.
-    pub fn new(spec: &Generate, prompt: &Prompt, ends: &[i64]) -> Self {
+    ///
+    /// # Errors
+    /// There is no room for an answer of the prompt's set.
+    pub fn new(spec: &Generate, prompt: &Prompt, ends: &[i64]) -> Result<Self, DecodeError> {
         let device = prompt.inputs.device();
         let ids = |ids: &[i64]| Tensor::from_slice(ids).to_device(device);
         let forbid = |list: &[i64], steps| {
@@ -107,18 +114,41 @@ impl Filters {
         filters.extend(forbid(&spec.suppress_tokens, Steps::All));
         // A forced token is not suppressed: the beginning is after it.
         filters.extend(forbid(&spec.begin_suppress_tokens, Steps::At(i64::from(first.is_some()))));
-        filters.extend(spec.renormalize_logits.then_some(Filter::Normalize));
-        Self { filters, bos_id: prompt.bos_id }
+        let positions = prompt.inputs.size()[1] as usize;
+        let allowed = AllowedTokens::new(prompt, &|_| positions)?;
+        let normalizes = spec.renormalize_logits;
+        Ok(Self { filters, allowed, normalizes, bos_id: prompt.bos_id })
+    }
+
+    /// Only the limits of the prompt's set of answers, if it has one. `last` is the last position of an answer after a prompt
+    /// of so many tokens.
+    ///
+    /// # Errors
+    /// There is no room for an answer.
+    pub fn of_set(prompt: &Prompt, last: &dyn Fn(usize) -> usize) -> Result<Self, DecodeError> {
+        let allowed = AllowedTokens::new(prompt, last)?;
+        Ok(Self { filters: Vec::new(), allowed, normalizes: false, bos_id: prompt.bos_id })
     }
 
     /// Whether nothing is changed.
     pub fn is_empty(&self) -> bool {
-        self.filters.is_empty()
+        self.filters.is_empty() && self.allowed.is_none() && !self.normalizes
     }
 
     /// Changes the logits, float32 `[rows, vocab]`, of the token after `sequences`, int64 `[rows, length]`, which begin
     /// with 0.
     pub fn apply(&self, sequences: &Tensor, logits: &Tensor) -> Tensor {
+        let changed = match (&self.allowed, self.filters.is_empty()) {
+            (Some(allowed), true) => allowed.within(sequences, logits),
+            (Some(allowed), false) => {
+                allowed.of(sequences, &self.filtered(sequences, logits), logits)
+            }
+            (None, _) => self.filtered(sequences, logits),
+        };
+        if self.normalizes { changed.log_softmax(-1, Kind::Float) } else { changed }
+    }
+
+    fn filtered(&self, sequences: &Tensor, logits: &Tensor) -> Tensor {
         let first = sequences.narrow(1, 0, 1).full_like(self.bos_id);
         let rest = sequences.narrow(1, 1, sequences.size()[1] - 1);
         let sequences = Tensor::cat(&[first, rest], 1);
@@ -179,7 +209,6 @@ impl Filter {
                 let more = (old.abs() * growth).nan_to_num(0.0, 0.0, 0.0);
                 logits.index_copy(1, ends, &(old + more))
             }
-            Self::Normalize => logits.log_softmax(-1, Kind::Float),
             Self::NoRepeat(_)
             | Self::NoCopy(_)
             | Self::Forbid { .. }

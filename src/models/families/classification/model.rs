@@ -8,7 +8,7 @@ use crate::gin::{Configurable, Parameters};
 use crate::models::bert::{self, BertConfig, BertHeads};
 use crate::models::contract::memory::StepShape;
 use crate::models::contract::{BaseModel, ModuleSpec, PredictionSpec};
-use crate::models::decoding::{DecodeFn, TemperatureSample};
+use crate::models::decoding::{AnswerSetParameters, DecodeFn, TemperatureSample};
 use crate::models::families::parameters::LossParameters;
 use crate::models::heads::LossSpec;
 use crate::models::parts::{ClassHead, ReadPosition, TokenEmbedding};
@@ -109,6 +109,7 @@ impl ClassifierParameters {
             bos_id: 0,
             eos_id: None,
             prompt_with_targets: false,
+            answers: AnswerSetParameters::default(),
             returns_all_decodes: false,
             returns_intermediates: false,
         }

@@ -11,7 +11,7 @@ use crate::data::{
 use crate::gin::{Configurable, Parameters, Ref};
 use crate::models::contract::memory::StepShape;
 use crate::models::contract::{BaseModel, ModuleSpec, PredictionSpec};
-use crate::models::decoding::{DecodeFn, TemperatureSample};
+use crate::models::decoding::{AnswerSetParameters, DecodeFn, TemperatureSample};
 use crate::models::families::flaxformer;
 use crate::models::families::parameters::{
     LossParameters, RoutingLossFactors, check_experts, of_shared,
@@ -123,6 +123,9 @@ pub struct DecodesParameters {
     /// Samples, or beams, per input.
     #[gin(default = 1)]
     pub num_decodes: usize,
+    /// The answers that are possible.
+    #[gin(flatten)]
+    pub answers: AnswerSetParameters,
 }
 
 /// A decoder and everything that training and decoding need besides. It reads 'targets', or 'inputs'
@@ -241,6 +244,7 @@ impl DecoderOnlyParameters {
             bos_id: 0,
             eos_id: None,
             prompt_with_targets: false,
+            answers: decodes.answers.clone(),
             returns_all_decodes: decodes.return_all_decodes,
             returns_intermediates: score_batch.return_intermediates,
         }

@@ -41,6 +41,7 @@ impl Prefixes {
             num_decodes: num_decodes as i64,
             start: self.lengths.min().int64_value(&[]),
             encoder_inputs: None,
+            constraint: None,
         }
     }
 
@@ -121,7 +122,9 @@ impl Predict for Predictor<'_> {
     ) -> Result<Decodes, DecodeError> {
         untracked(|| {
             let prefixes = Prefixes::new(batch);
+            let constraint = prediction.constraint.clone();
             let prompt = prefixes.prompt(prediction.num_decodes, prediction.eos_id);
+            let prompt = Prompt { constraint, ..prompt };
             let cache = self.cache(&prefixes, &prompt);
             let decodes = self.decoding.decode(&prompt, cache, prediction, observer)?;
             Ok(Decodes { sequences: prefixes.remove_from(&decodes.sequences), ..decodes })

@@ -8,7 +8,7 @@ use crate::data::{
 use crate::gin::{Configurable, Parameters, Ref};
 use crate::models::contract::memory::StepShape;
 use crate::models::contract::{BaseModel, ModuleSpec, PredictionSpec};
-use crate::models::decoding::DecodeFn;
+use crate::models::decoding::{AnswerSetParameters, DecodeFn};
 use crate::models::families::parameters::{
     LossParameters, RoutingLossFactors, check_experts, of_shared,
 };
@@ -114,6 +114,9 @@ pub struct PredictBatchWithAux {
     /// Whether sequences begin with the targets, for completing them.
     #[gin(default = false)]
     pub prompt_with_targets: bool,
+    /// The answers that are possible.
+    #[gin(flatten)]
+    pub answers: AnswerSetParameters,
 }
 
 /// Options of scoring a batch. Source: T5X `models.py`.
@@ -163,6 +166,9 @@ pub struct PredictWithExperts {
     /// Whether sequences begin with the targets, for completing them.
     #[gin(default = false)]
     pub prompt_with_targets: bool,
+    /// The answers that are possible.
+    #[gin(flatten)]
+    pub answers: AnswerSetParameters,
 }
 
 impl EncoderDecoderParameters {
@@ -194,6 +200,7 @@ impl EncoderDecoderParameters {
             bos_id: 0,
             eos_id: None,
             prompt_with_targets: false,
+            answers: AnswerSetParameters::default(),
             returns_all_decodes: false,
             returns_intermediates: score_batch.return_intermediates,
         }
@@ -234,6 +241,7 @@ impl BaseModel for EncoderDecoderModel {
             bos_id: self.bos_id,
             eos_id: self.eos_id,
             prompt_with_targets: own.prompt_with_targets,
+            answers: own.answers.clone(),
             returns_all_decodes: all.unwrap_or(false),
             ..self.shared.predictions(&self.score_batch)
         })
@@ -256,6 +264,7 @@ impl BaseModel for MoeEncoderDecoderModel {
         Some(PredictionSpec {
             num_decodes: own.num_decodes,
             prompt_with_targets: own.prompt_with_targets,
+            answers: own.answers.clone(),
             returns_all_decodes: own.return_all_decodes,
             ..self.shared.predictions(&self.score_batch)
         })

@@ -74,6 +74,7 @@ impl Predict for Predictor<'_> {
                 num_decodes: prediction.num_decodes as i64,
                 start: 0,
                 encoder_inputs: Some(inputs.shallow_clone()),
+                constraint: prediction.constraint.clone(),
             };
             let encoded = self.encode(inputs);
             let mut cache = self.decoding.new_cache(&prompt);
