@@ -151,7 +151,7 @@ impl DecodingOptions {
     /// # Errors
     /// It is greater than that and than 2,048.
     pub fn check_room(&self, max_tokens: usize) -> Result<(), String> {
-        let most = max_tokens.max(MAX_TOKENS);
+        let most = most_tokens(max_tokens);
         match self.max_tokens {
             Some(asked) if asked > most => Err(format!(
                 "`max_tokens` is {asked}, expected 1 to {most}: memory for all tokens is taken before the first; for more, \
@@ -224,6 +224,11 @@ impl Decoding {
     pub fn streams(&self) -> bool {
         !self.prediction.decode_fn.searches() && self.num_answers == 1
     }
+}
+
+/// The greatest number of tokens of an answer of a server with a model whose own greatest is `max_tokens`.
+pub(super) fn most_tokens(max_tokens: usize) -> usize {
+    max_tokens.max(MAX_TOKENS)
 }
 
 /// Lowers the limits of a decoding function to so many tokens.

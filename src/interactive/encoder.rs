@@ -7,7 +7,8 @@ use crate::models::decoding::{ConstraintError, Constraints, Prediction, Target};
 use crate::session::error::SessionError;
 use crate::vocab::Vocabulary;
 
-use super::decoding::{Decoding, DecodingOptions};
+use super::continued::{BadPrompt, Continued, END_OF_INPUTS, GivenPrompt, PromptReading};
+use super::decoding::{Decoding, DecodingOptions, most_tokens};
 use super::lines::{Asked, Text};
 use super::spec::InteractiveModel;
 
@@ -30,6 +31,8 @@ pub struct Encoder {
     prediction: Prediction,
     names_classes: bool,
     constraints: Arc<Constraints>,
+    continues_inputs: bool,
+    joins_inputs: bool,
 }
 
 impl Encoder {
@@ -60,6 +63,8 @@ impl Encoder {
             names_classes: predictions.names_classes,
             prediction: predictions.prediction_in(&*targets)?,
             constraints: Arc::default(),
+            continues_inputs: predictions.continues_inputs,
+            joins_inputs: predictions.joins_inputs,
             inputs,
             targets,
         })
@@ -70,9 +75,24 @@ impl Encoder {
         &*self.targets
     }
 
+    /// Greatest numbers of tokens of inputs, and of an answer for which a request gives none.
+    pub fn lengths(&self) -> [usize; 2] {
+        [self.inputs_length, self.targets_length]
+    }
+
+    /// Whether a decoder alone lets all inputs attend to each other, so that it does not predict them.
+    pub fn joins_inputs(&self) -> bool {
+        self.joins_inputs
+    }
+
     /// Converts ids that the model reads to text.
     pub fn decoded_inputs(&self, ids: &[i32]) -> String {
         self.inputs.decode(ids)
+    }
+
+    /// The vocabulary of inputs.
+    pub fn input_vocabulary(&self) -> &dyn Vocabulary {
+        &*self.inputs
     }
 
     /// Fills options in with those of the model.
@@ -124,6 +144,67 @@ impl Encoder {
             ids
         });
         Asked { inputs: ids, targets, is_cut }
+    }
+
+    /// Converts a prompt to ids. Nothing is cut.
+    ///
+    /// # Errors
+    /// An id is not one of the vocabulary, or there are too many.
+    pub fn continued(&self, prompt: &GivenPrompt) -> Result<Continued, BadPrompt> {
+        let end = self.targets.eos_id();
+        let ids = match prompt {
+            GivenPrompt::Ids(ids) => self.checked(ids)?,
+            GivenPrompt::Text(text) => self.ids_of(text),
+        };
+        if self.continues_inputs {
+            check_length("text", "inputs", ids.len(), self.inputs_length)?;
+            let reading =
+                if self.joins_inputs { PromptReading::Joined } else { PromptReading::Predicted };
+            return Ok(Continued { inputs: ids.clone(), ids, reading, end });
+        }
+        let read = ids.iter().position(|id| Some(*id) == self.inputs.eos_id());
+        let mut inputs = ids[..read.unwrap_or(ids.len())].to_vec();
+        inputs.extend(self.end_of_inputs);
+        let reading = PromptReading::Encoded(read.map_or(ids.len(), |end| end + 1));
+        let continued = Continued { ids, inputs, reading, end };
+        check_length("inputs", "inputs", continued.inputs.len(), self.inputs_length)?;
+        let most = most_tokens(self.targets_length);
+        check_length("beginning of the answer", "targets", continued.begun().len(), most)?;
+        Ok(continued)
+    }
+
+    /// The ids of a prompt's text. With an encoder, the beginning of the answer follows the first end of inputs.
+    fn ids_of(&self, text: &str) -> Vec<i32> {
+        let mut ids: Vec<i32> = self.begin_of_inputs.into_iter().collect();
+        match (text.split_once(END_OF_INPUTS), self.inputs.eos_id()) {
+            (Some((inputs, begun)), Some(end)) if !self.continues_inputs => {
+                self.inputs.encode_into(inputs, &mut ids);
+                ids.push(end);
+                self.targets.encode_into(begun, &mut ids);
+            }
+            _ => self.inputs.encode_into(text, &mut ids),
+        }
+        ids
+    }
+
+    fn checked(&self, ids: &[i64]) -> Result<Vec<i32>, BadPrompt> {
+        let most = self.inputs.vocab_size().min(self.targets.vocab_size()) as i64 - 1;
+        match ids.iter().find(|id| !(1..=most).contains(*id)) {
+            Some(id) => Err(BadPrompt::Id { id: *id, most }),
+            None => Ok(ids.iter().map(|id| *id as i32).collect()),
+        }
+    }
+}
+
+fn check_length(
+    part: &'static str,
+    feature: &'static str,
+    found: usize,
+    most: usize,
+) -> Result<(), BadPrompt> {
+    match found > most {
+        true => Err(BadPrompt::Long { part, feature, found, most }),
+        false => Ok(()),
     }
 }
 

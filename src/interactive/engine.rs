@@ -73,9 +73,9 @@ pub struct Answer {
     pub text: String,
     /// The score of the decoding: for a sample its log-probability.
     pub score: f64,
-    /// Number of tokens.
+    /// The tokens, with the one that ends it.
     #[serde(skip)]
-    pub num_tokens: usize,
+    pub ids: Vec<i32>,
 }
 
 /// A model that answers many batches.
@@ -116,6 +116,11 @@ impl<'a> Engine<'a> {
     /// Converts texts to ids, in any thread.
     pub fn encoder(&self) -> &Encoder {
         &self.encoder
+    }
+
+    /// The step of the checkpoint.
+    pub fn step(&self) -> u64 {
+        self.parts.step
     }
 
     /// The vocabulary of answers.
@@ -185,6 +190,33 @@ impl<'a> Engine<'a> {
         self.parts.forward.score(&self.parts.params, self.parts.step, &batch)
     }
 
+    /// Computes the log-likelihood of each token of each text's targets, and of the `count` most probable tokens in its place:
+    /// token and log-likelihood, those of the target first.
+    ///
+    /// # Errors
+    /// libtorch fails.
+    ///
+    /// # Panics
+    /// A text has no targets.
+    pub fn score_tokens(
+        &self,
+        texts: &[&Asked],
+        count: usize,
+    ) -> Result<Vec<Vec<Vec<(i32, f64)>>>, SessionError> {
+        let targets = |asked: &Asked| asked.targets.clone().expect("the caller asks for targets");
+        let examples = texts.iter().map(|asked| (asked.inputs.clone(), targets(asked)));
+        let batch = self.batch(examples, None)?;
+        let EngineParts { forward, params, step } = self.parts;
+        let rows = forward.scored_targets(params, *step, &batch, count)?;
+        let own = |(asked, places): (&&Asked, Vec<Vec<(i32, f64)>>)| {
+            // A decoder alone has inputs and targets in one row.
+            let joined = self.predictions.continues_inputs;
+            let start = if joined { asked.inputs.len() } else { 0 };
+            places.into_iter().skip(start).take(targets(asked).len()).collect()
+        };
+        Ok(texts.iter().zip(rows).map(own).collect())
+    }
+
     /// Converts ids to the model's features; answers have so many positions, or those of the longest targets.
     fn batch(
         &self,
@@ -234,7 +266,7 @@ impl<'a> Engine<'a> {
             let num_tokens = ids.iter().rposition(|id| *id != 0).map_or(0, |last| last + 1);
             let ids = &ids[..num_tokens];
             let text = decoding.prediction.text_of(ids, self.vocabulary());
-            Answer { text, score: scores[at], num_tokens }
+            Answer { text, score: scores[at], ids: ids.to_vec() }
         };
         // The best is the last.
         let is_answer = |at: &usize| {

@@ -103,7 +103,7 @@ pub fn generate_lines(
             number += 1;
             let answers = progress.engine.generate(batch, decoding, &mut watch)?;
             num_tokens +=
-                answers.iter().flatten().map(|answer| answer.num_tokens as u64).sum::<u64>();
+                answers.iter().flatten().map(|answer| answer.ids.len() as u64).sum::<u64>();
             Ok(answers)
         },
         |text, answers| shown(text, answers, progress.format),
@@ -300,7 +300,7 @@ mod tests {
     #[test]
     fn a_line_holds_all_answers_to_a_text() {
         let text = Text { inputs: "q".to_string(), targets: None };
-        let answer = |text: &str| Answer { text: text.to_string(), score: -0.5, num_tokens: 1 };
+        let answer = |text: &str| Answer { text: text.to_string(), score: -0.5, ids: vec![5] };
         let answers = [answer("a\nb"), answer("c")];
         assert_eq!(shown(&text, &answers, Format::Lines), "a b\tc\n");
         assert_eq!(shown(&text, &answers, Format::Plain), "a\nb\nc\n");

@@ -12,6 +12,8 @@ mod lines;
 mod spec;
 
 #[cfg(feature = "torch")]
+mod continued;
+#[cfg(feature = "torch")]
 mod encoder;
 #[cfg(feature = "torch")]
 mod engine;
@@ -29,6 +31,8 @@ pub use found::Found;
 pub use lines::{Asked, BadLine, Text, lines_of};
 pub use spec::InteractiveModel;
 
+#[cfg(feature = "torch")]
+pub use continued::{BadPrompt, Continued, END_OF_INPUTS, GivenPrompt};
 #[cfg(feature = "torch")]
 pub use encoder::Encoder;
 #[cfg(feature = "torch")]

@@ -13,6 +13,12 @@ pub struct TextStream {
 }
 
 impl TextStream {
+    /// A stream of the text that tokens add to the one of those before them.
+    pub fn after(ids: &[i32], vocabulary: &dyn Vocabulary) -> Self {
+        let text = vocabulary.decode(ids);
+        Self { ids: ids.to_vec(), shown: text.trim_end_matches(INCOMPLETE).to_string() }
+    }
+
     /// Adds a token, and returns the text that it completes, which may be nothing: pieces decode together, because a
     /// piece says whether a space precedes it, and a character may be spread over several bytes.
     pub fn push(&mut self, id: i32, vocabulary: &dyn Vocabulary) -> String {

@@ -98,7 +98,11 @@ fn only(fields: &Map<String, Value>, expected: &str) -> Result<(), Refusal> {
     }
 }
 
-fn object(body: &[u8]) -> Result<Map<String, Value>, Refusal> {
+/// Reads a body that is an object.
+///
+/// # Errors
+/// It is not JSON, or something else.
+pub fn object(body: &[u8]) -> Result<Map<String, Value>, Refusal> {
     match serde_json::from_slice(body) {
         Ok(Value::Object(fields)) => Ok(fields),
         Ok(other) => Err(unexpected("the body", &other, "an object")),
@@ -124,15 +128,19 @@ fn texts(fields: &mut Map<String, Value>, name: &str) -> Result<Vec<String>, Ref
 }
 
 fn unexpected(name: &str, found: &Value, expected: &str) -> Refusal {
-    let found = match found {
+    Refusal::Malformed(format!("`{name}` is {}, expected {expected}", kind(found)))
+}
+
+/// The kind of a value, for messages.
+pub fn kind(value: &Value) -> &'static str {
+    match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
         Value::Number(_) => "a number",
         Value::String(_) => "a text",
         Value::Array(_) => "a list",
         Value::Object(_) => "an object",
-    };
-    Refusal::Malformed(format!("`{name}` is {found}, expected {expected}"))
+    }
 }
 
 #[cfg(test)]

@@ -3,14 +3,14 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use crate::interactive::{Asked, Decoding, Engine, Filler, TextStream};
+use crate::interactive::{Asked, Decoding, Engine, Filler};
 use crate::session::error::SessionError;
 use crate::telemetry;
 
 use super::metrics::Metrics;
 use super::queue::{Job, News, Work};
-use super::routes::Shared;
 use super::served::Served;
+use super::shared::Shared;
 
 /// Answers batches until the queue is closed and empty. A text waits so long for others.
 pub fn answer_all(served: &Served<'_>, shared: &Shared, max_wait: Duration) {
@@ -21,6 +21,9 @@ pub fn answer_all(served: &Served<'_>, shared: &Shared, max_wait: Duration) {
                 generate(engine, &jobs, &decoding, metrics)
             }
             (Served::Answers(engine), Work::Score) => score(engine, &jobs, metrics),
+            (Served::Answers(engine), Work::ScoreTokens(count)) => {
+                score_tokens(engine, &jobs, count, metrics)
+            }
             (Served::Fills(filler), Work::Fill(topk)) => fill(filler, &jobs, topk, metrics),
             (_, other) => unreachable!("requests of other work are refused: {other:?}"),
         };
@@ -41,13 +44,10 @@ fn generate(
         tch::manual_seed(seed);
     }
     let asked: Vec<&Asked> = jobs.iter().map(|job| &job.asked).collect();
-    let mut streams: Vec<TextStream> = jobs.iter().map(|_| TextStream::default()).collect();
     let mut watch = |tokens: &[Option<i32>]| {
-        for ((job, stream), token) in jobs.iter().zip(&mut streams).zip(tokens) {
-            let Some(token) = token.filter(|_| job.streams && decoding.streams()) else { continue };
-            let more = stream.push(token, engine.vocabulary());
-            if !more.is_empty() {
-                send(job, News::More(more));
+        for (job, token) in jobs.iter().zip(tokens) {
+            if let Some(token) = token.filter(|_| job.streams && decoding.streams()) {
+                send(job, News::Token(token));
             }
         }
         // Nobody is left who waits for the rest.
@@ -57,15 +57,9 @@ fn generate(
         }
     };
     let answers = engine.generate(&asked, decoding, &mut watch)?;
-    let num_tokens = answers.iter().flatten().map(|answer| answer.num_tokens).sum();
+    let num_tokens = answers.iter().flatten().map(|answer| answer.ids.len()).sum();
     metrics.batch(jobs.len(), num_tokens);
-    for ((job, stream), answers) in jobs.iter().zip(&mut streams).zip(answers) {
-        let rest = answers.first().map(|answer| stream.finish(&answer.text));
-        if let Some(rest) = rest.filter(|rest| job.streams && !rest.is_empty()) {
-            send(job, News::More(rest));
-        }
-        send(job, News::Answers(answers));
-    }
+    jobs.iter().zip(answers).for_each(|(job, answers)| send(job, News::Answers(answers)));
     Ok(())
 }
 
@@ -74,6 +68,19 @@ fn score(engine: &Engine<'_>, jobs: &[Job], metrics: &Metrics) -> Result<(), Ses
     let scores = engine.score(&asked)?;
     metrics.batch(jobs.len(), 0);
     jobs.iter().zip(scores).for_each(|(job, score)| send(job, News::Score(score)));
+    Ok(())
+}
+
+fn score_tokens(
+    engine: &Engine<'_>,
+    jobs: &[Job],
+    count: usize,
+    metrics: &Metrics,
+) -> Result<(), SessionError> {
+    let asked: Vec<&Asked> = jobs.iter().map(|job| &job.asked).collect();
+    let scores = engine.score_tokens(&asked, count)?;
+    metrics.batch(jobs.len(), 0);
+    jobs.iter().zip(scores).for_each(|(job, scores)| send(job, News::TokenScores(scores)));
     Ok(())
 }
 

@@ -1,7 +1,8 @@
 //! L6: `gimlet serve`: the answers of `interactive` over HTTP.
 //!
 //! Handlers encode texts and put them into a bounded queue; one thread, which holds the model, forms batches of them.
-//! `options` and `ask` are torch-free, as are the queue and the metrics; `server` owns the runtime of this command.
+//! `options` and `ask` are torch-free, as are the queue and the metrics; `server` owns the runtime of this command. `openai` answers
+//! in the form of OpenAI's interface.
 
 mod options;
 
@@ -12,6 +13,8 @@ mod batcher;
 #[cfg(feature = "torch")]
 mod metrics;
 #[cfg(feature = "torch")]
+mod openai;
+#[cfg(feature = "torch")]
 mod queue;
 #[cfg(feature = "torch")]
 mod refusal;
@@ -21,6 +24,8 @@ mod routes;
 mod served;
 #[cfg(feature = "torch")]
 mod server;
+#[cfg(feature = "torch")]
+mod shared;
 
 pub use options::ServeOptions;
 

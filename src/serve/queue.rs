@@ -19,6 +19,8 @@ pub enum Work {
     Generate(Decoding),
     /// To score its targets.
     Score,
+    /// To score each token of its targets, and so many of the most probable ones in its place.
+    ScoreTokens(usize),
     /// To find the likeliest pieces for its masks, so many for each.
     Fill(usize),
 }
@@ -26,12 +28,14 @@ pub enum Work {
 /// News about a text, for the client that asked.
 #[derive(Debug)]
 pub enum News {
-    /// A part of an answer that grows.
-    More(String),
+    /// A token of an answer that grows.
+    Token(i32),
     /// The answers, the best first.
     Answers(Vec<Answer>),
     /// The score.
     Score(f64),
+    /// For each token of the targets, it and the most probable ones in its place with their log-probabilities.
+    TokenScores(Vec<Vec<(i32, f64)>>),
     /// The pieces for each mask, the likeliest first.
     Masks(Vec<Vec<Piece>>),
     /// libtorch failed.

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::Request;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
@@ -10,14 +10,25 @@ use serde_json::json;
 const RETRY_SECS: &str = "1";
 
 /// The methods and paths of the server.
-const PATHS: [&str; 6] = [
+const PATHS: [&str; 8] = [
     "POST /v1/generate",
     "POST /v1/score",
     "POST /v1/fill",
+    "POST /v1/completions",
+    "GET /v1/models",
     "GET /healthz",
     "GET /metrics",
     "GET /",
 ];
+
+/// The path of that name, if the server has it.
+pub fn known_path(path: &str) -> Option<&'static str> {
+    PATHS
+        .iter()
+        .filter_map(|known| known.split_once(' '))
+        .map(|(_, known)| known)
+        .find(|known| *known == path)
+}
 
 /// The reason why a request is not answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,12 +78,12 @@ impl Refusal {
     /// Refuses a request whose path, or the method for it, does not exist.
     pub fn no_path(request: &Request) -> Self {
         let (method, path) = (request.method(), request.uri().path());
-        let exists =
-            PATHS.iter().any(|known| known.split_once(' ').is_some_and(|(_, known)| known == path));
+        let exists = known_path(path).is_some();
         Self::NoPath { found: format!("{method} {path}"), exists }
     }
 
-    fn status(&self) -> StatusCode {
+    /// HTTP's status.
+    pub fn status(&self) -> StatusCode {
         match self {
             Self::Malformed(_) => StatusCode::BAD_REQUEST,
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
@@ -85,6 +96,17 @@ impl Refusal {
             Self::Late { .. } => StatusCode::GATEWAY_TIMEOUT,
             Self::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
+    }
+
+    /// The headers of the answer beside those of every answer.
+    pub fn headers(&self) -> HeaderMap {
+        let header = match self {
+            Self::Busy | Self::Ending => Some((header::RETRY_AFTER, RETRY_SECS)),
+            Self::Unauthorized => Some((header::WWW_AUTHENTICATE, "Bearer")),
+            _ => None,
+        };
+        let value = |(name, value)| (name, HeaderValue::from_static(value));
+        header.map(value).into_iter().collect()
     }
 
     /// Returns the message for the client.
@@ -114,17 +136,6 @@ impl Refusal {
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let body = Json(json!({"error": self.message()}));
-        let mut response = (self.status(), body).into_response();
-        let headers = response.headers_mut();
-        match self {
-            Self::Busy | Self::Ending => {
-                headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_SECS));
-            }
-            Self::Unauthorized => {
-                headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-            }
-            _ => {}
-        }
-        response
+        (self.status(), self.headers(), body).into_response()
     }
 }

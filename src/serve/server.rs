@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -19,10 +19,12 @@ use crate::telemetry;
 
 use super::batcher::answer_all;
 use super::metrics::Metrics;
+use super::openai::unix_seconds;
 use super::options::ServeOptions;
 use super::queue::Queue;
-use super::routes::{Shared, router};
+use super::routes::router;
 use super::served::Served;
+use super::shared::Shared;
 
 /// Threads that read and write requests; the model computes in others.
 const THREADS: usize = 2;
@@ -58,6 +60,9 @@ pub fn serve(
 ) -> io::Result<()> {
     let address = listener.local_addr()?;
     let shared = Arc::new(Shared {
+        started: unix_seconds(),
+        num_asked: AtomicU64::new(0),
+        about: served.about(),
         encoder: served.encoder(),
         queue: Queue::new(options.queue),
         metrics: Metrics::new(),

@@ -115,6 +115,36 @@ impl Forward {
         Ok(rows.collect())
     }
 
+    /// Computes the log-likelihood of each target of every row, and of the `count` most probable tokens in its place: token
+    /// and log-likelihood, those of the target first.
+    ///
+    /// # Errors
+    /// Out of memory, or another failure of libtorch.
+    pub fn scored_targets(
+        &self,
+        params: &Params,
+        step: u64,
+        batch: &data::Batch,
+        count: usize,
+    ) -> Result<Vec<Vec<Vec<(i32, f64)>>>, SessionError> {
+        let found = self.guarded(step, || {
+            let device_batch = Batch::from_host(batch).to_device(self.device);
+            let network = self.predicting();
+            let scored = network.scored_targets(params, &device_batch, count as i64);
+            let width = scored.tokens.size()[1] as usize;
+            let [tokens, log_probs] = [scored.tokens, scored.log_probs]
+                .map(|tensor| tensor.to_device(Device::Cpu).to_kind(Kind::Double).reshape(-1));
+            (width, tokens, log_probs)
+        })?;
+        let (width, tokens, log_probs) = found;
+        let vector = |tensor| Vec::<f64>::try_from(tensor).expect("a tensor becomes a vector");
+        let pairs: Vec<(i32, f64)> =
+            vector(tokens).into_iter().map(|id| id as i32).zip(vector(log_probs)).collect();
+        let places: Vec<Vec<(i32, f64)>> = pairs.chunks(width).map(<[_]>::to_vec).collect();
+        let length = places.len() / batch.rows;
+        Ok(places.chunks(length).map(<[_]>::to_vec).collect())
+    }
+
     /// Runs `body` with the parameters of a step, and converts failures to errors.
     ///
     /// # Errors

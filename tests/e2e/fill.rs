@@ -107,7 +107,8 @@ fn a_server_fills_masks_and_names_the_other_paths() {
     let (status, answer) = server.post("/v1/fill", r#"{"inputs": "[MASK]"}"#);
     let said = answer["error"].as_str().unwrap_or_default();
     assert!(
-        status == 404 && said.ends_with("expected POST /v1/generate or POST /v1/score"),
+        status == 404
+            && said.ends_with("POST /v1/generate, POST /v1/score or POST /v1/completions"),
         "{answer}"
     );
 }

@@ -35,6 +35,7 @@ mod microbatches;
 mod moe;
 mod my_gimlet;
 mod network;
+mod openai;
 mod own_task;
 mod packed_blocks;
 mod pages;

@@ -64,6 +64,11 @@ impl FillEncoder {
         self.vocabulary.vocab_size()
     }
 
+    /// Greatest number of tokens of a text.
+    pub fn max_tokens(&self) -> usize {
+        self.max_tokens
+    }
+
     /// The piece of an id.
     pub fn piece(&self, id: i32) -> String {
         self.vocabulary.piece(id)

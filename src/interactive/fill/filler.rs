@@ -40,6 +40,11 @@ impl<'a> Filler<'a> {
         self.spec
     }
 
+    /// The step of the checkpoint.
+    pub fn step(&self) -> u64 {
+        self.parts.step
+    }
+
     /// Converts texts to ids, in any thread.
     pub fn encoder(&self) -> &FillEncoder {
         &self.encoder

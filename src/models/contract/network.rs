@@ -7,7 +7,7 @@ use tch::{Kind, Tensor};
 
 use super::features::Batch;
 use crate::models::decoding::{DecodeError, Decodes, Observer, Prediction};
-use crate::models::heads::{Divisors, Head, LossOutput, LossSpec};
+use crate::models::heads::{Divisors, Head, LossOutput, LossSpec, ScoredTokens};
 use crate::nn::{Dropout, Params, TransformerEngineConfig};
 
 /// A model whose network can be made.
@@ -58,6 +58,10 @@ pub trait PredictingNetwork: Network {
     fn score_batch(&self, params: &Params, batch: &Batch) -> Tensor {
         self.token_scores(params, batch).sum_dim_intlist(-1, false, Kind::Float)
     }
+
+    /// Log-likelihood of each target, whatever its weight, and of the `count` most probable tokens in its place. Rows are
+    /// `batch * length`.
+    fn scored_targets(&self, params: &Params, batch: &Batch, count: i64) -> ScoredTokens;
 
     /// Lays weights out for decoding batches of about so many hypotheses, which is rows times decodes.
     fn predictor<'a>(&'a self, params: &'a Params, hypotheses: usize) -> Box<dyn Predict + 'a>;

@@ -25,6 +25,8 @@ pub struct PredictionSpec {
     pub begins_inputs: bool,
     /// Whether a prediction goes on where the inputs end, as a decoder alone does, instead of reading all of them first.
     pub continues_inputs: bool,
+    /// Whether such a decoder lets all inputs attend to each other, so that they are not predicted one after another.
+    pub joins_inputs: bool,
     /// Decoding function.
     pub decode_fn: DecodeFn,
     /// Sequences per input.

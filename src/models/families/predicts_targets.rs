@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use tch::Tensor;
 
-use crate::models::heads::{Divisors, Head, LossOutput, LossSpec, TokenLogits};
+use crate::models::heads::{Divisors, Head, LossOutput, LossSpec, ScoredTokens, TokenLogits};
 use crate::models::{Batch, Network, Predict, PredictingNetwork};
 use crate::nn::{Dropout, Params, RoutingReport};
 
@@ -59,6 +59,13 @@ impl<N: PredictsTargets> PredictingNetwork for N {
         tch::no_grad(|| {
             let (head, _) = self.head(params, batch, Dropout::off());
             TokenLogits::TARGETS.scores(&head, batch)
+        })
+    }
+
+    fn scored_targets(&self, params: &Params, batch: &Batch, count: i64) -> ScoredTokens {
+        tch::no_grad(|| {
+            let (head, _) = self.head(params, batch, Dropout::off());
+            TokenLogits::TARGETS.scored(&head, batch, count)
         })
     }
 

@@ -1,4 +1,4 @@
-//! The most probable tokens of a head's rows, computed a slice of rows at a time.
+//! The most probable tokens of a head's rows, and the probabilities of given ones, computed a slice of rows at a time.
 
 use tch::{Kind, Tensor};
 
@@ -14,7 +14,39 @@ pub struct Likeliest {
     pub tokens: Tensor,
 }
 
+/// Log-probabilities of tokens of each row: of a given one, and then of the most probable ones, which may have it again.
+#[derive(Debug)]
+pub struct ScoredTokens {
+    /// float32 `[rows, 1 + count]`
+    pub log_probs: Tensor,
+    /// int64 `[rows, 1 + count]`
+    pub tokens: Tensor,
+}
+
 impl Head {
+    /// The log-probabilities of a token of each row, int64 `[rows]`, and of the `count` most probable ones, or all if there
+    /// are fewer.
+    ///
+    /// # Panics
+    /// There are no rows.
+    pub fn scored(&self, given: &Tensor, count: i64) -> ScoredTokens {
+        tch::no_grad(|| {
+            let (products, rows) = (HeadProducts::new(self), self.hidden.size()[0]);
+            let (at_once, count) = (slice_rows(&self.vocabulary), count.min(self.vocabulary.size));
+            let slice = |start: i64| {
+                let rows = at_once.min(rows - start);
+                let log_probs = products.logits(start, rows).log_softmax(-1, Kind::Float);
+                let given = given.narrow(0, start, rows).unsqueeze(-1);
+                let (best, tokens) = log_probs.topk(count, -1, true, true);
+                let of_given = log_probs.gather(-1, &given, false);
+                (Tensor::cat(&[of_given, best], -1), Tensor::cat(&[given, tokens], -1))
+            };
+            let slices = (0..rows).step_by(at_once as usize).map(slice);
+            let (log_probs, tokens): (Vec<_>, Vec<_>) = slices.unzip();
+            ScoredTokens { log_probs: Tensor::cat(&log_probs, 0), tokens: Tensor::cat(&tokens, 0) }
+        })
+    }
+
     /// The `count` most probable tokens of each row among those below `num_tokens`, with their probabilities among all tokens.
     ///
     /// # Panics

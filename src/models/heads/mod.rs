@@ -30,7 +30,7 @@ pub use cross_entropy::{Targets, TokenLosses, cross_entropy, log_likelihoods};
 #[cfg(feature = "torch")]
 pub use head::{Head, Vocabulary};
 #[cfg(feature = "torch")]
-pub use likeliest::Likeliest;
+pub use likeliest::{Likeliest, ScoredTokens};
 #[cfg(feature = "torch")]
 pub use next_sentence::NextSentence;
 #[cfg(feature = "torch")]

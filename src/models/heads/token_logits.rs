@@ -4,6 +4,7 @@ use tch::{Kind, Tensor};
 
 use super::cross_entropy::{Targets, cross_entropy, log_likelihoods};
 use super::head::Head;
+use super::likeliest::ScoredTokens;
 use super::spec::{Divisors, LossSpec};
 use super::sums::HeadLoss;
 use super::weights::{NormalizedWeights, normalize};
@@ -90,6 +91,12 @@ impl TokenLogits {
     pub fn scores(&self, head: &Head, batch: &Batch) -> Tensor {
         let (tokens, weights) = (batch.tensor(self.tokens), batch.tensor(self.weights));
         log_likelihoods(head, &tokens.reshape(-1)).view_as(tokens) * weights
+    }
+
+    /// Log-likelihood of each target, whatever its weight, and of the `count` most probable tokens in its place. Rows are
+    /// `batch * length`.
+    pub fn scored(&self, head: &Head, batch: &Batch, count: i64) -> ScoredTokens {
+        head.scored(&batch.tensor(self.tokens).reshape(-1), count)
     }
 
     /// The divisor of the loss over these rows, if it is divided.

@@ -104,6 +104,7 @@ impl ClassifierParameters {
             max_inputs: None,
             begins_inputs,
             continues_inputs: false,
+            joins_inputs: false,
             decode_fn: DecodeFn::TemperatureSample(TemperatureSample::default()),
             num_decodes: 1,
             bos_id: 0,

@@ -7,7 +7,7 @@ use tch::{Kind, Tensor};
 use super::model::{BertForSequenceClassification, T5EncoderForSequenceClassification};
 use crate::models::bert::Bert;
 use crate::models::decoding::{DecodeError, Decodes, Observer, Prediction};
-use crate::models::heads::{Divisors, Head, LossOutput, LossSpec, TokenLogits};
+use crate::models::heads::{Divisors, Head, LossOutput, LossSpec, ScoredTokens, TokenLogits};
 use crate::models::parts::ClassHead;
 use crate::models::t5::T5;
 use crate::models::{BaseModel, Batch, HasNetwork, Network, Predict, PredictingNetwork, feature};
@@ -91,6 +91,13 @@ impl PredictingNetwork for Classifier {
         tch::no_grad(|| {
             let head = self.logits(params, batch, Dropout::off());
             TokenLogits::TARGETS.scores(&head, &numbered(batch))
+        })
+    }
+
+    fn scored_targets(&self, params: &Params, batch: &Batch, count: i64) -> ScoredTokens {
+        tch::no_grad(|| {
+            let head = self.logits(params, batch, Dropout::off());
+            TokenLogits::TARGETS.scored(&head, &numbered(batch), count)
         })
     }
 

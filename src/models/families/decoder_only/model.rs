@@ -239,6 +239,7 @@ impl DecoderOnlyParameters {
             max_inputs: None,
             begins_inputs: false,
             continues_inputs: true,
+            joins_inputs: self.inputs_bidirectional_attention,
             decode_fn: self.decode_fn.0.clone(),
             num_decodes: decodes.num_decodes,
             bos_id: 0,

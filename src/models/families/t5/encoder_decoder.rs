@@ -195,6 +195,7 @@ impl EncoderDecoderParameters {
             max_inputs: None,
             begins_inputs: false,
             continues_inputs: false,
+            joins_inputs: false,
             decode_fn: self.decode_fn.0.clone(),
             num_decodes: 1,
             bos_id: 0,
