@@ -18,14 +18,14 @@ pub struct Envelope {
 /// The tokens of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Usage {
-    /// Those of its prompts.
+    /// Tokens of its prompts.
     pub prompt: usize,
-    /// Those of all samples.
+    /// Tokens of all samples.
     pub completion: usize,
 }
 
 impl Envelope {
-    /// That of a new answer.
+    /// The envelope of a new answer.
     pub fn new(shared: &Shared) -> Self {
         let number = shared.num_asked.fetch_add(1, Ordering::Relaxed);
         Self {
@@ -35,7 +35,7 @@ impl Envelope {
         }
     }
 
-    /// Puts choices into it; a usage of null is that of a part that does not count yet.
+    /// Puts choices into it. The usage is null in a part of a stream that does not count the tokens.
     pub fn of(&self, choices: Vec<Value>, usage: Option<Value>) -> Value {
         let Self { id, created, model } = self;
         let object = "text_completion";
@@ -50,7 +50,7 @@ impl Envelope {
 }
 
 impl Usage {
-    /// As JSON.
+    /// The counts as JSON.
     pub fn json(self) -> Value {
         let Self { prompt, completion } = self;
         json!({

@@ -85,13 +85,13 @@ def task(folder, name, **fields):
     (folder / f"{name}.yaml").write_text(yaml.safe_dump(common | fields))
 
 
-def evaluate(folder, name, model, **model_args):
+def evaluate(folder, name, kind, **model_args):
     import lm_eval
     from lm_eval.tasks import TaskManager
 
     manager = TaskManager(include_path=str(folder), include_defaults=False)
     found = lm_eval.simple_evaluate(
-        model=model, model_args=model_args, tasks=[name], task_manager=manager, log_samples=True, bootstrap_iters=0)
+        model=kind, model_args=model_args, tasks=[name], task_manager=manager, log_samples=True, bootstrap_iters=0)
     rows = sorted(found["samples"][name], key=lambda row: row["doc_id"])
     return [row["filtered_resps"] for row in rows], found["results"][name]
 
