@@ -40,6 +40,7 @@ mod listing;
 mod loss_scaling;
 mod marks;
 mod mismatch;
+mod more_tokens;
 mod msgpack;
 mod names;
 mod native;
@@ -94,6 +95,7 @@ pub use marks::{
     step_of_trainer, trainer_file,
 };
 pub use mismatch::Mismatch;
+pub use more_tokens::{MoreTokens, with_more_tokens};
 pub use names::Axes;
 pub use names::hugging_face::{
     Arrays, ConfigFacts, Description, Exchanged, Families, HeadFacts, HuggingFaceFamily,

@@ -32,6 +32,14 @@ pub enum VocabError {
         /// The error in it, and the remedy.
         reason: String,
     },
+    /// The vocabulary has no list of pieces that can be longer.
+    #[error("{name} takes no new pieces: {reason}")]
+    Closed {
+        /// The vocabulary.
+        name: String,
+        /// The reason, and the remedy.
+        reason: String,
+    },
     /// The trainer cannot make a model from the options and the text.
     #[error("SentencePiece's trainer: {reason}")]
     Training {
@@ -48,6 +56,7 @@ impl VocabError {
             Self::Model { .. }
             | Self::HuggingFace { .. }
             | Self::WordPiece { .. }
+            | Self::Closed { .. }
             | Self::Training { .. } => true,
         }
     }

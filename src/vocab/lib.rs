@@ -8,6 +8,7 @@ mod codepoints;
 mod error;
 mod hugging_face;
 mod load;
+mod more_pieces;
 mod pass_through;
 mod piece_text;
 mod sentencepiece;
@@ -18,6 +19,7 @@ mod word_piece;
 
 pub use error::VocabError;
 pub use hugging_face::{HuggingFaceTokenizer, hugging_face_tokenizer};
+pub use more_pieces::MorePieces;
 pub use piece_text::PieceText;
 pub use sentencepiece::{PieceCount, count_pieces, tokenizer_json};
 pub use spec::{

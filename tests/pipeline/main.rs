@@ -8,6 +8,7 @@ mod command_line;
 mod data;
 mod fill;
 mod megatron_index;
+mod more_pieces;
 mod predictions;
 mod report;
 mod storage;

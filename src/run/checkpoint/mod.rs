@@ -6,14 +6,17 @@ mod diff;
 mod ls;
 mod meter;
 mod metered;
+mod more_tokens;
 mod open;
 mod show;
 mod stream;
 mod verify;
 
 pub(super) use arrays::size;
+pub(super) use convert::evaluated;
 pub(super) use ls::condition;
-pub(super) use open::{failure, parse_path, storage_failure};
+pub(super) use more_tokens::{Extended, write_with_more_tokens};
+pub(super) use open::{failure, parse_checkpoint, parse_path, storage_failure};
 
 use clap::{Args, Subcommand};
 

@@ -6,11 +6,11 @@ use std::sync::LazyLock;
 
 use aho_corasick::{AhoCorasick, MatchKind};
 use fancy_regex::Regex;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// A token and the conditions under which it is found.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub(super) struct AddedToken {
     /// The text.
     pub content: String,
@@ -35,6 +35,11 @@ impl AddedToken {
     /// A special token with the flags that transformers give to a plain text.
     pub(super) fn special(content: &str) -> Self {
         Self { content: content.to_string(), special: true, ..Self::default() }
+    }
+
+    /// A token with the flags that transformers' `add_tokens` gives to a plain text.
+    pub(super) fn plain(content: &str) -> Self {
+        Self { content: content.to_string(), normalized: true, ..Self::default() }
     }
 
     /// Reads a text or an object.
@@ -99,6 +104,13 @@ impl AddedTokens {
     /// Returns the token of an id.
     pub(super) fn get(&self, id: i32) -> Option<&AddedToken> {
         self.by_id.get(&id)
+    }
+
+    /// All tokens, in the order of their ids.
+    pub(super) fn sorted(&self) -> Vec<(i32, &AddedToken)> {
+        let mut tokens: Vec<_> = self.by_id.iter().map(|(id, token)| (*id, token)).collect();
+        tokens.sort_unstable_by_key(|(id, _)| *id);
+        tokens
     }
 
     /// The greatest id.

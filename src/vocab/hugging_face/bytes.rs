@@ -75,6 +75,11 @@ impl HuggingFaceBytes {
         let finder = tokens.finder(|token| Some(token.content.clone()));
         Ok(Self { file: file.to_string(), tokens, finder, eos, vocab_size })
     }
+
+    /// The tokens that are looked for before bytes.
+    pub(super) fn added(&self) -> &AddedTokens {
+        &self.tokens
+    }
 }
 
 /// Returns the id of a text that is one byte for ByT5: a character below 256.

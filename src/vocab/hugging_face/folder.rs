@@ -268,7 +268,8 @@ fn object(value: Option<Value>) -> Map<String, Value> {
     }
 }
 
-fn json_file(file: &Path) -> Result<Option<Value>, VocabError> {
+/// Reads a file of JSON; `None` if it does not exist.
+pub(super) fn json_file(file: &Path) -> Result<Option<Value>, VocabError> {
     match file.read() {
         Ok(bytes) => json_of(file, &bytes).map(Some),
         Err(error) if error.is_not_found() => Ok(None),

@@ -7,6 +7,7 @@ mod about;
 mod added;
 mod bytes;
 mod folder;
+mod more;
 mod normalize;
 mod pre_tokenize;
 #[cfg(test)]
@@ -14,6 +15,7 @@ mod tests;
 
 pub use about::{HuggingFaceTokenizer, hugging_face_tokenizer};
 pub(super) use bytes::HuggingFaceBytes;
+pub(super) use more::with_pieces;
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -152,6 +154,11 @@ impl HuggingFace {
     /// Whether transformers append the end to a text.
     pub(super) fn appends_eos(&self) -> bool {
         self.ends.appends_eos
+    }
+
+    /// The tokens that are looked for before pieces.
+    fn added(&self) -> &AddedTokens {
+        &self.tokens
     }
 
     /// Encodes text between added tokens.

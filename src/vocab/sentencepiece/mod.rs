@@ -100,25 +100,38 @@ pub fn count_pieces(model: &[u8]) -> Option<PieceCount> {
 }
 
 /// Adds user-defined pieces `▁<extra_id_i>` after the model's own, as in SeqIO's `_load_model`.
-/// A protobuf's repeated field may continue anywhere in the message, so appending is enough.
 fn append_extra_ids(model: &mut Vec<u8>, spec: &SentencePieceVocabulary) {
+    let order: Vec<usize> = match spec.reverse_extra_ids {
+        true => (0..spec.extra_ids).rev().collect(),
+        false => (0..spec.extra_ids).collect(),
+    };
+    order.into_iter().for_each(|i| append_piece(model, &format!("▁<extra_id_{i}>")));
+}
+
+/// Adds a user-defined piece after the model's own. A protobuf's repeated field may continue anywhere in the message, so
+/// appending is enough.
+pub(super) fn append_piece(model: &mut Vec<u8>, piece: &str) {
     const PIECES: u8 = 0x0a; // ModelProto.pieces
     const PIECE: u8 = 0x0a; // SentencePiece.piece
     const SCORE: u8 = 0x15; // SentencePiece.score, 0.0
     const TYPE: u8 = 0x18; // SentencePiece.type
     const USER_DEFINED: u8 = 4;
-    let order: Vec<usize> = match spec.reverse_extra_ids {
-        true => (0..spec.extra_ids).rev().collect(),
-        false => (0..spec.extra_ids).collect(),
-    };
-    for i in order {
-        let piece = format!("▁<extra_id_{i}>");
-        let mut message = vec![PIECE, piece.len() as u8];
-        message.extend(piece.bytes());
-        message.extend([SCORE, 0, 0, 0, 0, TYPE, USER_DEFINED]);
-        model.extend([PIECES, message.len() as u8]);
-        model.extend(message);
+    let mut message = vec![PIECE];
+    append_varint(&mut message, piece.len());
+    message.extend(piece.bytes());
+    message.extend([SCORE, 0, 0, 0, 0, TYPE, USER_DEFINED]);
+    model.push(PIECES);
+    append_varint(model, message.len());
+    model.extend(message);
+}
+
+/// Adds a number as protobuf writes it: seven bits a byte, the lowest first.
+fn append_varint(out: &mut Vec<u8>, mut number: usize) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
     }
+    out.push(number as u8);
 }
 
 /// Adds the given options to the model's rules of normalization, as in SeqIO's `_load_model`. A

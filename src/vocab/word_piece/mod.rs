@@ -7,6 +7,7 @@
 
 mod basic;
 mod bert;
+mod more;
 mod transformers;
 mod unicode;
 mod vocabulary;
@@ -15,6 +16,7 @@ use std::collections::HashMap;
 
 use self::basic::BasicTokenizer;
 pub use self::bert::BertTokenizer;
+pub(super) use self::more::with_pieces;
 pub use self::transformers::{BertFolder, bert_folds_case};
 pub(super) use self::vocabulary::BertPieces;
 use super::spec::BertWordPieceVocabulary;

@@ -8,8 +8,8 @@ use crate::VocabError;
 use gimlet_storage::Path;
 
 /// The list of pieces, one a line, and the file with all of a tokenizer, which version 5 writes.
-const PIECES: &str = "vocab.txt";
-const TOKENIZER: &str = "tokenizer.json";
+pub(super) const PIECES: &str = "vocab.txt";
+pub(super) const TOKENIZER: &str = "tokenizer.json";
 
 /// The tokenizer of a BERT's folder.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ pub(super) fn pieces(path: &Path) -> Result<Vec<String>, VocabError> {
 }
 
 /// Reads a `tokenizer.json`.
-fn read(path: &Path) -> Result<Value, VocabError> {
+pub(super) fn read(path: &Path) -> Result<Value, VocabError> {
     let tokenizer: Value = serde_json::from_slice(&path.read()?)
         .map_err(|error| bad(path, format!("it is not JSON: {error}")))?;
     let folds_case = &tokenizer["normalizer"]["lowercase"];

@@ -61,7 +61,7 @@ impl Configuration {
 ///
 /// # Errors
 /// There is none, or mistakes in it.
-pub(super) fn evaluated(gin: &GinArgs, checkpoint: &Path) -> Result<InteractiveModel, Failure> {
+pub fn evaluated(gin: &GinArgs, checkpoint: &Path) -> Result<InteractiveModel, Failure> {
     let mut gin = gin.clone();
     if gin.files.gin_file.is_empty() && gin.files.gin_bindings.is_empty() {
         // The tasks of a run, which may lie elsewhere, do not belong to its model.

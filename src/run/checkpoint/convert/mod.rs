@@ -7,7 +7,8 @@ mod folder;
 mod verify;
 
 use self::args::{TargetFormat, is_torch_file};
-use self::configuration::{evaluated, options, tell_unheld};
+pub use self::configuration::evaluated;
+use self::configuration::{options, tell_unheld};
 use self::folder::{Stop, convert_all};
 use super::arrays::size;
 use super::meter::Meter;
@@ -174,7 +175,7 @@ fn step_at(format: TargetFormat, target: &Path) -> (Path, u64) {
 }
 
 /// Refuses damage: a copy would get checksums that mark the damaged data as whole.
-fn refuse_damage(stored: &dyn Stored) -> Result<(), CheckpointError> {
+pub(super) fn refuse_damage(stored: &dyn Stored) -> Result<(), CheckpointError> {
     if !stored.has_checksums() {
         return Ok(());
     }

@@ -1,4 +1,6 @@
-//! `gimlet vocab`: trains vocabularies, and shows how they encode text.
+//! `gimlet vocab`: trains vocabularies, adds pieces to them and to their models, and shows how they encode text.
+
+mod add;
 
 use std::io::{self, BufRead, IsTerminal};
 use std::path::Path;
@@ -28,6 +30,8 @@ pub enum VocabCommand {
     /// Train a SentencePiece model on text files, with the ids that T5 expects: 0 pads, 1 ends a
     /// sequence, 2 is unknown.
     Train(TrainVocabArgs),
+    /// Add pieces to a vocabulary, and to a checkpoint a row for each.
+    Add(Box<add::AddVocabArgs>),
     /// Print the pieces, ids and decoded text of texts, or of ids; without either, describe the
     /// vocabulary.
     Show(ShowVocabArgs),
@@ -95,12 +99,8 @@ pub struct ShowVocabArgs {
     /// Take the texts for ids and decode them.
     #[arg(long)]
     ids: bool,
-    /// Sentinels `<extra_id_0>`, ... added after the model's own pieces.
-    #[arg(long = "extra_ids", value_name = "N", default_value_t = 0)]
-    extra_ids: usize,
-    /// Only for WordPiece: fold case and strip accents.
-    #[arg(long = "lower_case")]
-    lower_case: bool,
+    #[command(flatten)]
+    options: VocabularyOptions,
     /// When to print in colour.
     #[arg(long, value_enum, default_value_t)]
     color: ColorChoice,
@@ -114,6 +114,7 @@ impl VocabToolArgs {
     pub fn run(&self) -> Result<(), Failure> {
         match &self.tool {
             VocabCommand::Train(args) => train(args),
+            VocabCommand::Add(args) => add::run(args),
             VocabCommand::Show(args) => show(args),
         }
     }
@@ -175,20 +176,35 @@ fn sentencepiece(model: &str, extra_ids: usize) -> VocabularySpec {
     })
 }
 
-fn spec(args: &ShowVocabArgs) -> VocabularySpec {
-    let extra_ids = args.extra_ids;
-    match args.model.as_str() {
-        "bytes" => VocabularySpec::Byte(ByteVocabulary::of(extra_ids)),
-        list if list.ends_with(".txt") => VocabularySpec::BertWordPiece(BertWordPieceVocabulary {
-            lower_case: args.lower_case,
-            ..BertWordPieceVocabulary::of(list)
-        }),
-        model => sentencepiece(model, extra_ids),
+/// Flags that complete a vocabulary's file.
+#[derive(Args, Clone, Debug)]
+struct VocabularyOptions {
+    /// Sentinels `<extra_id_0>`, ... added after the model's own pieces.
+    #[arg(long = "extra_ids", value_name = "N", default_value_t = 0)]
+    extra_ids: usize,
+    /// Only for WordPiece: fold case and strip accents.
+    #[arg(long = "lower_case")]
+    lower_case: bool,
+}
+
+impl VocabularyOptions {
+    /// Returns the vocabulary of a file, or of the word `bytes`.
+    fn of(&self, file: &str) -> VocabularySpec {
+        match file {
+            "bytes" => VocabularySpec::Byte(ByteVocabulary::of(self.extra_ids)),
+            list if list.ends_with(".txt") => {
+                VocabularySpec::BertWordPiece(BertWordPieceVocabulary {
+                    lower_case: self.lower_case,
+                    ..BertWordPieceVocabulary::of(list)
+                })
+            }
+            model => sentencepiece(model, self.extra_ids),
+        }
     }
 }
 
 fn show(args: &ShowVocabArgs) -> Result<(), Failure> {
-    let vocabulary = spec(args).build().map_err(failure)?;
+    let vocabulary = args.options.of(&args.model).build().map_err(failure)?;
     let paint = Paint::new(args.color);
     for text in &args.texts {
         write(&shown(args, text, &*vocabulary, paint)?)?;
