@@ -33,6 +33,7 @@ mod mesh_tf;
 mod meshes;
 mod microbatches;
 mod moe;
+mod more_pieces;
 mod my_gimlet;
 mod network;
 mod openai;

@@ -7,7 +7,7 @@ use assert_cmd::Command;
 use gimlet::checkpoint::{Array, Stored, Writer};
 use gimlet::models::open;
 use gimlet::storage;
-use gimlet::vocab::{SentencePieceVocabulary, Vocabulary, VocabularySpec};
+use gimlet::vocab::{ByteVocabulary, SentencePieceVocabulary, Vocabulary, VocabularySpec};
 use serde_json::Value;
 
 const TESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests");
@@ -150,8 +150,8 @@ fn a_run_keeps_the_rows_of_pieces_and_sentinels_and_names_the_new_vocabulary() {
     let words = ["<name>", "<date>", "--checkpoint=run", "--output=more", "--like=▁di"];
     let (status, out, error) = add(dir.path(), &words);
     assert_eq!(status, 0, "{error}");
-    let said = "more: 2 new pieces have the ids 1000 to 1001; the 100 that were from 1000 on follow them; tables of tokens have \
-                1120 rows as before\n";
+    let said = "more: 2 new pieces have the ids 1000 to 1001; old ids from 1000 on are 2 greater; tables of tokens have 1120 rows \
+                as before\n";
     assert_eq!(out, said);
     let config = fs::read_to_string(dir.path().join("more/config.gin")).unwrap();
     let old_config = fs::read_to_string(dir.path().join("run/config.gin")).unwrap();
@@ -227,9 +227,16 @@ fn every_format_gets_rows() {
 #[test]
 fn added_tokens_come_into_bytes_and_lists_of_transformers() {
     let dir = tempfile::tempdir().unwrap();
-    let config = r#"{"tokenizer_class": "ByT5Tokenizer", "extra_ids": 4}"#;
-    fs::create_dir_all(dir.path().join("byt5")).unwrap();
-    fs::write(dir.path().join("byt5/tokenizer_config.json"), config).unwrap();
+    copy("pipeline/checkpoint/other/hugging_face/byt5", &dir.path().join("byt5"));
+    let bytes = |folder: &str| {
+        let config = dir.path().join(folder).join("tokenizer_config.json").display().to_string();
+        let spec = ByteVocabulary { extra_ids: 0, tokenizer_config: Some(config) };
+        VocabularySpec::Byte(spec).build().unwrap()
+    };
+    let (status, _, error) = add(dir.path(), &["<name>", "--checkpoint=byt5", "--output=more"]);
+    assert_eq!(status, 0, "{error}");
+    let id = bytes("byt5").vocab_size() as i32;
+    assert_eq!(bytes("more").encode("a<name>"), [100, id]);
     let pieces = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nfox\n";
     fs::write(dir.path().join("pieces.txt"), pieces).unwrap();
     let shown = |words: &[&str]| {
@@ -241,7 +248,7 @@ fn added_tokens_come_into_bytes_and_lists_of_transformers() {
     let words = ["covid", "##ian", "--vocabulary=pieces.txt", "--lower_case", "--output=list"];
     let (status, out, error) = add(dir.path(), &words);
     assert_eq!(status, 0, "{error}");
-    let said = "list: 2 new pieces have the ids 6 to 7; the 1 that were from 6 on follow them\n";
+    let said = "list: 2 new pieces have the ids 6 to 7; old ids from 6 on are 2 greater\n";
     assert_eq!(out, said);
     let found = shown(&["list/pieces.txt", "--lower_case", "Covidian fox"]);
     assert!(found.contains("ids     6 7 5\n"), "{found}");

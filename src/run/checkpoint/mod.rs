@@ -13,7 +13,7 @@ mod stream;
 mod verify;
 
 pub(super) use arrays::size;
-pub(super) use convert::evaluated;
+pub(super) use convert::{NamedVocabulary, model_at};
 pub(super) use ls::condition;
 pub(super) use more_tokens::{Extended, write_with_more_tokens};
 pub(super) use open::{failure, parse_checkpoint, parse_path, storage_failure};

@@ -57,11 +57,32 @@ impl Configuration {
     }
 }
 
-/// Evaluates the gin of the model whose checkpoint is at a path: that beside it, then that of flags.
+/// The vocabulary of a model that is evaluated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NamedVocabulary {
+    /// That of the configuration.
+    Own,
+    /// Any, for work that depends on none; folders of transformers need not hold one.
+    Any,
+}
+
+/// Evaluates the gin of the model whose checkpoint is at a path: that beside it, then that of flags. Its vocabulary may be any.
 ///
 /// # Errors
 /// There is none, or mistakes in it.
-pub fn evaluated(gin: &GinArgs, checkpoint: &Path) -> Result<InteractiveModel, Failure> {
+pub(super) fn evaluated(gin: &GinArgs, checkpoint: &Path) -> Result<InteractiveModel, Failure> {
+    model_at(gin, checkpoint, NamedVocabulary::Any)
+}
+
+/// Like [`evaluated`], with that vocabulary.
+///
+/// # Errors
+/// The same as those of [`evaluated`]; its own vocabulary is missing.
+pub fn model_at(
+    gin: &GinArgs,
+    checkpoint: &Path,
+    vocabulary: NamedVocabulary,
+) -> Result<InteractiveModel, Failure> {
     let mut gin = gin.clone();
     if gin.files.gin_file.is_empty() && gin.files.gin_bindings.is_empty() {
         // The tasks of a run, which may lie elsewhere, do not belong to its model.
@@ -69,7 +90,8 @@ pub fn evaluated(gin: &GinArgs, checkpoint: &Path) -> Result<InteractiveModel, F
     }
     let files = gin.files.gin_file.iter().map(|file| Path::parse(file));
     let named = files.collect::<Result<Vec<Path>, _>>().map_err(storage_failure)?;
-    if named.iter().chain(&Found::at(checkpoint)?.config).any(is_json) {
+    let is_of_transformers = named.iter().chain(&Found::at(checkpoint)?.config).any(is_json);
+    if is_of_transformers && vocabulary == NamedVocabulary::Any {
         gin.files.precede(Vec::new(), Some(("--checkpoint", ANY_VOCABULARY.to_string())));
     }
     let model = ModelArgs {

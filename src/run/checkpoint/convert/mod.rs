@@ -7,8 +7,8 @@ mod folder;
 mod verify;
 
 use self::args::{TargetFormat, is_torch_file};
-pub use self::configuration::evaluated;
-use self::configuration::{options, tell_unheld};
+pub use self::configuration::{NamedVocabulary, model_at};
+use self::configuration::{evaluated, options, tell_unheld};
 use self::folder::{Stop, convert_all};
 use super::arrays::size;
 use super::meter::Meter;

@@ -12,7 +12,8 @@ use super::{VocabularyOptions, failure};
 use crate::checkpoint::{HuggingFaceConfig, HuggingFaceOptions, MoreTokens};
 use crate::interactive::{Found, InteractiveModel};
 use crate::run::checkpoint::{
-    Extended, evaluated, parse_checkpoint, parse_path, storage_failure, write_with_more_tokens,
+    Extended, NamedVocabulary, model_at, parse_checkpoint, parse_path, storage_failure,
+    write_with_more_tokens,
 };
 use crate::run::configure::map_paths;
 use crate::run::failure::Failure;
@@ -101,11 +102,19 @@ pub(super) fn run(args: &AddVocabArgs) -> Result<(), Failure> {
     write(&addition.described(&output, written?))
 }
 
+impl AddVocabArgs {
+    /// Evaluates the configuration of a model, whose vocabulary a flag may name.
+    fn model(&self, checkpoint: &Path) -> Result<InteractiveModel, Failure> {
+        let named = self.vocabulary.as_ref().map_or(NamedVocabulary::Own, |_| NamedVocabulary::Any);
+        model_at(&self.gin, checkpoint, named)
+    }
+}
+
 impl Source {
     fn at(args: &AddVocabArgs, path: &str) -> Result<Self, Failure> {
         let found = Found::at(&parse_checkpoint(path)?)?;
         let is_named = found.config.is_some() || !args.gin.files.gin_file.is_empty();
-        let model = is_named.then(|| evaluated(&args.gin, &found.checkpoint)).transpose()?;
+        let model = is_named.then(|| args.model(&found.checkpoint)).transpose()?;
         Ok(Self { checkpoint: found.checkpoint, config: found.config, model })
     }
 
@@ -224,7 +233,7 @@ impl Addition {
         }
         // A vocabulary that a flag names need not be that of the configuration.
         let named = Some(&self.made.vocabulary).filter(|_| args.vocabulary.is_none());
-        verify(&evaluated(&args.gin, output)?, named, written.rows, output)?;
+        verify(&args.model(output)?, named, written.rows, output)?;
         Ok(Some(written))
     }
 
@@ -237,8 +246,7 @@ impl Addition {
             _ => format!("{output}: {count} new pieces have the ids {first} to {last}"),
         };
         if first < vocab_size {
-            let moved = vocab_size - first;
-            text.push_str(&format!("; the {moved} that were from {first} on follow them"));
+            text.push_str(&format!("; old ids from {first} on are {count} greater"));
         }
         if let Some(Extended { old_rows, rows }) = written {
             let rows = match rows == old_rows {
