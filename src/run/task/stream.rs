@@ -88,36 +88,36 @@ pub struct StreamArgs {
 
 /// The converters that need no parameters.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
-#[value(rename_all = "PascalCase")]
 enum Converter {
     /// Encoder and decoder, as T5.
     #[default]
-    EncDecFeatureConverter,
+    #[value(name = "EncDecFeatureConverter")]
+    EncDec,
     /// A decoder on targets.
     #[value(name = "LMFeatureConverter")]
-    LmFeatureConverter,
+    Lm,
     /// A decoder on inputs and targets.
     #[value(name = "PrefixLMFeatureConverter")]
-    PrefixLmFeatureConverter,
+    PrefixLm,
     /// One of the two decoders, by the features of the task.
-    DecoderFeatureConverter,
+    #[value(name = "DecoderFeatureConverter")]
+    Decoder,
     /// The task's own features.
-    PassThroughFeatureConverter,
+    #[value(name = "PassThroughFeatureConverter")]
+    PassThrough,
 }
 
 impl Converter {
     fn class(self) -> ConverterClass {
         let loss_on_targets_only = true;
         match self {
-            Self::EncDecFeatureConverter => EncDecFeatureConverter {}.into(),
-            Self::LmFeatureConverter => LMFeatureConverter {}.into(),
-            Self::PrefixLmFeatureConverter => {
+            Self::EncDec => EncDecFeatureConverter {}.into(),
+            Self::Lm => LMFeatureConverter {}.into(),
+            Self::PrefixLm => {
                 PrefixLMFeatureConverter { loss_on_targets_only, pack_before_joining: false }.into()
             }
-            Self::DecoderFeatureConverter => {
-                DecoderFeatureConverter { loss_on_targets_only }.into()
-            }
-            Self::PassThroughFeatureConverter => PassThroughFeatureConverter {}.into(),
+            Self::Decoder => DecoderFeatureConverter { loss_on_targets_only }.into(),
+            Self::PassThrough => PassThroughFeatureConverter {}.into(),
         }
     }
 }
