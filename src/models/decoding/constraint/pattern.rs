@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use regex_automata::hybrid::LazyStateID;
 use regex_automata::hybrid::dfa::{Cache, DFA};
-use regex_automata::nfa::thompson;
+use regex_automata::nfa::thompson::{self, NFA};
 use regex_automata::util::start;
 use regex_automata::{Anchored, MatchKind};
 
@@ -18,7 +18,10 @@ use super::pieces::Pieces;
 use super::spec::{ConstraintError, State, Target, parse};
 use crate::vocab::PAD_ID;
 
-/// Greatest size of the automaton over bytes, and of the one from which it is made.
+/// Greatest size in bytes of the automaton without determinism, which is as large as the expression without repetitions.
+const MAX_NFA_BYTES: usize = 1 << 24;
+
+/// Greatest size in bytes of the automaton over bytes.
 const MAX_BYTES: usize = 1 << 26;
 
 /// Greatest number of nodes of the trie of pieces that the exploration visits: some seconds.
@@ -216,22 +219,25 @@ impl PatternAutomaton {
 
 impl ByteAutomaton {
     fn new(pattern: &str) -> Result<Self, ConstraintError> {
+        let config = thompson::Config::new().nfa_size_limit(Some(MAX_NFA_BYTES));
+        let nfa = NFA::compiler().configure(config).build(pattern).map_err(|error| match error
+            .size_limit()
+        {
+            Some(_) => ConstraintError::TooLarge,
+            None => ConstraintError::Invalid { reason: error.to_string() },
+        })?;
+        if nfa.look_set_any().contains_word_unicode() {
+            let reason =
+                "it has a boundary of Unicode's words, expected one of ASCII's: `(?-u:\\b)`";
+            return Err(ConstraintError::Invalid { reason: reason.to_string() });
+        }
         // All matches count, not the leftmost alone: `a|ab` has two.
         let config = DFA::config()
             .match_kind(MatchKind::All)
             .cache_capacity(MAX_BYTES)
             .minimum_cache_clear_count(Some(0));
-        let nfa = thompson::Config::new().nfa_size_limit(Some(MAX_BYTES));
-        let dfa =
-            DFA::builder().configure(config).thompson(nfa).build(pattern).map_err(|error| {
-                let mut reason = error.to_string();
-                let mut source = std::error::Error::source(&error);
-                while let Some(cause) = source {
-                    reason = cause.to_string();
-                    source = cause.source();
-                }
-                ConstraintError::Invalid { reason }
-            })?;
+        let dfa = DFA::builder().configure(config).build_from_nfa(nfa);
+        let dfa = dfa.map_err(|_| ConstraintError::TooLarge)?;
         let cache = Mutex::new(dfa.create_cache());
         Ok(Self { dfa, cache })
     }

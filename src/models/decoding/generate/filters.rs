@@ -145,7 +145,12 @@ impl Filters {
             }
             (None, _) => self.filtered(sequences, logits),
         };
-        if self.normalizes { changed.log_softmax(-1, Kind::Float) } else { changed }
+        if !self.normalizes {
+            return changed;
+        }
+        // Nothing follows a sequence that has ended: its logits stay impossible.
+        let is_possible = changed.gt(f64::NEG_INFINITY);
+        changed.log_softmax(-1, Kind::Float).where_self(&is_possible, &changed)
     }
 
     fn filtered(&self, sequences: &Tensor, logits: &Tensor) -> Tensor {
