@@ -15,7 +15,7 @@ use crate::nn::Params;
 use crate::partition::Mesh;
 use crate::session::check::UnfitSpec;
 use crate::session::error::SessionError;
-use crate::session::forward::Forward;
+use crate::session::forward::{Forward, TokenScores};
 use crate::session::restored_params::RestoredParams;
 use crate::session::weights::{Restored, Weights};
 use crate::storage::Path;
@@ -190,8 +190,7 @@ impl<'a> Engine<'a> {
         self.parts.forward.score(&self.parts.params, self.parts.step, &batch)
     }
 
-    /// Computes the log-likelihood of each token of each text's targets, and of the `count` most probable tokens in its place:
-    /// token and log-likelihood, those of the target first.
+    /// Computes the log-likelihood of each token of each text's targets, and of the `count` most probable tokens in its place.
     ///
     /// # Errors
     /// libtorch fails.
@@ -202,13 +201,13 @@ impl<'a> Engine<'a> {
         &self,
         texts: &[&Asked],
         count: usize,
-    ) -> Result<Vec<Vec<Vec<(i32, f64)>>>, SessionError> {
+    ) -> Result<Vec<Vec<TokenScores>>, SessionError> {
         let targets = |asked: &Asked| asked.targets.clone().expect("the caller asks for targets");
         let examples = texts.iter().map(|asked| (asked.inputs.clone(), targets(asked)));
         let batch = self.batch(examples, None)?;
         let EngineParts { forward, params, step } = self.parts;
         let rows = forward.scored_targets(params, *step, &batch, count)?;
-        let own = |(asked, places): (&&Asked, Vec<Vec<(i32, f64)>>)| {
+        let own = |(asked, places): (&&Asked, Vec<TokenScores>)| {
             // A decoder alone has inputs and targets in one row.
             let joined = self.predictions.continues_inputs;
             let start = if joined { asked.inputs.len() } else { 0 };

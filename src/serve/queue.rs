@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::interactive::{Answer, Asked, Decoding, Piece};
+use crate::session::forward::TokenScores;
 
 use super::refusal::Refusal;
 
@@ -34,8 +35,8 @@ pub enum News {
     Answers(Vec<Answer>),
     /// The score.
     Score(f64),
-    /// For each token of the targets, it and the most probable ones in its place with their log-probabilities.
-    TokenScores(Vec<Vec<(i32, f64)>>),
+    /// The scores of each token of the targets.
+    TokenScores(Vec<TokenScores>),
     /// The pieces for each mask, the likeliest first.
     Masks(Vec<Vec<Piece>>),
     /// libtorch failed.

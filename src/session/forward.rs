@@ -13,6 +13,9 @@ use super::check::{UnfitSpec, check_dtype};
 use super::error::SessionError;
 use super::guard::{TorchFailure, guarded};
 
+/// Tokens for one place with their log-likelihoods: the target, and then the most probable ones.
+pub type TokenScores = Vec<(i32, f64)>;
+
 /// Measures losses and runs predictions, which change none of its fields.
 #[derive(Debug)]
 pub struct Forward {
@@ -115,8 +118,7 @@ impl Forward {
         Ok(rows.collect())
     }
 
-    /// Computes the log-likelihood of each target of every row, and of the `count` most probable tokens in its place: token
-    /// and log-likelihood, those of the target first.
+    /// Computes the log-likelihood of each target of every row, and of the `count` most probable tokens in its place.
     ///
     /// # Errors
     /// Out of memory, or another failure of libtorch.
@@ -126,7 +128,7 @@ impl Forward {
         step: u64,
         batch: &data::Batch,
         count: usize,
-    ) -> Result<Vec<Vec<Vec<(i32, f64)>>>, SessionError> {
+    ) -> Result<Vec<Vec<TokenScores>>, SessionError> {
         let found = self.guarded(step, || {
             let device_batch = Batch::from_host(batch).to_device(self.device);
             let network = self.predicting();
@@ -140,7 +142,7 @@ impl Forward {
         let vector = |tensor| Vec::<f64>::try_from(tensor).expect("a tensor becomes a vector");
         let pairs: Vec<(i32, f64)> =
             vector(tokens).into_iter().map(|id| id as i32).zip(vector(log_probs)).collect();
-        let places: Vec<Vec<(i32, f64)>> = pairs.chunks(width).map(<[_]>::to_vec).collect();
+        let places: Vec<TokenScores> = pairs.chunks(width).map(<[_]>::to_vec).collect();
         let length = places.len() / batch.rows;
         Ok(places.chunks(length).map(<[_]>::to_vec).collect())
     }

@@ -308,7 +308,7 @@ fn answered_tokens(server: &Server) -> f64 {
 }
 
 /// Tokens a second that 64 clients get who ask for the texts.
-fn online(server: &Server, path: &str, ask: fn(&str) -> Value, texts: &[String]) -> f64 {
+fn online(server: &Server, path: &str, ask: Ask, texts: &[String]) -> f64 {
     let (next, before, start) = (AtomicUsize::new(0), answered_tokens(server), Instant::now());
     thread::scope(|scope| {
         for _ in 0..64 {
@@ -323,8 +323,11 @@ fn online(server: &Server, path: &str, ask: fn(&str) -> Value, texts: &[String])
     (answered_tokens(server) - before) / start.elapsed().as_secs_f64()
 }
 
+/// Makes a request for a text.
+type Ask = fn(&str) -> Value;
+
 /// The paths that clients ask, and their requests for a text.
-const ASKED: [(&str, fn(&str) -> Value); 2] = [
+const ASKED: [(&str, Ask); 2] = [
     ("/v1/generate", |text| json!({"inputs": text, "temperature": 0, "max_tokens": 32})),
     (
         "/v1/completions",

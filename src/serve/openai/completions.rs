@@ -19,6 +19,7 @@ use crate::interactive::{Continued, Decoding, Encoder, GivenPrompt};
 use crate::serve::queue::{News, Work};
 use crate::serve::refusal::Refusal;
 use crate::serve::shared::{Limit, Shared, body, last, push};
+use crate::session::forward::TokenScores;
 use crate::vocab::PAD_ID;
 
 use super::answer::{Envelope, Usage, choice};
@@ -47,8 +48,8 @@ struct Sample {
     text: String,
     /// Until the sample has ended.
     news: Option<UnboundedReceiver<News>>,
-    /// For each token that is not given and for those of the sample, it and the most probable ones in its place.
-    scores: Vec<Vec<(i32, f64)>>,
+    /// The scores of the tokens that are not given, and of those of the sample.
+    scores: Vec<TokenScores>,
 }
 
 /// Answers `POST /v1/completions`.

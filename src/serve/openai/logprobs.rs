@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::interactive::{Continued, END_OF_INPUTS, Encoder};
+use crate::session::forward::TokenScores;
 use crate::vocab::Vocabulary;
 
 /// The lowest log-probability, in place of that of something impossible, which JSON does not have.
@@ -21,8 +22,8 @@ pub struct TokenTable<'a> {
     pub ids: &'a [i32],
     /// Whether its text ends before one of them, so that those from there on are no part of it.
     pub is_stopped: bool,
-    /// For each token that is not given and for those of the answer, it and the most probable ones in its place.
-    pub scores: &'a [Vec<(i32, f64)>],
+    /// The scores of the tokens that are not given, and of those of the answer.
+    pub scores: &'a [TokenScores],
 }
 
 impl TokenTable<'_> {
