@@ -193,41 +193,46 @@ fn a_run_keeps_the_rows_of_pieces_and_sentinels_and_names_the_new_vocabulary() {
 #[test]
 fn every_format_gets_rows() {
     let dir = tempfile::tempdir().unwrap();
-    for (name, output) in [
-        ("hugging_face/t5", ""),
-        ("hugging_face/t5_1_1", ""),
-        ("hugging_face/mt5", ""),
-        ("mesh/model.ckpt-700", "model.ckpt-700"),
-        ("torch/zip.pth", "zip.pth"),
-        ("trainer/adamw.pth", "model_6.pth"),
+    let source = format!("{TESTS}/e2e/hugging_face/flan_t5");
+    let old = opened(Path::new(&source));
+    let count = rows(&*old, EMBEDDING).len();
+    // One more id is that of unknown pieces.
+    let list: String = (0..count - 1).map(|number| format!("w{number}\n")).collect();
+    fs::write(dir.path().join("list.txt"), list).unwrap();
+    for (format, place) in [
+        ("t5x", "checkpoint_0"),
+        ("orbax", "checkpoint_0"),
+        ("mesh_tensorflow", "model.ckpt-0"),
+        ("trainer", "model_6.pth"),
+        ("torch", "weights.pth"),
+        ("hugging_face", ""),
+        ("torch", ""),
+        ("flax", ""),
     ] {
-        let from = format!("{TESTS}/pipeline/checkpoint/other/{name}");
-        let old = opened(Path::new(&from));
-        let count = rows(&*old, EMBEDDING).len();
-        // One more id is that of unknown pieces.
-        let list: String = (0..count - 1).map(|number| format!("w{number}\n")).collect();
-        fs::write(dir.path().join("list.txt"), list).unwrap();
-        let checkpoint = format!("--checkpoint={from}");
-        let words = ["n1", "n2", &checkpoint, "--vocabulary=list.txt", "--output=new"];
+        let name = format!("{format}_{}", place.len());
+        let from = dir.path().join(&name).join(place);
+        let mut convert = Command::new(env!("CARGO_BIN_EXE_gimlet"));
+        convert.args(["checkpoint", "convert", &source]).arg(&from).args(["--to", format]);
+        convert.assert().success();
+        let (checkpoint, output) =
+            (format!("--checkpoint={}", from.display()), format!("--output=more_{name}"));
+        let words = ["n1", "n2", &checkpoint, "--vocabulary=list.txt", &output];
         let (status, _, error) = add(dir.path(), &words);
-        assert_eq!(status, 0, "{name}: {error}");
-        let new = opened(&dir.path().join("new").join(output));
+        assert_eq!(status, 0, "{format}: {error}");
+        let (old, new) = (opened(&from), opened(&dir.path().join(format!("more_{name}/{place}"))));
         same_but_tables(&*old, &*new);
-        let (before, now) = (rows(&*old, EMBEDDING), rows(&*new, EMBEDDING));
-        assert_eq!(
-            (&now[..count - 1], &now[count + 1]),
-            (&before[..count - 1], &before[count - 1])
-        );
-        let list = fs::read_to_string(dir.path().join("new/list.txt")).unwrap();
-        assert!(list.ends_with("\nn1\nn2\n"), "{list}");
-        fs::remove_dir_all(dir.path().join("new")).unwrap();
+        for table in [EMBEDDING, HEAD] {
+            let (old, new) = (rows(&*old, table), rows(&*new, table));
+            assert_eq!((&new[..count - 1], &new[count + 1]), (&old[..count - 1], &old[count - 1]));
+            assert_eq!(new.len(), 512, "{format}");
+        }
     }
 }
 
 #[test]
 fn added_tokens_come_into_bytes_and_lists_of_transformers() {
     let dir = tempfile::tempdir().unwrap();
-    copy("pipeline/checkpoint/other/hugging_face/byt5", &dir.path().join("byt5"));
+    copy("e2e/hugging_face/t5", &dir.path().join("byt5"));
     let bytes = |folder: &str| {
         let config = dir.path().join(folder).join("tokenizer_config.json").display().to_string();
         let spec = ByteVocabulary { extra_ids: 0, tokenizer_config: Some(config) };

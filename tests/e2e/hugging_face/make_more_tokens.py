@@ -46,8 +46,11 @@ def main():
         model.save_pretrained(FOLDER / name)
         # As transformers read it again.
         model = T5ForConditionalGeneration.from_pretrained(FOLDER / name).eval()
+        # Version 5 calls every T5 tied, and would tie the resized head to the embedding.
+        model.config.tie_word_embeddings = tied
         own.add_tokens(NEW)
         model.resize_token_embeddings(len(own), mean_resizing=True)
+        assert (model.lm_head.weight is model.shared.weight) == tied
         ids = lambda text: own(text, return_tensors="pt").input_ids
         scores = []
         with torch.no_grad():
