@@ -25,7 +25,7 @@ const MAX_KEPT_IDS: usize = 1 << 23;
 #[derive(Debug)]
 enum Automaton {
     Choices(ChoiceTrie),
-    Pattern(PatternAutomaton),
+    Pattern(Box<PatternAutomaton>),
 }
 
 impl Automaton {
@@ -64,13 +64,16 @@ impl Automaton {
     }
 }
 
+/// Tokens by state and room.
+type KeptIds = HashMap<(State, usize), Arc<[i64]>>;
+
 /// The tokens that may follow those of an answer, so that it becomes one of a set.
 pub struct Constraint {
     set: AnswerSet,
     automaton: Automaton,
     ends: Vec<i64>,
-    /// Tokens by state and room, up to [`MAX_KEPT_IDS`].
-    kept: Mutex<HashMap<(State, usize), Arc<[i64]>>>,
+    /// Those found so far, up to [`MAX_KEPT_IDS`].
+    kept: Mutex<KeptIds>,
 }
 
 impl fmt::Debug for Constraint {
@@ -95,7 +98,7 @@ impl Constraint {
         let automaton = match set {
             AnswerSet::Choices(choices) => Automaton::Choices(ChoiceTrie::new(choices, target)?),
             AnswerSet::Pattern(pattern) => {
-                Automaton::Pattern(PatternAutomaton::new(pattern, target)?)
+                Automaton::Pattern(Box::new(PatternAutomaton::new(pattern, target)?))
             }
         };
         let ends = target.silent_ends();
