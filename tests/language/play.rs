@@ -9,7 +9,7 @@
 //! - `sh` contains commands that must succeed, with any output;
 //! - `LANGUAGE needs=THING` is not played if the machine does not have the thing, one of
 //!   [`THINGS`];
-//! - `text` is only to be read, and `python` is run by tests/python/package.py;
+//! - `text` and `python` are only to be read; tests/python/package.py runs docs/python.md;
 //! - `gin` alone is a part of a configuration, whose names and types `gimlet gin print` accepts.
 //!
 //! `UPDATE_GOLDEN=1` rewrites the output of commands in a page.
