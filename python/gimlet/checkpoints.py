@@ -29,7 +29,8 @@ def save_checkpoint(path, tree, format=None, **options):
     """Writes a nested dict of arrays, as `load_checkpoint` returns it, as `gimlet checkpoint convert --to FORMAT` does.
 
     For t5x and orbax, `path` is a folder's new `checkpoint_N`. For hugging_face, torch and flax the model must be known:
-    `gin_file`, the configuration of the run or a `config.json`. Other options are that command's flags, such as `dtype`.
+    `gin_file`, the configuration of the run or a `config.json`. Other options are that command's flags, such as `dtype`. The
+    arrays are first written as one file beside a local `path`, or into the system's folder for temporary files.
     """
     arrays = dict(_flat(tree))
     if not arrays:
@@ -37,7 +38,10 @@ def save_checkpoint(path, tree, format=None, **options):
     stray = [name for name in arrays if not name.startswith(("target/", "state/"))]
     if stray:
         raise ValueError(f"`{stray[0]}` is in neither ['target'] nor ['state'], the two parts of a checkpoint of T5X")
-    with tempfile.TemporaryDirectory() as folder:
+    beside = None if "://" in str(path) else pathlib.Path(path).absolute().parent
+    if beside is not None:
+        beside.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=beside) as folder:
         file = pathlib.Path(folder) / "arrays.safetensors"
         with open(file, "wb") as out:
             safetensors.write(out, arrays)

@@ -81,15 +81,19 @@ class BatchIterator:
                 process.close()
             raise StopIteration
         arrays, metadata = safetensors.of_bytes(data)
-        batch = arrays if self._convert is None else self._convert(arrays)
         self.state = metadata["state"]
-        return batch
+        return arrays if self._convert is None else self._convert(arrays)
 
     def _read(self):
-        size = self._process.output.read(8)
-        data = bytearray(int.from_bytes(size, "little"))
-        is_whole = len(size) == 8 and self._process.output.readinto(data) == len(data)
-        return data if is_whole else None
+        try:
+            size = self._process.output.read(8)
+            data = bytearray(int.from_bytes(size, "little"))
+            is_whole = len(size) == 8 and self._process.output.readinto(data) == len(data)
+            return data if is_whole else None
+        except BaseException:
+            # An interrupt may have taken a part of a batch; `Dataset.after` goes on.
+            self.close()
+            raise
 
     def close(self):
         """Ends the program."""
@@ -102,17 +106,18 @@ class BatchIterator:
 
 def get_dataset(task, split="train", lengths=None, *, batch_size=128, shuffle=True, seed=None, num_epochs=None, pack=False,
                 feature_converter="EncDecFeatureConverter", use_cached=False, trim=True, drop_remainder=True, num_shards=1,
-                shard_index=0, state=None, module=None, gin_file=None, gin_bindings=None, search_paths=None):
+                shard_index=0, state=None, module=None, gin_file=None, gin_bindings=None, search_paths=None, cache_dirs=None):
     """The batches of a task or mixture that gin files or SeqIO's modules declare.
 
     `lengths` maps features to tokens, those of the longest examples if it is None. `batch_size` counts the rows over all shards;
-    each of `num_shards` hosts gets its part of each batch. `module` and `gin_file`, one or a list, are searched for the task;
-    without either, all tasks that come with Gimlet are. `state` is that of a `BatchIterator`, whose next batch comes first.
+    each of `num_shards` hosts gets its part of each batch, and all are given one `seed`. `module` and `gin_file`, one or a list, are searched for the task;
+    without either, all tasks that come with Gimlet are. `cache_dirs` are those of cached tasks. `state` is that of a `BatchIterator`, whose next batch comes first.
     Mistakes are a GimletError at the first batch.
     """
     options = dict(split=split, no_shuffle=not shuffle, seed=seed, num_epochs=num_epochs, pack=pack, use_cached=use_cached,
                    feature_converter=feature_converter, no_trim=not trim, keep_remainder=not drop_remainder, module_import=module,
-                   gin_file=gin_file, gin_bindings=gin_bindings, gin_search_paths=search_paths)
+                   gin_file=gin_file, gin_bindings=gin_bindings, gin_search_paths=search_paths,
+                   seqio_additional_cache_dirs=cache_dirs)
     if lengths:
         options["task_feature_lengths"] = ",".join(f"{feature}={length}" for feature, length in lengths.items())
     return Dataset(task, options, num_shards, shard_index, batch_size, state)

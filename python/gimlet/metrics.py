@@ -7,8 +7,8 @@ import pathlib
 def read_metrics(model_dir):
     """The metrics in a run's folder, by their source: `train`, and `inference_eval/TASK` of each evaluation.
 
-    Each is a list of dicts with `step` and the numbers of that step, such as `pandas.DataFrame` takes. A run that was killed and
-    went on has written some steps twice; the last one counts.
+    Each is a list of dicts with `step` and the numbers of that step, such as `pandas.DataFrame` takes. A line that a run is
+    writing, or was killed in, is left out.
     """
     folder = pathlib.Path(model_dir)
     if not folder.is_dir():
@@ -17,7 +17,10 @@ def read_metrics(model_dir):
     for file in sorted(folder.rglob("*metrics.jsonl")):
         rows = {}
         for line in file.read_text().splitlines():
-            row = json.loads(line)
+            try:
+                row = json.loads(line)
+            except json.JSONDecodeError:
+                continue
             rows.setdefault(row["step"], {}).update(row)
         name = file.relative_to(folder).as_posix().removesuffix("metrics.jsonl").rstrip("-/")
         found[name] = [rows[step] for step in sorted(rows)]

@@ -30,12 +30,13 @@ class _Server(Process):
         self._told = threading.Event()
         super().__init__(*words)
         threading.Thread(target=self._tell_end, daemon=True).start()
-        self._told.wait()
-        if self.address is None:
-            try:
+        try:
+            self._told.wait()
+            if self.address is None:
                 self.check()
-            finally:
-                self.close()
+        except BaseException:
+            self.close()
+            raise
 
     def hears(self, line):
         if line.startswith(_SERVING):
@@ -69,9 +70,11 @@ class Model:
     def generate(self, inputs, **decoding):
         """Answers texts: for one, a list of `Answer`, the best first; for a list, a list of such lists.
 
-        `decoding` are any of num_decodes, temperature, topk, topp, beam, alpha, max_tokens and seed, with the meaning of the flags
-        of `gimlet generate`; without them the model decodes as its files say.
+        `decoding` are any of num_decodes, temperature, topk, topp, beam, alpha, max_tokens, seed and pattern, with the meaning of
+        the flags of `gimlet generate`, and choices, a list of texts; without them the model decodes as its files say.
         """
+        if "stream" in decoding:
+            raise TypeError("generate() returns whole answers and has no `stream`")
         results = self._ask("/v1/generate", {"inputs": _listed(inputs), **decoding})["results"]
         answers = [[Answer(one["text"], one["score"]) for one in result["predictions"]] for result in results]
         return answers[0] if isinstance(inputs, str) else answers

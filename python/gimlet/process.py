@@ -37,9 +37,24 @@ def program():
         raise GimletError(f"`{found}` cannot be started: {error.strerror}") from None
     version = said[1] if len(said) > 1 else "unknown"
     if VERSION not in (None, version):
-        raise GimletError(f"`{found}` has version {version}, and the Python package in {pathlib.Path(__file__).parent} version "
-                          f"{VERSION}: install both from one wheel, and restart the notebook's kernel")
+        folder = pathlib.Path(__file__).parent
+        remedy = f"write it again with `gimlet shims {folder.parent}`" if _is_of_shims() else "install both from one wheel"
+        raise GimletError(f"`{found}` has version {version}, and the Python package in {folder} version {VERSION}: "
+                          f"{remedy}, and restart the notebook's kernel")
     return found
+
+
+def _environment():
+    """The environment of the program: what it imports is to be the real packages, not those of a folder of `gimlet shims`."""
+    folder = pathlib.Path(__file__).resolve().parents[1]
+    if "PYTHONPATH" not in os.environ or not _is_of_shims():
+        return None
+    kept = [path for path in os.environ["PYTHONPATH"].split(os.pathsep) if pathlib.Path(path).resolve() != folder]
+    return dict(os.environ, PYTHONPATH=os.pathsep.join(kept))
+
+
+def _is_of_shims():
+    return (pathlib.Path(__file__).resolve().parents[1] / "t5x" / "checkpoints.py").exists()
 
 
 class Process:
@@ -52,8 +67,15 @@ class Process:
         ends the program in order.
         """
         words = [program(), *map(str, words)]
-        self._pipes = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                       start_new_session=True, bufsize=1 << 20)
+        read, write = os.pipe()
+        try:
+            self._pipes = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=write, env=_environment(),
+                                           start_new_session=True, bufsize=1 << 20)
+        finally:
+            os.close(write)
+        # Without a buffer it has no lock, which a fork would copy as the listener holds it.
+        self._errors = open(read, "rb", buffering=0)
+        self._owner = os.getpid()
         self.output = self._pipes.stdout
         self._message = []
         self._is_closed = False
@@ -68,9 +90,11 @@ class Process:
                 pass
 
     def _listen(self):
-        for line in self._pipes.stderr:
+        for line in self._errors:
             line = line.decode(errors="replace")
-            if self._message or line.startswith("error:"):
+            if line.startswith("error:"):
+                self._message = [line]
+            elif self._message and not line.startswith("warning:"):
                 self._message.append(line)
             elif not self._is_closed and not self.hears(line):
                 sys.stderr.write(line)
@@ -92,6 +116,9 @@ class Process:
 
     def close(self):
         """Ends it, as it ends by itself once this Python has gone: its pipes are closed."""
+        if os.getpid() != self._owner:
+            # This is a fork, as of a DataLoader: the program is the parent's.
+            return
         self._is_closed = True
         for pipe in (self._pipes.stdin, self._pipes.stdout):
             try:
@@ -102,7 +129,7 @@ class Process:
             self._pipes.terminate()
         self._pipes.wait()
         self._listener.join()
-        self._pipes.stderr.close()
+        self._errors.close()
 
 
 def run(*words, given=b""):

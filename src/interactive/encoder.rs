@@ -95,6 +95,21 @@ impl Encoder {
         &*self.inputs
     }
 
+    /// Whether answers are names of classes.
+    pub fn names_classes(&self) -> bool {
+        self.names_classes
+    }
+
+    /// Fills options in with those of the model, except its set of answers: for the scores of texts that are given.
+    ///
+    /// # Errors
+    /// See [`DecodingOptions::over`].
+    pub fn free_decoding(&self, options: &DecodingOptions) -> Result<Decoding, String> {
+        let mut decoding = options.over(&self.prediction, self.targets_length)?;
+        decoding.prediction.constraint = None;
+        Ok(decoding)
+    }
+
     /// Fills options in with those of the model.
     ///
     /// # Errors

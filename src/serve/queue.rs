@@ -88,6 +88,11 @@ impl Queue {
         Self { waiting: Mutex::new(waiting), changed: Condvar::new(), capacity }
     }
 
+    /// The number of texts that may wait.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
     /// Adds the texts of a request, all or none.
     ///
     /// # Errors

@@ -14,9 +14,9 @@ use axum::{Json, Router};
 use futures::stream::{self, Stream, StreamExt};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::task::{block_in_place, spawn_blocking};
+use tokio::task::spawn_blocking;
 
-use crate::interactive::{Asked, Text, TextStream};
+use crate::interactive::{Asked, Decoding, DecodingOptions, Text, TextStream};
 
 use super::ask::{Generate, parse_fill, parse_score};
 use super::openai;
@@ -96,12 +96,23 @@ async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
     ([(header::CONTENT_TYPE, METRICS_TYPE)], text).into_response()
 }
 
+/// Fills the options of a request in, beside the threads that serve: a set of answers may take a while to prepare.
+async fn decoding(
+    shared: &Arc<Shared>,
+    options: DecodingOptions,
+    limit: &Limit,
+) -> Result<Decoding, Refusal> {
+    let shared = Arc::clone(shared);
+    let fill = move || shared.encoder.answering()?.requested(&options).map_err(Refusal::Malformed);
+    let filled = limit.apply(spawn_blocking(fill)).await?;
+    filled.map_err(|error| Refusal::Failed(error.to_string()))?
+}
+
 async fn generate(State(shared): State<Arc<Shared>>, request: Request) -> Answered {
-    let (limit, encoder) = (Limit::new(shared.timeout), shared.encoder.answering()?);
+    let limit = Limit::new(shared.timeout);
+    shared.encoder.answering()?;
     let ask = Generate::parse(&body(&shared, request, &limit).await?)?;
-    // A set of answers may take a while to prepare.
-    let decoding =
-        block_in_place(|| encoder.requested(&ask.options)).map_err(Refusal::Malformed)?;
+    let decoding = decoding(&shared, ask.options, &limit).await?;
     let asked = encode(&shared, ask.texts).await?;
     let work = Work::Generate(decoding);
     let news = push(&shared, with(&asked, &work), ask.stream)?;

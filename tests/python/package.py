@@ -75,6 +75,7 @@ class Datasets(Package):
         parts = [dates(num_shards=2, shard_index=index, **epoch) for index in range(2)]
         rows = [row.tobytes() for part in parts for batch in part for row in batch["decoder_target_tokens"]]
         self.assertTrue(set(rows) <= whole and len(rows) > 0.9 * len(whole))
+        self.assertEqual(len(set(rows)), len(rows))
         self.assertEqual(next(iter(parts[0]))["decoder_target_tokens"].shape, (4, 32))
 
     def test_the_end_keeps_the_last_rows_if_asked(self):
@@ -128,13 +129,25 @@ class Datasets(Package):
 
         data = dates(shuffle=False, num_epochs=1).as_torch()
         self.assertEqual(type(pickle.loads(pickle.dumps(data))), type(data))
-        counts = []
-        for workers in (0, 2):
-            loader = DataLoader(data, batch_size=None, num_workers=workers)
-            rows = [tuple(row.tolist()) for batch in loader for row in batch["encoder_input_tokens"]]
-            self.assertEqual(len(rows[0]), 64)
-            counts.append(len(rows))
-        self.assertGreater(counts[1], 0.9 * counts[0])
+        # An iterator that is left open while workers are forked, each with a copy of it.
+        next(iter(DataLoader(data, batch_size=None)))
+        random = dates(seed=None, num_epochs=1).as_torch()
+        for parts, workers in ((data, 0), (data, 2), (random, 2)):
+            loader = DataLoader(parts, batch_size=None, num_workers=workers, timeout=60 if workers else 0)
+            rows = [tuple(row.tolist()) for batch in loader for row in batch["decoder_target_tokens"]]
+            self.assertEqual(len(rows[0]), 32)
+            self.assertEqual((len(set(rows)), len(rows) > 2800), (len(rows), True))
+
+    @unittest.skipUnless(is_installed("torch"), "torch is not installed")
+    def test_torch_s_state_is_for_one_iteration(self):
+        data = dates(num_epochs=1, batch_size=500).as_torch()
+        batches = iter(data)
+        for _ in range(2):
+            next(batches)
+        again = dates(num_epochs=1, batch_size=500).as_torch()
+        again.load_state_dict(data.state_dict())
+        self.assertEqual(again.state_dict(), data.state_dict())
+        self.assertEqual([len(list(again)) for _ in range(2)], [len(list(dates(num_epochs=1, batch_size=500))) - 2, len(list(dates(num_epochs=1, batch_size=500)))])
 
     @unittest.skipUnless(is_installed("jax"), "jax is not installed")
     def test_jax_gets_arrays_of_its_own(self):

@@ -20,14 +20,15 @@ pub(super) fn named(
     raw: Box<dyn RawTensors>,
     families: Families,
 ) -> Result<Foreign, CheckpointError> {
+    let is_of_tree = |name: &String| name.starts_with(TARGET) || name.starts_with(STATE);
+    if !raw.tensors().is_empty() && raw.tensors().keys().all(is_of_tree) {
+        return Ok(tree(path, raw));
+    }
+    let (tables, facts) = names((path, folder), families)?;
     if raw.tensors().is_empty() {
         let (path, reason) = (path.to_string(), "it holds no tensors".to_string());
         return Err(CheckpointError::NotACheckpoint { path, reason });
     }
-    if raw.tensors().keys().all(|name| name.starts_with(TARGET) || name.starts_with(STATE)) {
-        return Ok(tree(path, raw));
-    }
-    let (tables, facts) = names((path, folder), families)?;
     let is_same =
         |name: &str, other: &str| raw.is_same(name, other) || are_equal(&*raw, name, other);
     let entries = entries(raw.tensors(), raw.layout(), (&tables, facts), &is_same);

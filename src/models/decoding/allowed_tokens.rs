@@ -10,6 +10,9 @@ use super::constraint::{Constraint, State};
 use super::decode::Prompt;
 use super::spec::DecodeError;
 
+/// The greatest number of masks that are kept on the device.
+const MAX_MASKS: usize = 256;
+
 /// The tokens that may follow the sequences of a batch. Sequences are copied to the host in each step, which finds their states;
 /// the masks of states stay on the device.
 #[derive(Debug)]
@@ -78,7 +81,11 @@ impl AllowedTokens {
                 return Tensor::zeros([vocab], (Kind::Bool, device));
             }
             let state = self.constraint.state(&tokens[first..]);
-            let key = state.map(|state| (state, (last + 1).saturating_sub(length)));
+            let room = self.constraint.room((last + 1).saturating_sub(length));
+            let key = state.map(|state| (state, room));
+            if masks.len() == MAX_MASKS && !masks.contains_key(&key) {
+                masks.clear();
+            }
             let mask = masks.entry(key).or_insert_with(|| self.mask(key, vocab, device));
             mask.shallow_clone()
         });

@@ -125,6 +125,7 @@ impl Converter {
 /// Writes batches until the data or their reader end.
 pub(super) fn run(args: &StreamArgs, color: bool) -> Result<(), Failure> {
     refuse_terminal("the batches are numbers for a program")?;
+    args.check_seed()?;
     let tasks = args.files.load(color)?;
     check_lengths(&args.lengths, &args.files.tasks_of(&args.name, &tasks)?)?;
     let options = DatasetOptions {
@@ -176,6 +177,19 @@ impl StreamArgs {
             ends_batch_with_pass: false,
             file_parts: None,
             num_prefetch_threads: None,
+        }
+    }
+
+    /// Refuses parts that each are shuffled with a seed of their own, and so would overlap.
+    fn check_seed(&self) -> Result<(), Failure> {
+        let has_one = self.seed.is_some() || self.resume.is_some() || self.no_shuffle;
+        match self.num_shards > 1 && !has_one {
+            true => Err(Failure::usage(anyhow!(
+                "--num_shards={} is given without --seed, so that each part would be shuffled with another one and parts would \
+                 overlap; give all of them the same --seed, or --no_shuffle",
+                self.num_shards
+            ))),
+            false => Ok(()),
         }
     }
 

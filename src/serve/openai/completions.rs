@@ -64,10 +64,27 @@ pub async fn completions(
                       once; expected one of them";
         return Err(Fault::field("echo", reason.to_string()));
     }
+    if encoder.names_classes() {
+        let (model, expected) = ("classifier", "POST /v1/generate");
+        return Err(Refusal::OtherWork { model, expected }.into());
+    }
+    if asked.prompts.len().saturating_mul(asked.best_of) > shared.queue.capacity() {
+        return Err(Refusal::Busy.into());
+    }
     let room = asked.options.check_room(encoder.lengths()[1]);
     room.map_err(|reason| Fault::field("max_tokens", reason))?;
-    let decoding = encoder.decoding(&asked.options).map_err(Refusal::Malformed)?;
+    let decoding = match asked.scores_given() {
+        true => encoder.free_decoding(&asked.options),
+        false => encoder.decoding(&asked.options),
+    };
+    let decoding = decoding.map_err(Refusal::Malformed)?;
     let prompts = continued(&shared, asked.prompts.clone()).await?;
+    if decoding.prediction.constraint.is_some() && prompts.iter().any(|one| !one.begun().is_empty())
+    {
+        let reason = "`prompt` begins the answer, and this model answers within a set; expected no beginning, or a request for \
+                      scores, with `echo` and `logprobs`";
+        return Err(Fault::field("prompt", reason.to_string()));
+    }
     let envelope = Envelope::new(&shared);
     let asking = Asking { shared, asked, prompts, limit, envelope };
     let samples = asking.start(&decoding)?;
@@ -145,7 +162,8 @@ impl Asking {
         let work = Work::ScoreTokens(asked.logprobs.unwrap_or(0));
         let texts = samples.iter_mut().map(|sample| {
             // The ids of an answer end with its last token that is not padding.
-            if sample.growth.ids.is_empty() && asked.max_tokens > 0 {
+            let was_decoded = asked.max_tokens > 0 && !self.prompts[sample.prompt].has_ended();
+            if sample.growth.ids.is_empty() && was_decoded {
                 sample.growth.ids.push(PAD_ID);
             }
             (self.prompts[sample.prompt].to_score(&sample.growth.ids), work.clone())

@@ -1,5 +1,7 @@
 //! One answer while it grows: its tokens, the text that can be shown, and its end.
 
+use std::sync::Arc;
+
 use crate::interactive::{Continued, Decoding, TextStream};
 use crate::vocab::Vocabulary;
 
@@ -27,7 +29,7 @@ impl Growth {
     pub fn new(
         prompt: &Continued,
         decoding: Decoding,
-        stop: &[String],
+        stop: &Arc<[String]>,
         vocabulary: &dyn Vocabulary,
     ) -> Self {
         let (before, num_begun) = (prompt.before(), prompt.begun().len());

@@ -1,5 +1,7 @@
 //! The body of a request for completions, with OpenAI's defaults.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value, json};
 
 use crate::interactive::{DecodingOptions, GivenPrompt};
@@ -13,6 +15,8 @@ const WITHOUT_EFFECT: [&str; 1] = ["user"];
 /// The most of some numbers: samples of a prompt, and tokens that are named in place of each.
 const MAX_SAMPLES: u64 = 64;
 const MAX_LOGPROBS: u64 = 5;
+/// The most texts that end an answer; OpenAI takes 4.
+const MAX_STOPS: usize = 64;
 
 /// OpenAI's default of `max_tokens`.
 const DEFAULT_MAX_TOKENS: u64 = 16;
@@ -31,7 +35,7 @@ pub struct Completions {
     /// Number of samples of each prompt, of which the `n` best are the answers.
     pub best_of: usize,
     /// The texts that end an answer.
-    pub stop: Vec<String>,
+    pub stop: Arc<[String]>,
     /// Whether answers are sent as they grow.
     pub stream: bool,
     /// Whether the last event of a stream counts the tokens.
@@ -74,6 +78,11 @@ impl Completions {
         };
         fields.end()?;
         Ok(asked)
+    }
+
+    /// Whether the request is for scores of its prompts, as those of evaluation harnesses are.
+    pub fn scores_given(&self) -> bool {
+        self.echo && self.logprobs.is_some()
     }
 }
 
@@ -152,7 +161,7 @@ impl Fields {
         })
     }
 
-    fn stop(&mut self) -> Result<Vec<String>, Fault> {
+    fn stop(&mut self) -> Result<Arc<[String]>, Fault> {
         const EXPECTED: &str = "a text or a list of texts, none of them empty";
         let text = |value: Value| match value {
             Value::String(text) if !text.is_empty() => Ok(text),
@@ -162,9 +171,13 @@ impl Fields {
             other => Err(unexpected("stop", &other, EXPECTED)),
         };
         match self.take("stop") {
-            None => Ok(Vec::new()),
+            None => Ok(Arc::default()),
+            Some(Value::Array(list)) if list.len() > MAX_STOPS => Err(Fault::field(
+                "stop",
+                format!("`stop` has {} texts, expected at most {MAX_STOPS}", list.len()),
+            )),
             Some(Value::Array(list)) => list.into_iter().map(text).collect(),
-            Some(one) => Ok(vec![text(one)?]),
+            Some(one) => Ok([text(one)?].into()),
         }
     }
 

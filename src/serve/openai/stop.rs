@@ -1,9 +1,11 @@
 //! The end of an answer at the first of some texts. A part of the answer that may be the beginning of one is held back.
 
+use std::sync::Arc;
+
 /// The texts that end an answer, and the part of it that is held back.
 #[derive(Debug, Default)]
 pub struct StopTexts {
-    texts: Vec<String>,
+    texts: Arc<[String]>,
     held: String,
     /// Whether one of them was found.
     pub is_found: bool,
@@ -11,8 +13,8 @@ pub struct StopTexts {
 
 impl StopTexts {
     /// Ends at any of these texts, of which none is empty.
-    pub fn at(texts: &[String]) -> Self {
-        Self { texts: texts.to_vec(), ..Self::default() }
+    pub fn at(texts: &Arc<[String]>) -> Self {
+        Self { texts: Arc::clone(texts), ..Self::default() }
     }
 
     /// Adds a part of the answer, and returns the text that can be shown.
@@ -46,7 +48,7 @@ mod tests {
     use super::StopTexts;
 
     fn check(texts: &[&str], parts: &[&str], shown: &[&str], is_found: bool) {
-        let mut stop = StopTexts::at(&texts.iter().map(ToString::to_string).collect::<Vec<_>>());
+        let mut stop = StopTexts::at(&texts.iter().map(ToString::to_string).collect());
         let mut found: Vec<String> = parts.iter().map(|part| stop.push(part)).collect();
         found.push(stop.finish());
         assert_eq!(

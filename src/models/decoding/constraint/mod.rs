@@ -64,16 +64,25 @@ impl Automaton {
     }
 }
 
-/// Tokens by state and room.
-type KeptIds = HashMap<(State, usize), Arc<[i64]>>;
+/// The tokens that were found so far.
+#[derive(Default)]
+struct Kept {
+    /// By state and room.
+    ids: HashMap<(State, usize), Arc<[i64]>>,
+    /// Number of ids, with [`ENTRY_SIZE`] for each entry.
+    size: usize,
+}
+
+/// The memory of an entry without its ids, as a number of ids.
+const ENTRY_SIZE: usize = 8;
 
 /// The tokens that may follow those of an answer, so that it becomes one of a set.
 pub struct Constraint {
     set: AnswerSet,
     automaton: Automaton,
     ends: Vec<i64>,
-    /// Those found so far, up to [`MAX_KEPT_IDS`].
-    kept: Mutex<KeptIds>,
+    /// Up to [`MAX_KEPT_IDS`].
+    kept: Mutex<Kept>,
 }
 
 impl fmt::Debug for Constraint {
@@ -132,12 +141,16 @@ impl Constraint {
         tokens.iter().try_fold(Automaton::START, |state, token| self.automaton.next(state, *token))
     }
 
+    /// The part of the room for more tokens that makes a difference: from the greatest distance on, more makes none.
+    pub fn room(&self, room: usize) -> usize {
+        room.min(self.automaton.max_distance() + 1)
+    }
+
     /// The tokens that may follow, such that the answer still ends within `room` tokens, the next one included.
     pub fn allowed(&self, state: State, room: usize) -> Arc<[i64]> {
-        // From the greatest distance on, more room makes no difference.
-        let key = (state, room.min(self.automaton.max_distance() + 1));
+        let key = (state, self.room(room));
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = kept.get(&key) {
+        if let Some(found) = kept.ids.get(&key) {
             return Arc::clone(found);
         }
         let mut ids = Vec::new();
@@ -150,10 +163,11 @@ impl Constraint {
             ids.extend(&self.ends);
         }
         let ids: Arc<[i64]> = ids.into();
-        if kept.values().map(|ids| ids.len()).sum::<usize>() + ids.len() > MAX_KEPT_IDS {
-            kept.clear();
+        if kept.size + ids.len() > MAX_KEPT_IDS {
+            *kept = Kept::default();
         }
-        kept.insert(key, Arc::clone(&ids));
+        kept.size += ids.len() + ENTRY_SIZE;
+        kept.ids.insert(key, Arc::clone(&ids));
         ids
     }
 }

@@ -25,7 +25,7 @@ const MAX_NFA_BYTES: usize = 1 << 24;
 const MAX_BYTES: usize = 1 << 26;
 
 /// Greatest number of nodes of the trie of pieces that the exploration visits: some seconds.
-const MAX_VISITS: usize = 1 << 30;
+const MAX_VISITS: usize = 1 << 28;
 
 /// The distance of a state without a way to an end.
 const NEVER: u32 = u32::MAX;

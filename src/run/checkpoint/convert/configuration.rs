@@ -60,7 +60,7 @@ impl Configuration {
 /// The vocabulary of a model that is evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamedVocabulary {
-    /// That of the configuration.
+    /// The one of the configuration.
     Own,
     /// Any, for work that depends on none; folders of transformers need not hold one.
     Any,

@@ -13,8 +13,10 @@ const SIZES: [&str; 4] = ["vocab_size", "VOCAB_SIZE", "num_embeddings", "NUM_EMB
 /// The folder of a run.
 const MODEL_DIR: &str = "MODEL_DIR";
 
-/// Returns the text of a `config.gin` with the new file of the vocabulary, the new number of rows, and the new MODEL_DIR. It has a
-/// binding in each line, as Gimlet writes it.
+/// The break before a long value, as Gimlet writes it.
+const CONTINUATION: &str = "\\\n    ";
+
+/// Returns the text of a `config.gin` with the new file of the vocabulary, the new number of rows, and the new MODEL_DIR.
 pub(super) fn rewritten(
     text: &str,
     [old_file, file]: [&str; 2],
@@ -22,6 +24,7 @@ pub(super) fn rewritten(
     output: &Path,
 ) -> String {
     let Extended { rows, old_rows } = extended;
+    let text = text.replace(CONTINUATION, "");
     let lines = text.lines().map(|line| {
         let line = line.replace(&quoted(old_file), &quoted(file));
         match line.split_once(" = ") {
@@ -70,4 +73,20 @@ pub(super) fn verify(
         )));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_on_a_line_of_their_own_are_rewritten_too() {
+        let text = "MODEL_DIR = \\\n    'old'\nVOCAB = \\\n    'a.model'\nnetwork.T5Config.vocab_size = 128\n";
+        let extended = Extended { rows: 256, old_rows: 128 };
+        let output = Path::parse("new").expect("it is a path");
+        let found = rewritten(text, ["a.model", "new/a.model"], &extended, &output);
+        let expected =
+            "MODEL_DIR = 'new'\nVOCAB = 'new/a.model'\nnetwork.T5Config.vocab_size = 256\n";
+        assert_eq!(found, expected);
+    }
 }

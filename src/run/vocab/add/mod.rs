@@ -88,6 +88,13 @@ pub(super) fn run(args: &AddVocabArgs) -> Result<(), Failure> {
         )));
     }
     let source = args.checkpoint.as_deref().map(|path| Source::at(args, path)).transpose()?;
+    if let (Some(_), Some(file)) = (&args.vocabulary, source.as_ref().and_then(Source::own_config))
+    {
+        return Err(Failure::usage(anyhow!(
+            "--vocabulary is given, and `{file}` names the vocabulary of the model: leave the flag out; bind the path of one \
+             that has moved, such as --gin.seqio.SentencePieceVocabulary.sentencepiece_model_file=\"'FILE'\""
+        )));
+    }
     let vocabulary = match (&args.vocabulary, &source) {
         (Some(file), _) => args.options.of(file),
         (None, Some(source)) => source.vocabulary()?,
@@ -121,6 +128,11 @@ impl Source {
     /// Whether transformers' files say what the model is.
     fn is_of_transformers(&self) -> bool {
         self.config.as_ref().is_some_and(|file| file.file_name() == HuggingFaceConfig::FILE)
+    }
+
+    /// Returns the run's own `config.gin`, which names its vocabulary.
+    fn own_config(&self) -> Option<&Path> {
+        self.config.as_ref().filter(|_| !self.is_of_transformers())
     }
 
     /// Returns the one vocabulary of the model.
