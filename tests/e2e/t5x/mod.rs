@@ -38,11 +38,6 @@ fn a_run_with_layers_in_one_array_repeats_that_of_t5x() {
 }
 
 #[test]
-fn a_divided_run_with_layers_in_one_array_repeats_that_of_t5x() {
-    check_on("scanned", |train| on_two_by_two(train, 2));
-}
-
-#[test]
 fn a_run_in_microbatches_repeats_that_of_t5x() {
     check("microbatches");
 }
