@@ -119,7 +119,11 @@ impl AddVocabArgs {
 
 impl Source {
     fn at(args: &AddVocabArgs, path: &str) -> Result<Self, Failure> {
-        let found = Found::at(&parse_checkpoint(path)?)?;
+        let path = parse_checkpoint(path)?;
+        let found = Found::at(&path)?;
+        if found.checkpoint != path {
+            notice(&format!("taking {}", found.checkpoint));
+        }
         let is_named = found.config.is_some() || !args.gin.files.gin_file.is_empty();
         let model = is_named.then(|| args.model(&found.checkpoint)).transpose()?;
         Ok(Self { checkpoint: found.checkpoint, config: found.config, model })
@@ -245,7 +249,7 @@ impl Addition {
         }
         // A vocabulary that a flag names need not be that of the configuration.
         let named = Some(&self.made.vocabulary).filter(|_| args.vocabulary.is_none());
-        verify(&args.model(output)?, named, written.rows, output)?;
+        verify(&args.model(&Found::at(output)?.checkpoint)?, named, written.rows, output)?;
         Ok(Some(written))
     }
 
