@@ -135,8 +135,9 @@ def check(wheel, scratch):
     home = scratch / "home"
     setup.run([sys.executable, "-m", "venv", home])
     python = home / "bin" / "python"
-    offline = ["--quiet", "--disable-pip-version-check", "--no-index", "--no-deps"]
-    setup.run([python, "-m", "pip", "install", *offline, wheel])
+    install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    setup.run([*install, "numpy"])
+    setup.run([*install, "--no-index", wheel])
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     torch = home / "lib" / version / "site-packages" / "torch"
     torch.symlink_to(Path(os.environ.get("LIBTORCH", setup.CPU_DIR)).resolve())
@@ -149,7 +150,6 @@ def check(wheel, scratch):
     words = [f"--gin.MODEL_DIR='{model}'", "--gin.TRAIN_STEPS=3"]
     setup.run([home / "bin" / "gimlet", "train", "--gin_file=runs/quickstart/pretrain.gin", *words])
     require((model / "checkpoint_3").is_dir(), "training left no checkpoint_3")
-    setup.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "numpy"])
     setup.run([python, "tests/python/package.py", "--model_dir", model])
     setup.say(f"{wheel.name} ({wheel.stat().st_size / 1e6:.0f} MB) trains in a fresh environment")
 

@@ -123,7 +123,7 @@ class Datasets(Package):
             done = subprocess.run([sys.executable, "-c", "import gimlet; gimlet.program()"], env=environment, capture_output=True, text=True)
         self.assertRegex(done.stderr, r"has version 9\.9\.9, and the Python package in .* install both from one wheel")
 
-    @unittest.skipUnless(is_installed("torch"), "torch is not installed")
+    @unittest.skipUnless(is_installed("torch.utils"), "torch is not installed")
     def test_torch_s_loader_reads_each_row_once(self):
         from torch.utils.data import DataLoader
 
@@ -138,7 +138,7 @@ class Datasets(Package):
             self.assertEqual(len(rows[0]), 32)
             self.assertEqual((len(set(rows)), len(rows) > 2800), (len(rows), True))
 
-    @unittest.skipUnless(is_installed("torch"), "torch is not installed")
+    @unittest.skipUnless(is_installed("torch.utils"), "torch is not installed")
     def test_torch_s_state_is_for_one_iteration(self):
         data = dates(num_epochs=1, batch_size=500).as_torch()
         batches = iter(data)
