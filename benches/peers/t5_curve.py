@@ -107,7 +107,10 @@ def first_weights(folder):
     torch.manual_seed(0)
     config = T5Config(vocab_size=VOCAB_SIZE, feed_forward_proj="gated-gelu", tie_word_embeddings=False, dropout_rate=0.0,
                       decoder_start_token_id=PAD, **SIZE)
-    T5ForConditionalGeneration(config).save_pretrained(folder / "model")
+    model = T5ForConditionalGeneration(config)
+    # transformers 5 takes the argument for the scale of the logits alone, and shares one matrix of both stacks and the head.
+    model.lm_head.weight = torch.nn.Parameter(torch.randn_like(model.shared.weight))
+    model.save_pretrained(folder / "model")
 
 
 def adamw_scale(nanot5):
@@ -123,6 +126,7 @@ def by_transformers(folder, nanot5, steps):
     """The loop of nanoT5, whose losses are written to `theirs.json`."""
     torch.set_num_threads(2)
     model = T5ForConditionalGeneration.from_pretrained(folder / "model").train()
+    assert model.lm_head.weight is not model.shared.weight and model.encoder.embed_tokens.weight is model.shared.weight
     optimizer = adamw_scale(nanot5)(model.parameters(), lr=RATE)
     ramp = LinearLR(optimizer, start_factor=0.5, end_factor=1, total_iters=warmup(steps))
     cosine = CosineAnnealingLR(optimizer, T_max=steps - warmup(steps), eta_min=FINAL_RATE)
