@@ -172,7 +172,7 @@ def main():
         ours = [line["loss"] for line in lines if "loss" in line]
     compare(theirs, ours, costs, 100)
     if args.svg:
-        # The first losses are those of transformers' initial weights, 78 and falling fast.
+        # The first losses are those of transformers' initial weights, 42 and falling fast.
         thinned = {name: losses[8::8] for name, losses in (("transformers", theirs), ("Gimlet", ours))}
         args.svg.write_text(drawn(thinned, args.steps))
 
