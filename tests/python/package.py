@@ -39,7 +39,10 @@ def take(dataset, count):
 
 
 def is_installed(name):
-    return importlib.util.find_spec(name) is not None
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
 
 
 class Package(unittest.TestCase):
