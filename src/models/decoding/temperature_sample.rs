@@ -64,11 +64,6 @@ impl TemperatureSample {
         tokens: &Tensor,
     ) -> (Tensor, Tensor) {
         let greedy = self.temperature <= MIN_TEMPERATURE;
-        // At temperature 0 the token is certain.
-        let certain = |tokens: Tensor| {
-            let log_probs = Tensor::zeros_like(&tokens).to_kind(Kind::Float);
-            (tokens, log_probs)
-        };
         if greedy && self.rescale_log_probs && filters.is_empty() {
             return certain(model.next_most_probable(tokens));
         }
@@ -197,6 +192,13 @@ impl Samples {
             scores: log_probs.gather(1, &order, false),
         }
     }
+}
+
+/// Returns tokens that are certain, int64 `[rows]`, as the most probable ones at temperature 0 are, with their log-probability
+/// of 0.
+pub(super) fn certain(tokens: Tensor) -> (Tensor, Tensor) {
+    let log_probs = Tensor::zeros_like(&tokens).to_kind(Kind::Float);
+    (tokens, log_probs)
 }
 
 /// One draw per row from the softmax of `logits`: the largest after adding Gumbel noise, which is minus

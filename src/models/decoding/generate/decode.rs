@@ -1,6 +1,6 @@
 //! The loops of decoding with transformers' rules: those of T5X's functions, with changed logits.
 
-use tch::{Kind, Tensor};
+use tch::Tensor;
 
 use super::filters::Filters;
 use super::spec::Generate;
@@ -8,7 +8,7 @@ use crate::models::decoding::beam_search::{Limits, Search};
 use crate::models::decoding::decode::{Decodes, NextLogits, Observer, Prompt};
 use crate::models::decoding::search_rules::Rules;
 use crate::models::decoding::spec::DecodeError;
-use crate::models::decoding::temperature_sample::{Sampling, draw, log_prob_of};
+use crate::models::decoding::temperature_sample::{Sampling, certain, draw, log_prob_of};
 use crate::nn::largest_columns;
 
 impl Generate {
@@ -54,11 +54,6 @@ impl Generate {
         sequences: &Tensor,
         tokens: &Tensor,
     ) -> (Tensor, Tensor) {
-        // The most probable token is certain.
-        let certain = |tokens: Tensor| {
-            let log_probs = Tensor::zeros_like(&tokens).to_kind(Kind::Float);
-            (tokens, log_probs)
-        };
         if filters.is_empty() && !self.do_sample {
             return certain(model.next_most_probable(tokens));
         }
