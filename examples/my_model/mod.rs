@@ -108,6 +108,7 @@ impl ModuleSpec for Encoder {
                 layouts: [].into(),
                 dims,
                 sparse: None,
+                lora: None,
             },
             dropout_rate: self.dropout_rate,
             fp8: None,

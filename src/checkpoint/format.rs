@@ -18,6 +18,8 @@ pub enum Format {
     Torch,
     /// A file that the Trainer of t5-experiments saved: a state dictionary beside the state of a training.
     Trainer,
+    /// A folder of PEFT: an adapter of a model that it names.
+    Peft,
     /// TensorFlow's format as Mesh TensorFlow T5 writes it: `model.ckpt-N.index` and its data.
     MeshTensorFlow,
 }
@@ -57,6 +59,7 @@ impl Format {
             Format::HuggingFace => "hugging_face",
             Format::Torch => "torch",
             Format::Trainer => "trainer",
+            Format::Peft => "peft",
             Format::MeshTensorFlow => "mesh_tensorflow",
         }
     }
@@ -65,7 +68,7 @@ impl Format {
     pub(super) fn without_state(self, found: &Shapes) -> Without {
         match self {
             Self::T5x | Self::Orbax => Without::Nothing,
-            Self::HuggingFace | Self::Torch => Without::State,
+            Self::HuggingFace | Self::Torch | Self::Peft => Without::State,
             // Published checkpoints often have no slots, but always have a step.
             Self::MeshTensorFlow | Self::Trainer
                 if found.keys().any(|name| Without::Slots.concerns(name)) =>
@@ -85,6 +88,7 @@ impl fmt::Display for Format {
             Format::HuggingFace => "a Hugging Face model",
             Format::Torch => "a PyTorch file",
             Format::Trainer => "a Trainer's checkpoint",
+            Format::Peft => "a PEFT adapter",
             Format::MeshTensorFlow => "a TensorFlow checkpoint",
         })
     }

@@ -47,6 +47,7 @@ mod native;
 mod open;
 mod orbax;
 mod parallel;
+mod peft;
 mod ranking;
 mod raw;
 mod read_ahead;
@@ -104,6 +105,7 @@ pub use names::hugging_face::{
 pub use names::mesh::{MeshNorms, mesh_spellings};
 pub use native::{Procedure, Reader, Shard, Share, Writer, lies_in_tree, writes};
 pub use open::open;
+pub use peft::{Adapter, PEFT_WEIGHTS, PeftConfig, PeftOptions, export_peft, merged};
 pub use ranking::{RankedBy, Ranking};
 pub use read_ahead::Visit;
 pub use retention::{Retention, remove_stale};

@@ -13,6 +13,7 @@ use super::marks::{CHECKPOINT_FILE, ORBAX_MARKS, TRAINER_FILE, has_any};
 use super::names::hugging_face::Families;
 use super::native::Reader;
 use super::orbax;
+use super::peft::{PeftConfig, open_peft};
 use super::stored::Stored;
 use gimlet_storage::{Path, StorageError};
 
@@ -44,6 +45,7 @@ pub fn open(path: &Path, families: Families) -> Result<Box<dyn Stored>, Checkpoi
         Format::HuggingFace => Ok(Box::new(open_file(path, families)?)),
         Format::Trainer if path.is_dir()? => Ok(Box::new(open_accelerate(path, families)?)),
         Format::Torch | Format::Trainer => Ok(Box::new(open_torch(path, families)?)),
+        Format::Peft => open_peft(path, families),
         Format::MeshTensorFlow => Ok(Box::new(open_tensorflow(path)?)),
     }
 }
@@ -87,11 +89,15 @@ pub(super) fn recognize(path: &Path) -> Result<Format, CheckpointError> {
 
 /// Whether a folder contains a file that marks a checkpoint of some format.
 pub(super) fn is_marked(dir: &Path) -> Result<bool, CheckpointError> {
-    let mut marks = [CHECKPOINT_FILE].into_iter().chain(ORBAX_MARKS).chain(hugging_face_marks());
+    let marks = [CHECKPOINT_FILE, PeftConfig::FILE].into_iter();
+    let mut marks = marks.chain(ORBAX_MARKS).chain(hugging_face_marks());
     marks.try_fold(false, |found, mark| Ok(found || dir.join(mark).exists()?))
 }
 
 fn recognize_folder(dir: &Path) -> Result<Format, CheckpointError> {
+    if dir.join(PeftConfig::FILE).exists()? {
+        return Ok(Format::Peft);
+    }
     if has_any(dir, &ORBAX_MARKS)? {
         return Ok(Format::Orbax);
     }

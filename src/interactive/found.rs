@@ -1,7 +1,7 @@
 //! The checkpoint and the configuration that a path names: of a run, of one of its checkpoints, or of a folder of
-//! Hugging Face's.
+//! Hugging Face's, transformers or PEFT.
 
-use crate::checkpoint::{BEST_DIR, CheckpointError, HuggingFaceConfig, committed};
+use crate::checkpoint::{BEST_DIR, CheckpointError, HuggingFaceConfig, PeftConfig, committed};
 use crate::storage::Path;
 
 /// The configuration that a run writes into its MODEL_DIR.
@@ -26,7 +26,8 @@ impl Found {
         let newest = if is_dir { committed(path)?.pop_last() } else { None };
         let checkpoint = newest.map_or_else(|| path.clone(), |(_, newest)| newest);
         let folder = path.folder();
-        let files = |dir: &Path| [RUN_CONFIG, HuggingFaceConfig::FILE].map(|file| dir.join(file));
+        let names = [RUN_CONFIG, PeftConfig::FILE, HuggingFaceConfig::FILE];
+        let files = |dir: &Path| names.map(|file| dir.join(file));
         let mut candidates = Vec::new();
         if is_dir {
             candidates.extend(files(path));

@@ -30,6 +30,7 @@ pub use families::decoder_only::{DecoderOnlyModel, MoeDecoderOnlyModel};
 pub use families::t5::{EncoderDecoderModel, MoeEncoderDecoderModel};
 pub use families::{bert, decoder_only, flaxformer, t5};
 pub use hugging_face::{HUGGING_FACE, gin_of, open};
+pub use parts::LoRA;
 pub use spec::Model;
 pub use vocabularies::{GetInputVocabulary, GetOutputVocabulary};
 

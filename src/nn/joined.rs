@@ -30,16 +30,16 @@ impl Joined {
         self.wholes
     }
 
-    /// Returns the parts with a bias `[width]` added to each, or without biases as they are.
-    pub fn plus(self, biases: &[Tensor]) -> Self {
-        if biases.is_empty() {
+    /// Returns the parts with an addend `[width]` or `[.., width]` added to each, or without addends as they are.
+    pub fn plus(self, addends: &[Tensor]) -> Self {
+        if addends.is_empty() {
             return self;
         }
-        let mut rest = biases;
+        let mut rest = addends;
         let plus = |whole: &Tensor| {
             let (own, others) = rest.split_at((last_extent(whole) / self.width) as usize);
             rest = others;
-            whole + Tensor::cat(own, 0)
+            whole + Tensor::cat(own, -1)
         };
         Self { wholes: self.wholes.iter().map(plus).collect(), width: self.width }
     }

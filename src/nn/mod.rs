@@ -51,6 +51,8 @@ mod layers;
 #[cfg(feature = "torch")]
 mod lookahead;
 #[cfg(feature = "torch")]
+mod low_rank;
+#[cfg(feature = "torch")]
 mod masks;
 #[cfg(feature = "torch")]
 mod narrow_product;
@@ -84,8 +86,9 @@ pub use sparse_attention::{
     LocalSlidingWindowSparsityConfig, PythonRandom, SparsityConfig, VariableSparsityConfig,
 };
 pub use spec::{
-    Activation, Distribution, Dtype, FanMode, Fp8Format, Initializer, LayerParts, NormKind,
-    ParamSpec, RelativePosition, RematPolicy, SCORES_AT_ONCE, StateDtype, TransformerEngineConfig,
+    Activation, Distribution, Dtype, FanMode, Fp8Format, Initializer, LayerParts, LowRankScale,
+    NormKind, ParamSpec, RelativePosition, RematPolicy, SCORES_AT_ONCE, StateDtype,
+    TransformerEngineConfig,
 };
 
 #[cfg(feature = "torch")]
@@ -117,6 +120,8 @@ pub use joined::Joined;
 pub use layers::{activated, embed, kind};
 #[cfg(feature = "torch")]
 pub use lookahead::Lookahead;
+#[cfg(feature = "torch")]
+pub use low_rank::LowRank;
 #[cfg(feature = "torch")]
 pub use masks::{
     AttentionBias, bias_from_mask, causal_mask, decoder_positions, pairs, same_segment,

@@ -34,7 +34,7 @@ impl ParamsUnderWay {
         let mut wholes: BTreeMap<String, Tensor> = names.into_iter().zip(wholes).collect();
         let leaf = |(name, tensor): (&str, &Tensor)| {
             let whole = wholes.remove(name).unwrap_or_else(|| tensor.shallow_clone());
-            (name.to_string(), whole.contiguous().detach().set_requires_grad(true))
+            (name.to_string(), leaf_like(tensor, &whole.contiguous()))
         };
         parts.with(parts.iter().map(leaf).collect(), Arc::clone(parts.division.gathered()))
     }
@@ -79,6 +79,18 @@ impl Params {
         self.tensors.get(name).unwrap_or_else(|| panic!("no parameter is named `{name}`"))
     }
 
+    /// Returns the parameter of that name, if there is one.
+    pub fn find(&self, name: &str) -> Option<&Tensor> {
+        self.tensors.get(name)
+    }
+
+    /// The same parameters; those that are chosen have no gradients from now on.
+    pub fn freeze(self, is_frozen: &dyn Fn(&str) -> bool) -> Self {
+        let frozen = self.tensors.iter().filter(|(name, _)| is_frozen(name));
+        frozen.for_each(|(_, leaf)| drop(leaf.set_requires_grad(false)));
+        self
+    }
+
     /// Every parameter with its name, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Tensor)> {
         self.tensors.iter().map(|(name, tensor)| (name.as_str(), tensor))
@@ -97,10 +109,13 @@ impl Params {
     /// Gradients of `loss` in the order of [`Params::iter`], float32; zeros where `loss` does not
     /// depend on a parameter. Frees the graph and leaves no state in the parameters.
     pub fn gradients(&self, loss: &Tensor) -> Vec<Tensor> {
-        let leaves: Vec<&Tensor> = self.tensors.values().collect();
-        let gradients = Tensor::run_backward(&[loss], &leaves, false, false);
-        let filled = gradients.into_iter().zip(leaves);
-        filled.map(|(g, leaf)| if g.defined() { g } else { leaf.zeros_like() }).collect()
+        let trained: Vec<&Tensor> = self.tensors.values().filter(|it| it.requires_grad()).collect();
+        let mut gradients = Tensor::run_backward(&[loss], &trained, false, false).into_iter();
+        let gradient = |leaf: &Tensor| {
+            let own = leaf.requires_grad().then(|| gradients.next().expect("each has one"));
+            own.filter(Tensor::defined).unwrap_or_else(|| leaf.zeros_like())
+        };
+        self.tensors.values().map(gradient).collect()
     }
 
     /// Returns the parameters below `prefix`, under their whole names: other handles of the same
@@ -162,7 +177,7 @@ impl Params {
         }
         let leaf = |(name, part): (&str, &Tensor)| {
             let whole = tch::no_grad(|| self.division.whole(part, &self.shard(name)).contiguous());
-            (name.to_string(), whole.detach().set_requires_grad(true))
+            (name.to_string(), leaf_like(part, &whole))
         };
         self.with(self.iter().map(leaf).collect(), Arc::default())
     }
@@ -211,7 +226,7 @@ impl Params {
         };
         // A leaf and its views require gradients even under `no_grad`, but results do not.
         let records = |leaf: &Tensor| leaf.narrow(0, 0, 0).neg().requires_grad();
-        match self.tensors.values().next().is_some_and(records) {
+        match self.tensors.values().find(|leaf| leaf.requires_grad()).is_some_and(records) {
             true => scaling.next_step(&self.division.axes),
             false => scaling.evaluate(),
         }
@@ -231,4 +246,9 @@ impl Params {
     pub fn cast(&self, name: &str, kind: Kind) -> Tensor {
         self.read(name).to_kind(kind)
     }
+}
+
+/// Returns other values of a parameter as a leaf that requires a gradient if the parameter does.
+fn leaf_like(param: &Tensor, values: &Tensor) -> Tensor {
+    values.detach().set_requires_grad(param.requires_grad())
 }

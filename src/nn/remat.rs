@@ -169,11 +169,13 @@ fn known_product(inputs: &Tensor, kernel: &Tensor, values: Option<Tensor>) -> Te
         Tensor::empty(size, (inputs.kind(), inputs.device()))
     });
     let (kept_inputs, kept_kernel) = (inputs.detach(), kernel.detach());
+    let is_trained = kernel.requires_grad();
     let backward = move |gradients: Vec<Tensor>| {
         let rows = |tensor: &Tensor| tensor.reshape([-1, *tensor.size().last().expect("features")]);
         let gradient = rows(&gradients[0]);
         let of_inputs = gradient.mm(&kept_kernel.tr()).view_as(&kept_inputs);
-        vec![of_inputs, rows(&kept_inputs).tr().mm(&gradient)]
+        let of_kernel = is_trained.then(|| rows(&kept_inputs).tr().mm(&gradient));
+        vec![of_inputs, of_kernel.unwrap_or_default()]
     };
     custom_function(&[inputs, kernel], vec![values], backward).remove(0)
 }

@@ -72,6 +72,15 @@ pub enum Fp8Format {
     Hybrid,
 }
 
+/// The size of additions of low rank to kernels, and the dropout of their inputs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LowRankScale {
+    /// An addition is multiplied by it, and divided by its rank.
+    pub alpha: f64,
+    /// Probability that an input of an addition is dropped in training.
+    pub dropout_rate: f64,
+}
+
 /// The direction of attention: whether keys after the query have buckets of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RelativePosition {

@@ -160,21 +160,26 @@ impl Optimizer {
             taken: BTreeSet::new(),
             lost: None,
         }));
-        for (name, param) in params.iter() {
+        for (name, param) in trained(params) {
             let (pending, name) = (Arc::clone(&pending), name.to_string());
             on_gradient(param, move |leaf| {
                 pending.lock().unwrap_or_else(PoisonError::into_inner).complete(&name, leaf);
             });
         }
         backward();
-        params.iter().for_each(|(_, param)| no_hook_on_gradient(param));
+        trained(params).for_each(|(_, param)| no_hook_on_gradient(param));
         let pending = Arc::into_inner(pending).expect("the hooks are gone");
         let mut pending = pending.into_inner().unwrap_or_else(PoisonError::into_inner);
-        params.iter().for_each(|(name, param)| pending.complete(name, param));
+        trained(params).for_each(|(name, param)| pending.complete(name, param));
         tch::no_grad(|| pending.finish());
         self.states = mem::take(&mut pending.done);
         self.states.append(&mut pending.states);
         *watch = pending.watch;
         pending.lost.map_or(Ok(pending.is_made), Err)
     }
+}
+
+/// Parameters that have gradients.
+fn trained(params: &Params) -> impl Iterator<Item = (&str, &Tensor)> {
+    params.iter().filter(|(_, param)| param.requires_grad())
 }

@@ -35,6 +35,7 @@ impl StandardLogicalAxisRules {
             "cdq",
             "pooled",
             "classes",
+            "lora_rank",
         ];
         rules.extend(whole.map(|axis| (axis, None)));
         rules.push(("mlp_activations", None));

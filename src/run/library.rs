@@ -7,7 +7,7 @@ use std::path::Path;
 
 use gimlet_library::{Dir, GIN, RUNS, TASKS};
 
-use crate::checkpoint::HuggingFaceConfig;
+use crate::checkpoint::{HuggingFaceConfig, PeftConfig};
 use crate::gin::{LIBRARY, Source, TASK_LIBRARY, plain};
 use crate::models::gin_of;
 use crate::storage;
@@ -57,10 +57,9 @@ impl Source for Library {
         match read_anywhere(path) {
             Ok(text) => {
                 telemetry::detail(&format!("reading {path}"));
-                match Path::new(path)
-                    .file_name()
-                    .is_some_and(|name| name == HuggingFaceConfig::FILE)
-                {
+                match Path::new(path).file_name().is_some_and(|name| {
+                    [HuggingFaceConfig::FILE, PeftConfig::FILE].iter().any(|it| name == *it)
+                }) {
                     true => hugging_face(path, &text).map(Some),
                     false => Ok(Some(text)),
                 }

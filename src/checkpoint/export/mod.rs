@@ -28,6 +28,7 @@ pub use options::{HuggingFaceOptions, MeshOptions, Weights};
 pub use pickle::{PickleValue, StorageView};
 pub use safetensors::safetensors_header;
 pub use tensorflow::{export_mesh_tensorflow, name_newest};
+pub(super) use tokenizer::pretty;
 pub(super) use trainer::write_trainer;
 pub use trainer::{GradScaler, Rates, TrainerForm, export_trainer};
 

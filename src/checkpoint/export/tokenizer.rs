@@ -143,7 +143,7 @@ fn specials(extra_ids: usize) -> Value {
 }
 
 /// Formats JSON like transformers.
-pub(super) fn pretty(value: &Value) -> Vec<u8> {
+pub fn pretty(value: &Value) -> Vec<u8> {
     let mut text = serde_json::to_vec_pretty(value).expect("plain data becomes JSON");
     text.push(b'\n');
     text

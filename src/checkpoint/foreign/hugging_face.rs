@@ -74,15 +74,24 @@ pub(crate) fn open_hugging_face(
     Err(CheckpointError::NotACheckpoint { path: dir.to_string(), reason })
 }
 
+/// Opens the tensors of a file of weights, whose name tells its kind.
+///
+/// # Errors
+/// A damaged file.
+pub(crate) fn open_weights(file: &Path) -> Result<Box<dyn RawTensors>, CheckpointError> {
+    let weights = match file.file_name().rsplit('.').next() {
+        Some("msgpack") => Weights::Flax,
+        Some("bin") => Weights::Torch,
+        _ => Weights::SafeTensors,
+    };
+    weights.open(file)
+}
+
 /// Opens a file of weights, and uses the `config.json` beside it.
 ///
 /// # Errors
 /// A damaged file; a model of no family.
 pub(crate) fn open_file(file: &Path, families: Families) -> Result<Foreign, CheckpointError> {
-    let weights = match file.file_name().ends_with(".msgpack") {
-        true => Weights::Flax,
-        false => Weights::SafeTensors,
-    };
-    let raw = weights.open(file)?;
+    let raw = open_weights(file)?;
     named((file, &file.folder()), Format::HuggingFace, raw, families)
 }

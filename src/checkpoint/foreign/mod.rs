@@ -35,7 +35,9 @@ pub use self::config::HuggingFaceConfig;
 pub(super) use self::config_keys::check_config_keys;
 pub(super) use self::safetensors::safetensors_type;
 pub use generation_keys::{GENERATION_FILE, GENERATION_KEYS, generation_fields};
-pub(super) use hugging_face::{marks as hugging_face_marks, open_file, open_hugging_face};
+pub(super) use hugging_face::{
+    marks as hugging_face_marks, open_file, open_hugging_face, open_weights,
+};
 pub(super) use sums::mask;
 pub use tensorflow::index_of;
 #[cfg(test)]
@@ -90,13 +92,18 @@ pub(super) struct Foreign {
 }
 
 impl Foreign {
-    fn new(
+    pub(super) fn new(
         path: &Path,
         format: Format,
         raw: Box<dyn RawTensors>,
         entries: BTreeMap<String, T5xArray>,
     ) -> Self {
         Self { path: path.clone(), format, raw, entries, files: BTreeMap::new() }
+    }
+
+    /// Whether it has that array.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.entries.contains_key(name)
     }
 
     fn entry(&self, name: &str) -> Result<&T5xArray, CheckpointError> {

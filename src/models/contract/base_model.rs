@@ -9,6 +9,7 @@ use crate::checkpoint::HuggingFaceOptions;
 use crate::data::{ConverterClass, DataError, Lengths};
 use crate::gin::AnySpec;
 use crate::models::heads::LossSpec;
+use crate::models::parts::LoRA;
 use crate::models::transformer::{DimensionNames, TransformerSpec};
 use crate::nn::{Dtype, ParamSpec};
 use crate::optim::OptimizerDef;
@@ -119,7 +120,12 @@ pub trait BaseModel: HasNetwork + AnySpec {
 
     /// Description of the network.
     fn transformer(&self) -> TransformerSpec {
-        self.module().transformer()
+        self.module().transformer().with_lora(self.lora())
+    }
+
+    /// The additions of low rank to its kernels, if it has some.
+    fn lora(&self) -> Option<&LoRA> {
+        None
     }
 
     /// The parameters that set the network's dimensions, for messages.

@@ -93,6 +93,10 @@ macro_rules! of_shared {
             self.shared.step_shape(rows, lengths)
         }
 
+        fn lora(&self) -> Option<&crate::models::parts::LoRA> {
+            self.shared.lora.as_ref()
+        }
+
         fn optimizer_def(&self) -> &OptimizerDef {
             &self.shared.optimizer_def
         }

@@ -111,9 +111,9 @@ impl<'a> HeadProducts<'a> {
 
 /// Gradients of the head's inputs.
 pub(super) struct HeadGradients {
-    hidden: Tensor, // float32 [rows, embed]
-    kernel: Tensor,
-    bias: Option<Tensor>, // float32 [vocab]
+    hidden: Tensor,         // float32 [rows, embed]
+    kernel: Option<Tensor>, // unless it is not trained
+    bias: Option<Tensor>,   // float32 [vocab]
 }
 
 impl HeadGradients {
@@ -124,10 +124,10 @@ impl HeadGradients {
         head.hidden.requires_grad().then(|| Self {
             hidden: hidden(),
             // The first slice of rows writes all of it, if there is one.
-            kernel: match head.hidden.size()[0] {
+            kernel: head.kernel.requires_grad().then(|| match head.hidden.size()[0] {
                 0 => head.kernel.zeros_like(),
                 _ => head.kernel.empty_like(),
-            },
+            }),
             bias: head.bias.as_ref().map(Tensor::zeros_like),
         })
     }
@@ -143,10 +143,10 @@ impl HeadGradients {
         let multiply = |hidden: &Tensor| {
             let hidden = hidden.narrow(0, start, rows);
             let _ = logits.mm_out(&hidden_gradient, &kernel.tr());
-            let _ = match is_first {
-                true => hidden.tr().mm_out(&self.kernel, logits),
-                false => self.kernel.shallow_clone().addmm_(&hidden.tr(), logits),
-            };
+            let _ = self.kernel.as_ref().map(|of_kernel| match is_first {
+                true => hidden.tr().mm_out(of_kernel, logits),
+                false => of_kernel.shallow_clone().addmm_(&hidden.tr(), logits),
+            });
         };
         match &products.way {
             Way::Wide(hidden) => multiply(hidden),
@@ -158,9 +158,12 @@ impl HeadGradients {
                 };
                 let hidden = products.head.hidden.narrow(0, start, rows);
                 write(logits, &kernel.tr(), &hidden_gradient, false);
-                match self.kernel.is_contiguous() {
-                    true => write(&hidden.tr(), logits, &self.kernel, !is_first),
-                    false => write(&logits.tr(), &hidden, &self.kernel.tr(), !is_first),
+                match &self.kernel {
+                    None => (),
+                    Some(of_kernel) if of_kernel.is_contiguous() => {
+                        write(&hidden.tr(), logits, of_kernel, !is_first);
+                    }
+                    Some(of_kernel) => write(&logits.tr(), &hidden, &of_kernel.tr(), !is_first),
                 }
             }
         }
@@ -177,8 +180,9 @@ impl HeadGradients {
         let Self { mut hidden, mut kernel, mut bias } = self;
         let scaled = move |gradients: Vec<Tensor>| {
             let factor = &gradients[0];
-            let mut all =
-                vec![hidden.g_mul_(&(factor * scale)).to_kind(kind), kernel.g_mul_(factor)];
+            let of_kernel = kernel.as_mut().map(|kernel| kernel.g_mul_(factor));
+            let of_hidden = hidden.g_mul_(&(factor * scale)).to_kind(kind);
+            let mut all = vec![of_hidden, of_kernel.unwrap_or_default()];
             all.extend(bias.as_mut().map(|bias| bias.g_mul_(factor)));
             all
         };

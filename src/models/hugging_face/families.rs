@@ -2,8 +2,9 @@
 //! `config.json` as gin. `gimlet` reads every file of that name in this way, so that `--gin_file=DIR/config.json` names the model
 //! of any command.
 
+use super::adapter::gin_of_adapter;
 use crate::checkpoint::{
-    self, CheckpointError, Families, HuggingFaceConfig, HuggingFaceFamily, Stored,
+    self, CheckpointError, Families, HuggingFaceConfig, HuggingFaceFamily, PeftConfig, Stored,
 };
 use crate::models::families::{bert, t5};
 use crate::storage::Path;
@@ -19,11 +20,23 @@ pub fn open(path: &Path) -> Result<Box<dyn Stored>, CheckpointError> {
     checkpoint::open(path, HUGGING_FACE)
 }
 
-/// Returns the gin text that stands for a `config.json`.
+/// Returns the gin text that stands for a `config.json`, or an `adapter_config.json` of PEFT.
 ///
 /// # Errors
-/// The file describes a model of no family, or the folder cannot be read: found, expected, and a remedy.
+/// The file describes a model of no family, or an adapter that is not supported, or the folder cannot be read: found, expected,
+/// and a remedy.
 pub fn gin_of(file: &Path, text: &str) -> Result<String, String> {
+    match file.file_name() {
+        PeftConfig::FILE => gin_of_adapter(file, text),
+        _ => gin_of_model(file, text).map(|(gin, _)| gin),
+    }
+}
+
+/// Returns the gin text that stands for a `config.json`, and the family of its model.
+pub(super) fn gin_of_model(
+    file: &Path,
+    text: &str,
+) -> Result<(String, &'static HuggingFaceFamily), String> {
     let config = HuggingFaceConfig::parse(file, text.as_bytes()).map_err(|error| {
         let names: Vec<&str> = HUGGING_FACE.iter().map(|family| family.name).collect();
         format!("it is not the config.json of {} of transformers: {error}", names.join(" or "))
@@ -34,7 +47,8 @@ pub fn gin_of(file: &Path, text: &str) -> Result<String, String> {
     let of_key = |error: String| error.strip_prefix(&place).unwrap_or(&error).to_string();
     family.check_keys(&config).map_err(of_key)?;
     let statements = (family.gin)(&config)?;
-    Ok(format!("# {file} as gin.\nfrom __gin__ import dynamic_registration\n\n{statements}"))
+    let gin = format!("# {file} as gin.\nfrom __gin__ import dynamic_registration\n\n{statements}");
+    Ok((gin, family))
 }
 
 #[cfg(test)]

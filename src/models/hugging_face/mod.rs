@@ -1,6 +1,7 @@
 //! Hugging Face's transformers: the families of models that they have too, and the files of their folders as gin.
 
 mod activations;
+mod adapter;
 mod families;
 mod generation_config;
 mod tokenizer;

@@ -13,12 +13,13 @@ pub trait Product {
     /// Returns the norm of the stream, or without a norm the stream, as the kernels multiply it: `[.., embed]`.
     fn read(&self, stream: &mut ResidualStream, norm: Option<&Norm>) -> Tensor;
 
-    /// Multiplies `inputs` `[.., in]` by the kernels: `[.., out]` of each.
-    fn of(&self, inputs: &Tensor) -> Joined;
+    /// Multiplies `inputs` `[.., in]` by the kernels: `[.., out]` of each. In training, `dropout` says how inputs of additions
+    /// to kernels are dropped.
+    fn of(&self, inputs: &Tensor, dropout: Dropout) -> Joined;
 
     /// Multiplies the norm of the stream, or without a norm the stream, by the kernels: `[.., out]` of each.
     fn of_stream(&self, stream: &mut ResidualStream, norm: Option<&Norm>) -> Joined {
-        self.of(&self.read(stream, norm))
+        self.of(&self.read(stream, norm), stream.dropout)
     }
 
     /// Multiplies `inputs` by the one kernel, and adds the result to the stream.

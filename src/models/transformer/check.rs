@@ -41,6 +41,10 @@ impl TransformerSpec {
     /// The first such dimension, by the parameter that sets it.
     pub fn check(&self, names: DimensionNames) -> Result<(), String> {
         self.stacks().try_for_each(|stack| self.check_stack(stack, names))?;
+        if let Some(lora) = self.last.lora.as_ref() {
+            let of_layers: Vec<_> = self.stacks().flat_map(StackSpec::layer_params).collect();
+            lora.check(&of_layers)?;
+        }
         let layers = match &self.encoder {
             Some(encoder) => {
                 vec![("num_encoder_layers", encoder), ("num_decoder_layers", &self.last)]

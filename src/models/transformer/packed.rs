@@ -7,7 +7,10 @@ use super::layer::Layer;
 use super::spec::StackSpec;
 use super::stack::attention_dims;
 use crate::models::parts::{KernelSpec, Load, Product, ResidualStream, norm};
-use crate::nn::{Activation, AttentionDims, Joined, Norm, PackedKernel, Params, kind};
+use crate::nn::{
+    Activation, AttentionDims, Dropout, Joined, LowRank, LowRankScale, Norm, PackedKernel, Params,
+    kind,
+};
 
 /// A stack's weights in the compute dtype.
 #[derive(Debug)]
@@ -28,7 +31,8 @@ impl PackedStack {
     pub fn new(spec: &StackSpec, params: &Params, rows: i64) -> Self {
         let last_norm = spec.last_norm().expect("a stack for predictions ends in a norm");
         let kind = kind(spec.dims.dtype);
-        let load = ForPrediction { params, kind, rows };
+        let lora = spec.lora.as_ref().map(|lora| lora.scale());
+        let load = ForPrediction { params, kind, rows, lora };
         Self {
             layers: (0..spec.num_layers).map(|index| Layer::new(spec, index, &load)).collect(),
             rel_embedding: spec.shared_rel_embedding().map(|path| params.cast(&path, kind)),
@@ -65,7 +69,7 @@ impl Product for PackedKernels {
             Some(Norm::Rms(norm)) => {
                 Joined::new(vec![self.kernel.apply_to_normal(&stream.sum, norm)], self.count)
             }
-            _ => self.of(&self.read(stream, norm)),
+            _ => self.of(&self.read(stream, norm), stream.dropout),
         }
     }
 
@@ -73,7 +77,7 @@ impl Product for PackedKernels {
         norm.map_or_else(|| stream.sum.shallow_clone(), |norm| norm.of(&stream.sum))
     }
 
-    fn of(&self, inputs: &Tensor) -> Joined {
+    fn of(&self, inputs: &Tensor, _: Dropout) -> Joined {
         Joined::new(vec![self.kernel.apply(inputs)], self.count)
     }
 
@@ -87,13 +91,24 @@ struct ForPrediction<'a> {
     params: &'a Params,
     kind: Kind,
     rows: i64,
+    lora: Option<LowRankScale>,
 }
 
 impl ForPrediction<'_> {
+    /// Reads a kernel with the addition to it.
+    fn whole(&self, path: &str) -> Tensor {
+        let kernel = self.params.read(&format!("{path}/kernel"));
+        let addition = |scale| LowRank::new(self.params, path, Kind::Float, scale);
+        match self.lora.and_then(addition) {
+            None => kernel,
+            Some(addition) => kernel + addition.kernel(),
+        }
+    }
+
     fn read(&self, specs: &[KernelSpec]) -> Vec<Tensor> {
         let kernel = |spec: &KernelSpec| {
             assert!(!spec.has_bias, "packed kernels have no biases");
-            let kernel = self.params.cast(&format!("{}/kernel", spec.path), self.kind);
+            let kernel = self.whole(&spec.path).to_kind(self.kind);
             spec.divisor.into_iter().fold(kernel, |kernel, divisor| kernel / divisor)
         };
         specs.iter().map(kernel).collect()

@@ -27,6 +27,17 @@ impl TransformerSpec {
     }
 }
 
+impl StackSpec {
+    /// The parameters of its layers, but additions to their kernels.
+    pub(super) fn layer_params(&self) -> Vec<ParamSpec> {
+        let of_layer = |(index, layer): (usize, String)| {
+            let parts = self.parts(index);
+            parts.iter().flat_map(|part| part.params(&layer)).collect::<Vec<_>>()
+        };
+        self.layers().enumerate().flat_map(of_layer).collect()
+    }
+}
+
 fn push_stack(stack: &StackSpec, tree: &mut Vec<ParamSpec>) {
     let dims = &stack.dims;
     if let Some(position) = &stack.position {
@@ -34,7 +45,7 @@ fn push_stack(stack: &StackSpec, tree: &mut Vec<ParamSpec>) {
         tree.extend(embeddings.map(|path| position.param(path, dims.num_heads)));
     }
     tree.extend(stack.last_norm().iter().flat_map(|path| dims.stream().norm_params(path)));
-    for (index, layer) in stack.layers().enumerate() {
-        tree.extend(stack.parts(index).iter().flat_map(|part| part.params(&layer)));
-    }
+    let of_layers = stack.layer_params();
+    tree.extend(stack.lora.iter().flat_map(|lora| lora.params(&of_layers)));
+    tree.extend(of_layers);
 }

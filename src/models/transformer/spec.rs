@@ -8,7 +8,7 @@ use super::sparse::SparseLayers;
 use crate::models::contract::memory::StepShape;
 use crate::models::parts::{
     Attention, AttentionSpec, ClassHead, EncoderEnds, FeedForward, FeedForwardDropout,
-    FeedForwardSpec, MemoryTokens, NormSpec, Part, Reach, RelativeBias, Rotary, StreamDims,
+    FeedForwardSpec, LoRA, MemoryTokens, NormSpec, Part, Reach, RelativeBias, Rotary, StreamDims,
     TokenEmbedding, Tokens,
 };
 use crate::nn::{
@@ -66,6 +66,8 @@ pub struct StackSpec {
     pub dims: LayerDims,
     /// The layers with experts, if there are some.
     pub sparse: Option<SparseLayers>,
+    /// Additions of low rank to its kernels, if there are some.
+    pub lora: Option<Arc<LoRA>>,
 }
 
 /// The end of a stack, after its layers.
@@ -193,6 +195,14 @@ impl TransformerSpec {
     /// The same network with projections in fp8, if `fp8` is given.
     pub fn with_fp8(self, fp8: Option<&TransformerEngineConfig>) -> Self {
         Self { fp8: fp8.cloned().or(self.fp8), ..self }
+    }
+
+    /// The same network with additions of low rank to kernels of all stacks, if `lora` is given.
+    pub fn with_lora(self, lora: Option<&LoRA>) -> Self {
+        let Some(lora) = lora else { return self };
+        let lora = Some(Arc::new(lora.clone()));
+        let encoder = self.encoder.map(|stack| StackSpec { lora: lora.clone(), ..stack });
+        Self { encoder, last: StackSpec { lora, ..self.last }, ..self }
     }
 
     /// About how many positions of the last stack have logits of tokens.

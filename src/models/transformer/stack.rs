@@ -11,8 +11,8 @@ use crate::models::parts::{
     AttentionBlock, KernelSpec, Load, Product, ResidualStream, Rotary, RowTensors, norm,
 };
 use crate::nn::{
-    AttentionBias, AttentionDims, Block, Division, Dropout, Heads, Joined, Lookahead, Norm, Params,
-    Projection, Projections, RoutingReport, Runs, attention, kind,
+    AttentionBias, AttentionDims, Block, Division, Dropout, Heads, Joined, Lookahead, LowRank,
+    LowRankScale, Norm, Params, Projection, Projections, RoutingReport, Runs, attention, kind,
 };
 
 /// A stack's weights in the compute dtype.
@@ -64,7 +64,8 @@ impl Stack {
             let (made, path) = (Arc::clone(&spec), spec.layer(index));
             let policy = (spec.dims.remat_policy, spec.dims.style.norm_comes_after);
             Block::new(policy, (layers, &path), move |params| {
-                Layer::new(&made, index, &ForTraining { params, kind })
+                let lora = made.lora.as_ref().map(|lora| lora.scale());
+                Layer::new(&made, index, &ForTraining { params, kind, lora })
             })
         };
         Self {
@@ -220,7 +221,7 @@ impl Biases {
             match (&block.context, &encoded, &self.cross) {
                 (Some(context), Some(encoded), Some(cross)) => {
                     let mut wholes = projected.into_wholes();
-                    wholes.extend(context.of(encoded).into_wholes());
+                    wholes.extend(context.of(encoded, dropout).into_wholes());
                     attention(&heads(Joined::new(wholes, 3)), cross, &self.dims, of_weights)
                 }
                 _ => {
@@ -248,6 +249,7 @@ pub(super) fn attention_dims(dims: &LayerDims) -> AttentionDims {
 struct ForTraining<'a> {
     params: &'a Params,
     kind: Kind,
+    lora: Option<LowRankScale>,
 }
 
 impl Load for ForTraining<'_> {
@@ -280,9 +282,14 @@ impl Load for ForTraining<'_> {
             let bias = self.params.cast(&format!("{}/bias", spec.path), self.kind);
             spec.divisor.into_iter().fold(bias, |bias, divisor| bias / divisor)
         });
+        let addition = |spec: &KernelSpec| {
+            let addition = LowRank::new(self.params, &spec.path, self.kind, self.lora?)?;
+            Some(spec.divisor.into_iter().fold(addition, LowRank::over))
+        };
         TrainedKernels {
             projections,
             biases: biases.collect(),
+            additions: specs.iter().map(addition).collect(),
             division: Arc::clone(self.params.division()),
         }
     }
@@ -293,8 +300,23 @@ impl Load for ForTraining<'_> {
 #[derive(Debug)]
 struct TrainedKernels {
     projections: Projections,
-    biases: Vec<Tensor>, // of each, [out], or none
+    biases: Vec<Tensor>,             // of each, [out], or none
+    additions: Vec<Option<LowRank>>, // to each
     division: Arc<Division>,
+}
+
+impl TrainedKernels {
+    /// The products of the kernels and of the additions to them.
+    fn products(&self, inputs: &Tensor, dropout: Dropout) -> Joined {
+        let products = self.projections.forward(inputs);
+        let given = self.additions.iter().map(|it| it.as_ref().map(|it| it.of(inputs, dropout)));
+        let given: Vec<Option<Tensor>> = given.collect();
+        let Some(zeros) = given.iter().flatten().next().map(Tensor::zeros_like) else {
+            return products;
+        };
+        let one = |it: Option<Tensor>| it.unwrap_or_else(|| zeros.shallow_clone());
+        products.plus(&given.into_iter().map(one).collect::<Vec<_>>())
+    }
 }
 
 impl Product for TrainedKernels {
@@ -305,12 +327,12 @@ impl Product for TrainedKernels {
         }
     }
 
-    fn of(&self, inputs: &Tensor) -> Joined {
-        self.projections.forward(inputs).plus(&self.biases)
+    fn of(&self, inputs: &Tensor, dropout: Dropout) -> Joined {
+        self.products(inputs, dropout).plus(&self.biases)
     }
 
     fn add(&self, inputs: &Tensor, stream: &mut ResidualStream) {
-        let result = self.projections.forward(inputs).into_wholes().pop();
+        let result = self.products(inputs, stream.dropout).into_wholes().pop();
         let sum = result.map(|result| self.division.left(result));
         // Added once to the sum of all processes.
         stream.branch = sum.map(|sum| match &self.biases[..] {

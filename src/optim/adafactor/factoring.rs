@@ -99,7 +99,7 @@ fn standard(axis: &str) -> Option<FactorDim> {
         "vocab" | "mlp" | "heads" | "kv" | "joined_kv" | "q_wi_fused" | "o_wo_fused"
         | "multiquery_heads" | "kv_fused" | "mlp_activations" | "memory" | "cdq"
         | "abspos_buckets" | "pooled" | "classes" => Some(FactorDim::Column),
-        "relpos_buckets" | "layer_norm_scale" => Some(FactorDim::Unfactored),
+        "relpos_buckets" | "layer_norm_scale" | "lora_rank" => Some(FactorDim::Unfactored),
         "layers" | "stack" => Some(FactorDim::Batch),
         _ => None,
     }

@@ -51,6 +51,11 @@ pub fn write_with_more_tokens(
             export_trainer(&metered, (&file, step), &options, HUGGING_FACE)
         }
         Format::Torch => export_torch(&metered, &to.join(from.file_name()), &options, HUGGING_FACE),
+        Format::Peft => {
+            return Err(Failure::usage(anyhow!(
+                "`{from}` is an adapter, whose base model has the rows of tokens: add them there"
+            )));
+        }
         Format::HuggingFace => {
             let options = HuggingFaceOptions { weights: weights(from)?, ..options };
             export_hugging_face(&metered, to, &options, HUGGING_FACE)

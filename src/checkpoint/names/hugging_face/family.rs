@@ -19,6 +19,8 @@ pub type Families = &'static [&'static HuggingFaceFamily];
 pub struct HuggingFaceFamily {
     /// One of its models, for messages: `a T5`.
     pub name: &'static str,
+    /// The configurables of its models that [`HuggingFaceFamily::gin`] may bind.
+    pub models: &'static [&'static str],
     /// The names of its tensors, one table for each spelling. The table that knows the most names of a model is its own; of
     /// equal ones the first.
     pub tables: &'static [NameTable],

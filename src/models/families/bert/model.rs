@@ -10,6 +10,7 @@ use crate::gin::{Configurable, Parameters};
 use crate::models::contract::memory::StepShape;
 use crate::models::contract::{BaseModel, FillSpec, ModuleSpec};
 use crate::models::heads::{LossNormalizingFactor, LossSpec};
+use crate::models::parts::LoRA;
 use crate::models::transformer::TransformerSpec;
 use crate::optim::OptimizerDef;
 use crate::vocab::VocabularySpec;
@@ -23,6 +24,9 @@ pub struct BertParameters {
     pub vocabulary: VocabularySpec,
     /// Optimizer, which turns gradients into updates.
     pub optimizer_def: OptimizerDef,
+    /// Additions of low rank to the network's kernels; None has none.
+    #[gin(default = None)]
+    pub lora: Option<LoRA>,
     /// The id of masked tokens, for tasks with 'inputs' that are masked and 'targets' that are not. None reads examples that
     /// have the model's own features: `encoder_input_tokens`, `encoder_target_tokens` and `encoder_loss_weights`, perhaps
     /// `encoder_token_types`.
@@ -139,6 +143,10 @@ macro_rules! bert {
                 self.shared.step_shape(rows, lengths)
             }
 
+            fn lora(&self) -> Option<&LoRA> {
+                self.shared.lora.as_ref()
+            }
+
             fn optimizer_def(&self) -> &OptimizerDef {
                 &self.shared.optimizer_def
             }
@@ -160,7 +168,7 @@ macro_rules! bert {
             }
 
             fn transformer(&self) -> TransformerSpec {
-                self.shared.config.network($heads)
+                self.shared.config.network($heads).with_lora(self.lora())
             }
         }
     };

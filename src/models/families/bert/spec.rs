@@ -297,6 +297,7 @@ impl BertConfig {
                 layouts: layouts.into(),
                 dims,
                 sparse: None,
+                lora: None,
             },
             dropout_rate: self.hidden_dropout_prob,
             fp8: None,

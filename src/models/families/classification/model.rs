@@ -11,7 +11,7 @@ use crate::models::contract::{BaseModel, ModuleSpec, PredictionSpec};
 use crate::models::decoding::{AnswerSetParameters, DecodeFn, TemperatureSample};
 use crate::models::families::parameters::LossParameters;
 use crate::models::heads::LossSpec;
-use crate::models::parts::{ClassHead, ReadPosition, TokenEmbedding};
+use crate::models::parts::{ClassHead, LoRA, ReadPosition, TokenEmbedding};
 use crate::models::t5::Module;
 use crate::models::transformer::TransformerSpec;
 use crate::nn::Initializer;
@@ -28,6 +28,9 @@ pub struct ClassifierParameters {
     pub output_vocabulary: VocabularySpec,
     /// Optimizer, which turns gradients into updates.
     pub optimizer_def: OptimizerDef,
+    /// Additions of low rank to the network's kernels; None has none.
+    #[gin(default = None)]
+    pub lora: Option<LoRA>,
     /// Probability that a number before the projection to classes is dropped in training; None means that of activations.
     #[gin(default = None)]
     pub classifier_dropout: Option<f64>,
@@ -137,6 +140,10 @@ macro_rules! of_shared {
             self.shared.feature_converter()
         }
 
+        fn lora(&self) -> Option<&LoRA> {
+            self.shared.lora.as_ref()
+        }
+
         fn optimizer_def(&self) -> &OptimizerDef {
             &self.shared.optimizer_def
         }
@@ -188,7 +195,8 @@ impl BaseModel for BertForSequenceClassification {
 
     fn transformer(&self) -> TransformerSpec {
         let classes = self.shared.classes().len();
-        self.config.network(BertHeads::Classes(classes, self.shared.classifier_dropout))
+        let heads = BertHeads::Classes(classes, self.shared.classifier_dropout);
+        self.config.network(heads).with_lora(self.lora())
     }
 }
 
@@ -233,5 +241,6 @@ impl BaseModel for T5EncoderForSequenceClassification {
             last: encoder,
             ..whole
         }
+        .with_lora(self.lora())
     }
 }

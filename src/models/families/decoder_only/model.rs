@@ -17,6 +17,7 @@ use crate::models::families::parameters::{
     LossParameters, RoutingLossFactors, check_experts, of_shared,
 };
 use crate::models::heads::LossSpec;
+use crate::models::parts::LoRA;
 use crate::models::transformer::{DimensionNames, TransformerSpec};
 use crate::optim::OptimizerDef;
 use crate::vocab::VocabularySpec;
@@ -106,6 +107,9 @@ pub struct DecoderOnlyParameters {
     /// before them.
     #[gin(default = false)]
     pub inputs_bidirectional_attention: bool,
+    /// Additions of low rank to the network's kernels; None has none.
+    #[gin(default = None)]
+    pub lora: Option<LoRA>,
     /// Converts a task's features into the model's inputs; None is `seqio.DecoderFeatureConverter`.
     #[gin(default = None)]
     pub feature_converter_cls: Option<Ref<DecoderConverter>>,

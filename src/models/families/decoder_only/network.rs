@@ -7,7 +7,7 @@ use super::predict::Predictor;
 use crate::models::families::predicts_targets::PredictsTargets;
 use crate::models::heads::Head;
 use crate::models::transformer::{Passed, Stack, StackInput, TransformerSpec, Visible};
-use crate::models::{Batch, HasNetwork, Network, Predict, feature};
+use crate::models::{BaseModel, Batch, HasNetwork, Network, Predict, feature};
 use crate::nn::{
     Dropout, Params, RoutingReport, TransformerEngineConfig, causal_mask, decoder_positions, pairs,
     same_segment,
@@ -86,20 +86,19 @@ pub(super) fn prefix_mask(prefix: &Tensor) -> Tensor {
 }
 
 impl DecoderOnlyParameters {
-    fn network(&self, fp8: Option<&TransformerEngineConfig>) -> Box<dyn Network> {
-        let spec = self.module.transformer().with_fp8(fp8);
+    fn network(&self, spec: TransformerSpec) -> Box<dyn Network> {
         Box::new(DecoderOnly::new(spec, self.inputs_bidirectional_attention))
     }
 }
 
 impl HasNetwork for DecoderOnlyModel {
     fn network(&self, fp8: Option<&TransformerEngineConfig>) -> Box<dyn Network> {
-        self.shared.network(fp8)
+        self.shared.network(self.transformer().with_fp8(fp8))
     }
 }
 
 impl HasNetwork for MoeDecoderOnlyModel {
     fn network(&self, fp8: Option<&TransformerEngineConfig>) -> Box<dyn Network> {
-        self.shared.network(fp8)
+        self.shared.network(self.transformer().with_fp8(fp8))
     }
 }

@@ -148,6 +148,7 @@ impl NetworkParts<'_> {
             },
             dims: parts.dims(emb_dim),
             sparse: parts.sparse.as_ref().map(SparseParts::layers),
+            lora: None,
         };
         let encoder: &'static [AttentionSpec] = &ENCODER;
         let (path, attentions): (_, &'static [AttentionSpec]) = match self.encoder {

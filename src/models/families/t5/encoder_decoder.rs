@@ -13,6 +13,7 @@ use crate::models::families::parameters::{
     LossParameters, RoutingLossFactors, check_experts, of_shared,
 };
 use crate::models::heads::LossSpec;
+use crate::models::parts::LoRA;
 use crate::optim::OptimizerDef;
 use crate::vocab::VocabularySpec;
 
@@ -51,6 +52,9 @@ pub struct EncoderDecoderParameters {
     /// Parameters of the loss.
     #[gin(flatten)]
     pub loss: LossParameters,
+    /// Additions of low rank to the network's kernels; None has none.
+    #[gin(default = None)]
+    pub lora: Option<LoRA>,
     /// Converts a task's features into the model's inputs; None is `seqio.EncDecFeatureConverter`.
     #[gin(default = None)]
     pub feature_converter_cls: Option<Ref<EncDecConverter>>,

@@ -210,6 +210,7 @@ impl T5Config {
             layouts: [].into(),
             dims,
             sparse: None,
+            lora: None,
         };
         let encoder = StackSpec {
             name,

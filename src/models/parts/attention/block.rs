@@ -58,12 +58,13 @@ impl<P: Product> AttentionBlock<P> {
             (None, Some((blocks, of_side))) => {
                 let normal = self.inputs.read(stream, norm);
                 let beside = of_side.of(&blocks.side_sums(&normal));
-                self.inputs.of(&Tensor::cat(&[normal, beside], -2))
+                self.inputs.of(&Tensor::cat(&[normal, beside], -2), stream.dropout)
             }
             (Some(cdq), _) => {
                 let normal = self.inputs.read(stream, norm);
                 let keys = rows.keys.expect("a stack with such heads has them");
-                cdq.join(self.inputs.of(&normal), &normal, keys, stream.dropout)
+                let projected = self.inputs.of(&normal, stream.dropout);
+                cdq.join(projected, &normal, keys, stream.dropout)
             }
         };
         self.out.add(&attend(self, projected), stream);

@@ -4,9 +4,9 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 
 use crate::checkpoint::{
-    DType, Format, HuggingFaceOptions, MeshNorms, MeshOptions, NativeOptions, Weights,
-    bundle_prefix, checkpoint_dir, index_of, model_types, name_newest, step_of, step_of_bundle,
-    step_of_trainer, trainer_file,
+    DType, Format, HuggingFaceOptions, MeshNorms, MeshOptions, NativeOptions, PEFT_WEIGHTS,
+    Weights, bundle_prefix, checkpoint_dir, index_of, model_types, name_newest, step_of,
+    step_of_bundle, step_of_trainer, trainer_file,
 };
 use crate::models::HUGGING_FACE;
 use crate::run::checkpoint::open::{failure, parse_path};
@@ -46,6 +46,12 @@ pub struct ConvertArgs {
     /// Write in a bucket even if another process seems to write there; only if it is dead.
     #[arg(long = "take_over")]
     take_over: bool,
+    /// Put the additions of LoRA into the kernels, and leave their factors and the optimizer's state out.
+    #[arg(long = "merge")]
+    pub(super) merge: bool,
+    /// For peft: the folder or the name of the base model for transformers, which other programs load before the adapter.
+    #[arg(long = "base", value_name = "MODEL")]
+    pub(super) base: Option<String>,
     /// Compare the logits of both forms on the same tokens, each read with its own configuration, and end with status 1 if
     /// they differ by more than rounding.
     #[arg(long = "verify")]
@@ -102,6 +108,8 @@ pub enum TargetFormat {
     /// PyTorch's, as the Trainer of t5-experiments saves it: model_N.pth, of the training whose last update has the number N,
     /// from 0. Its programs continue with a new optimizer, and Gimlet with the optimizer's state.
     Trainer,
+    /// PEFT's, of the adapter alone: adapter_config.json and adapter_model.safetensors.
+    Peft,
 }
 
 impl ConvertArgs {
@@ -155,7 +163,7 @@ impl TargetFormat {
     /// The file of weights of a folder; `None` for formats that hold more than weights.
     pub(super) fn weights(self) -> Option<Weights> {
         match self {
-            Self::T5x | Self::Orbax | Self::MeshTensorFlow | Self::Trainer => None,
+            Self::T5x | Self::Orbax | Self::MeshTensorFlow | Self::Trainer | Self::Peft => None,
             Self::HuggingFace => Some(Weights::Safetensors),
             Self::Torch => Some(Weights::Torch),
             Self::Flax => Some(Weights::Flax),
@@ -170,6 +178,7 @@ impl TargetFormat {
             Self::MeshTensorFlow => Format::MeshTensorFlow,
             Self::HuggingFace | Self::Torch | Self::Flax => Format::HuggingFace,
             Self::Trainer => Format::Trainer,
+            Self::Peft => Format::Peft,
         }
     }
 
@@ -180,7 +189,7 @@ impl TargetFormat {
 
     /// Whether its names contain the step.
     pub(super) fn is_of_a_step(self) -> bool {
-        self.weights().is_none()
+        self.weights().is_none() && self != Self::Peft
     }
 
     /// Returns the place of a step's checkpoint in a folder.
@@ -214,6 +223,7 @@ impl TargetFormat {
     pub(super) fn last(self, place: &Path) -> Path {
         match (self, self.weights()) {
             (_, Some(weights)) => place.join(weights.file_name()),
+            (Self::Peft, _) => place.join(PEFT_WEIGHTS),
             (Self::MeshTensorFlow, _) => index_of(place),
             _ => place.clone(),
         }

@@ -2,10 +2,12 @@
 //! the checkpoint.
 
 use super::args::ConvertArgs;
-use crate::checkpoint::{HuggingFaceConfig, HuggingFaceOptions, unheld};
+use anyhow::anyhow;
+
+use crate::checkpoint::{Adapter, HuggingFaceConfig, HuggingFaceOptions, PeftConfig, unheld};
 use crate::export::state_vocabulary;
 use crate::interactive::{Found, InteractiveModel};
-use crate::models::HUGGING_FACE;
+use crate::models::{HUGGING_FACE, LoRA};
 use crate::run::checkpoint::open::{failure, storage_failure};
 use crate::run::commands::ModelArgs;
 use crate::run::configure::configure;
@@ -20,7 +22,17 @@ use crate::telemetry::notice;
 const ANY_VOCABULARY: &str = "VOCABULARY = @seqio.ByteVocabulary()";
 
 fn is_json(file: &Path) -> bool {
-    file.file_name() == HuggingFaceConfig::FILE
+    [HuggingFaceConfig::FILE, PeftConfig::FILE].contains(&file.file_name())
+}
+
+/// The folder of transformers that such a file names: its own, or that of an adapter's base model.
+fn folder_of(file: &Path) -> Result<Path, Failure> {
+    match file.file_name() {
+        PeftConfig::FILE => {
+            PeftConfig::of_folder(&file.folder()).and_then(|config| config.base()).map_err(failure)
+        }
+        _ => Ok(file.folder()),
+    }
 }
 
 /// The files that say what the model is.
@@ -38,12 +50,12 @@ impl Configuration {
     /// The path cannot be read.
     pub fn of(args: &ConvertArgs, from: &Path) -> Result<Self, Failure> {
         let found = Found::at(from)?.config;
-        let mut folder = found.as_ref().filter(|file| is_json(file)).map(Path::folder);
+        let mut folder = found.as_ref().filter(|it| is_json(it)).map(folder_of).transpose()?;
         let mut is_gin = found.is_some() && folder.is_none();
         for file in &args.gin.files.gin_file {
             let file = Path::parse(file).map_err(storage_failure)?;
             match is_json(&file) {
-                true => folder = Some(file.folder()),
+                true => folder = Some(folder_of(&file)?),
                 false => is_gin = true,
             }
         }
@@ -112,6 +124,12 @@ pub(super) fn options(args: &ConvertArgs, from: &Path) -> Result<HuggingFaceOpti
     let mut options = HuggingFaceOptions::default();
     if configuration.is_gin {
         let model = evaluated(&args.gin, from)?.model;
+        if model.lora().is_some() && !args.merge {
+            return Err(Failure::usage(anyhow!(
+                "the model of `{from}` has additions of LoRA, which a model of transformers has not: --merge puts them into \
+                 its kernels, and --to peft writes them alone"
+            )));
+        }
         options = model.hugging_face().map_err(UnfitSpec).map_err(Failure::usage)?;
         let predictions = model.predicts();
         let states = configuration.folder.is_none() && args.model.vocabulary.is_none();
@@ -138,6 +156,25 @@ pub(super) fn options(args: &ConvertArgs, from: &Path) -> Result<HuggingFaceOpti
         ));
     }
     args.over(options)
+}
+
+/// Returns the adapter of the model that is converted from a path, and the kind of model by PEFT's names.
+///
+/// # Errors
+/// Mistakes in the configuration; the model has no adapter.
+pub(super) fn adapter(
+    args: &ConvertArgs,
+    from: &Path,
+) -> Result<(Adapter, Option<&'static str>), Failure> {
+    let model = evaluated(&args.gin, from)?.model;
+    let Some(lora) = model.lora() else {
+        return Err(Failure::usage(anyhow!(
+            "the model of `{from}` has no adapter, expected one with gimlet.LoRA"
+        )));
+    };
+    let LoRA { rank, alpha, dropout_rate, .. } = *lora;
+    let task_type = model.transformer().encoder.is_some().then_some("SEQ_2_SEQ_LM");
+    Ok((Adapter::Lora { rank, alpha, dropout_rate }, task_type))
 }
 
 /// Says what a folder of transformers tells about its model, and a target without a `config.json` does not hold.

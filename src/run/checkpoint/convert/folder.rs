@@ -60,7 +60,7 @@ fn convert_listed(conversion: &Conversion<'_>, one: &Listed, target: &Path) -> R
             notice(&format!("{}: left out, it was deleted in the meantime", one.path));
             Ok(())
         }
-        stored => convert(conversion, &*stored?, target),
+        stored => convert(conversion, stored?, target),
     }
 }
 

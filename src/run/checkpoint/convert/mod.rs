@@ -8,16 +8,16 @@ mod verify;
 
 use self::args::{TargetFormat, is_torch_file};
 pub use self::configuration::{NamedVocabulary, model_at};
-use self::configuration::{evaluated, options, tell_unheld};
+use self::configuration::{adapter, evaluated, options, tell_unheld};
 use self::folder::{Stop, convert_all};
 use super::arrays::size;
 use super::meter::Meter;
 use super::metered::Metered;
 use super::open::{failure, open_at, parse_checkpoint, parse_path, storage_failure};
 use crate::checkpoint::{
-    CheckpointError, HuggingFaceOptions, Listed, Stored, export_hugging_face,
-    export_mesh_tensorflow, export_orbax, export_t5x, export_torch, export_trainer, file_sizes,
-    is_unfinished, list, step_of_trainer,
+    Adapter, CheckpointError, HuggingFaceOptions, Listed, PeftOptions, Stored, export_hugging_face,
+    export_mesh_tensorflow, export_orbax, export_peft, export_t5x, export_torch, export_trainer,
+    file_sizes, is_unfinished, list, merged, step_of_trainer,
 };
 use crate::models::HUGGING_FACE;
 use crate::run::configure::map_paths;
@@ -35,6 +35,8 @@ struct Conversion<'a> {
     args: &'a ConvertArgs,
     /// The properties of the model, for formats of weights.
     options: HuggingFaceOptions,
+    /// The adapter, if it is merged or written alone, and the kind of its base model.
+    adapter: Option<(Adapter, Option<&'static str>)>,
 }
 
 pub(super) fn run(args: &ConvertArgs) -> Result<(), Failure> {
@@ -55,7 +57,13 @@ pub(super) fn run(args: &ConvertArgs) -> Result<(), Failure> {
              config.json; expected the folder, and --to hugging_face or --to flax"
         )));
     }
-    let has_no_tokenizer = args.format().is_of_a_step() || args.is_file();
+    let is_adapter = args.format() == TargetFormat::Peft;
+    let has_no_tokenizer = args.format().is_of_a_step() || args.is_file() || is_adapter;
+    if is_adapter && args.merge || args.base.is_some() && !is_adapter {
+        return Err(Failure::usage(anyhow!(
+            "--to peft writes an adapter alone, and --base names its base model there; --merge goes with the other formats"
+        )));
+    }
     if args.model.vocabulary.is_some() && has_no_tokenizer {
         return Err(Failure::usage(anyhow!(
             "--vocabulary goes beside weights: expected --to hugging_face, torch or flax, and a folder TO"
@@ -76,12 +84,13 @@ pub(super) fn run(args: &ConvertArgs) -> Result<(), Failure> {
         true => options(args, &from)?,
         false => HuggingFaceOptions::default(),
     };
-    let conversion = Conversion { args, options };
+    let adapter = (args.merge || is_adapter).then(|| adapter(args, &from)).transpose()?;
+    let conversion = Conversion { args, options, adapter };
     match all {
         None => convert_one(&conversion, &to)?,
         Some(all) => convert_all(&conversion, &all, &to)?,
     }
-    if has_no_tokenizer { tell_unheld(args, &from, &to) } else { Ok(()) }
+    if has_no_tokenizer && !is_adapter { tell_unheld(args, &from, &to) } else { Ok(()) }
 }
 
 /// Lists the checkpoints in a folder; `None` if `from` is a checkpoint itself.
@@ -121,7 +130,7 @@ fn convert_one(conversion: &Conversion<'_>, to: &Path) -> Result<(), Failure> {
         format.settle(&target)?;
         return Err(Failure::usage(anyhow!("`{file}` exists; remove it, or name another TO")));
     }
-    Ok(convert(conversion, &*stored, &target)?)
+    Ok(convert(conversion, stored, &target)?)
 }
 
 /// Returns the place of a single checkpoint.
@@ -146,10 +155,18 @@ fn target(format: TargetFormat, stored: &dyn Stored, to: &Path) -> Result<Path, 
     }
 }
 
-fn convert(conversion: &Conversion<'_>, stored: &dyn Stored, target: &Path) -> Result<(), Stop> {
-    let Conversion { args, options } = conversion;
-    refuse_damage(stored)?;
-    let from = Metered::new(stored, target);
+fn convert(
+    conversion: &Conversion<'_>,
+    stored: Box<dyn Stored>,
+    target: &Path,
+) -> Result<(), Stop> {
+    let Conversion { args, options, adapter } = conversion;
+    refuse_damage(&*stored)?;
+    let stored = match adapter {
+        Some((Adapter::Lora { alpha, .. }, _)) if args.merge => merged(stored, *alpha)?,
+        _ => stored,
+    };
+    let from = Metered::new(&*stored, target);
     let format = args.format();
     match format {
         TargetFormat::T5x => drop(export_t5x(&from, step_at(format, target), &args.native())?),
@@ -160,6 +177,12 @@ fn convert(conversion: &Conversion<'_>, stored: &dyn Stored, target: &Path) -> R
         TargetFormat::Trainer => {
             let (_, step) = step_at(format, target);
             export_trainer(&from, (target, step), options, HUGGING_FACE)?;
+        }
+        TargetFormat::Peft => {
+            let (adapter, task_type) = adapter.expect("it is found for this format");
+            let (base, dtype) = (args.base.clone(), args.dtype());
+            let options = PeftOptions { adapter, base, task_type, dtype };
+            export_peft(&from, target, &options, HUGGING_FACE)?;
         }
         _ if args.is_file() => export_torch(&from, target, options, HUGGING_FACE)?,
         _ => export_hugging_face(&from, target, options, HUGGING_FACE)?,

@@ -97,6 +97,10 @@ fn gin_of_target(args: &ConvertArgs, source: &Path, target: &Path) -> Result<Gin
         }
         false => {}
     }
+    if args.merge && args.format().weights().is_none() {
+        let without = "models.EncoderDecoderModel.lora = None";
+        gin.files.gin_bindings.push(without.to_string());
+    }
     Ok(gin)
 }
 

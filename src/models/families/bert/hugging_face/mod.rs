@@ -18,6 +18,11 @@ pub use trained_layout::{TrainedLayout, trained_layout};
 /// The family as those see it who read and write checkpoints.
 pub const FAMILY: HuggingFaceFamily = HuggingFaceFamily {
     name: "a BERT",
+    models: &[
+        "bert.BertForPreTraining",
+        "bert.BertForMaskedLM",
+        "bert.BertForSequenceClassification",
+    ],
     tables: names::TABLES,
     keys: keys::KEYS,
     aliases: &[],

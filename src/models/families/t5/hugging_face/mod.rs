@@ -15,6 +15,7 @@ pub use stated::stated;
 /// The family as those see it who read and write checkpoints.
 pub const FAMILY: HuggingFaceFamily = HuggingFaceFamily {
     name: "a T5",
+    models: &["models.EncoderDecoderModel"],
     tables: names::TABLES,
     keys: keys::KEYS,
     aliases: keys::ALIASES,
