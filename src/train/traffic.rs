@@ -46,7 +46,9 @@ pub fn traffic(train: &Train, mesh: &Mesh) -> Result<Traffic, UnfitSpec> {
     let are_spread = shards.iter().any(|part| part.dim(MeshDim::Data).is_some() && !part.stays);
     let are_experts_divided = shards.iter().any(|part| part.stays);
     let spec = train.model.transformer();
-    let summed = spec.summed_bytes(&shape, mesh.splits_length(), are_spread);
+    let is_trained = |name: &str| train.model.is_trained(name);
+    let layout = (mesh.splits_length(), are_spread);
+    let summed = spec.summed_bytes(&shape, layout, &is_trained);
     let exchanged = if are_experts_divided { spec.exchanged_bytes(&shape) } else { 0.0 };
     let of_params = params.iter().map(|param| of_param(train, mesh, param, parts as f64));
     Ok(Traffic {
@@ -79,20 +81,25 @@ fn of_param(train: &Train, mesh: &Mesh, param: &ParamSpec, num_microbatches: f64
         along.map(|extent| extent as f64).product::<f64>() * NUMBER
     };
     let others = mesh.data().size as f64 - 1.0;
+    let is_trained = train.model.is_trained(&param.name);
     match (held.dim(MeshDim::Data), updated.dim(MeshDim::Data)) {
         (Some(_), _) if held.stays => 0.0,
         (Some(_), _) => {
             let is_of_layer = param.name.contains("/layers_");
             let is_read_twice =
                 train.model.transformer().tokens.logits.is_none() && param.axes.contains(&"vocab");
-            // A layer's parameters are gathered twice, and those beside layers at each use.
-            let times = match (is_of_layer, is_read_twice) {
-                (true, _) => 3.0,
-                (false, true) => 4.0,
-                (false, false) => 2.0,
+            // A layer's parameters are gathered twice, and those beside layers at each use. Gradients are scattered once for a
+            // layer, and once for each use of others.
+            let times = match (is_of_layer, is_read_twice, is_trained) {
+                (true, _, true) => 3.0,
+                (true, _, false) => 2.0,
+                (false, true, true) => 4.0,
+                (false, true, false) | (false, false, true) => 2.0,
+                (false, false, false) => 1.0,
             };
             times * others * sent(&held) * num_microbatches
         }
+        (None, _) if !is_trained => 0.0,
         (None, Some(_)) => 2.0 * others * sent(&updated),
         (None, None) => {
             let wire = if pjit.reduce_dtype == StateDtype::Bfloat16 { 0.5 } else { 1.0 };

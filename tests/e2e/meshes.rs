@@ -42,6 +42,17 @@ const TIED: Case = Case {
     args: &["--gin.CONFIG.logits_via_embedding=True", "--gin.CONFIG.mlp_activations=('relu',)"],
     ..GATED
 };
+/// The additions of LoRA to all kernels, which alone are trained.
+const LORA: Case = Case {
+    name: "lora",
+    args: &[
+        "--gin_file=gimlet/lora.gin",
+        "--gin.LORA_PROJECTIONS=['.*']",
+        "--gin.LORA_RANK=3",
+        "--gin.utils.create_learning_rate_scheduler.base_learning_rate=0.01",
+    ],
+    ..GATED
+};
 const DECODER: Case = Case { name: "decoder", gin_file: "decoder_tiny.gin", ..GATED };
 
 const PACKED: Args = &[];
@@ -141,6 +152,7 @@ impl Layout {
 fn layouts_make_the_run_of_one_process() {
     GATED.check(MICROBATCHES, &[layout(2, 1, 1, 1), layout(2, 2, 3, 2)]);
     TIED.check(&["--gin.CONFIG.remat_policy='minimal'"], &[layout(1, 2, 0, 1)]);
+    LORA.check(PACKED, &[layout(2, 2, 3, 2)]);
 }
 
 #[test]
@@ -204,7 +216,7 @@ fn every_layout_makes_the_run_of_one_process() {
             layouts.push(layout(data, model, zero, if model > 1 && zero != 1 { 2 } else { 1 }));
         }
     }
-    for case in [GATED, TIED, DECODER] {
+    for case in [GATED, TIED, DECODER, LORA] {
         case.check(PACKED, &layouts);
         case.check(MICROBATCHES, &layouts);
     }

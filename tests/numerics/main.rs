@@ -13,6 +13,7 @@ mod fp8;
 mod generate;
 mod kernels;
 mod layout_attention;
+mod lora;
 mod loss;
 mod members;
 mod model;

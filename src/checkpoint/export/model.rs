@@ -99,13 +99,13 @@ impl<'a> Spelled<'a> {
     ) -> Result<Named, CheckpointError> {
         let Self { family, arrays, tensors, nameless } = self;
         if let Some(array) = nameless.first() {
-            let expected = family.name;
-            return Err(refused(
-                from,
-                format!(
-                    "transformers has no name for {array}; expected the parameters of {expected}"
-                ),
-            ));
+            let remedy = match array.contains("/lora_") {
+                true => {
+                    "merge additions of LoRA by `gimlet checkpoint convert --merge`".to_string()
+                }
+                false => format!("expected the parameters of {}", family.name),
+            };
+            return Err(refused(from, format!("transformers has no name for {array}; {remedy}")));
         }
         let exchanged = (family.exchanged)(&arrays, options, carried);
         let tensors = match exchanged.map_err(|reason| refused(from, reason))? {

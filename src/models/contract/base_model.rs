@@ -37,6 +37,11 @@ pub trait BaseModel: HasNetwork + AnySpec {
     /// Optimizer.
     fn optimizer_def(&self) -> &OptimizerDef;
 
+    /// Whether the optimizer updates a parameter. The others have no gradients.
+    fn is_trained(&self, param: &str) -> bool {
+        self.optimizer_def().none_path(param).is_none()
+    }
+
     /// Parameters of the loss.
     fn loss_spec(&self) -> LossSpec;
 

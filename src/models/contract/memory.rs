@@ -59,9 +59,11 @@ impl fmt::Display for StepShape {
 pub struct Held {
     /// Numbers of all parameters.
     pub params: u64,
-    /// Those of the largest array with the vocabulary.
+    /// Those of parameters that are trained, and so have gradients.
+    pub trained: u64,
+    /// Those of the largest trained array with the vocabulary.
     pub table: u64,
-    /// Those of the largest block of experts, whose gradients are made together.
+    /// Those of the largest trained block of experts, whose gradients are made together.
     pub experts: u64,
     /// Bytes of the optimizer's state.
     pub optimizer: u64,
@@ -69,12 +71,21 @@ pub struct Held {
 
 impl Held {
     /// Counts parameters of which `own` are on the device, and that many bytes of the optimizer.
-    pub fn of(params: &[ParamSpec], own: &dyn Fn(&ParamSpec) -> u64, optimizer: u64) -> Self {
+    pub fn of(
+        params: &[ParamSpec],
+        own: &dyn Fn(&ParamSpec) -> u64,
+        is_trained: &dyn Fn(&str) -> bool,
+        optimizer: u64,
+    ) -> Self {
         let mut held = Self { optimizer, ..Self::default() };
         let mut blocks = BTreeMap::<&str, u64>::new();
         for param in params {
             let numbers = own(param);
             held.params += numbers;
+            if !is_trained(&param.name) {
+                continue;
+            }
+            held.trained += numbers;
             if param.axes.contains(&"vocab") {
                 held.table = held.table.max(numbers);
             }
@@ -88,7 +99,7 @@ impl Held {
 
     /// Counts all of a model.
     pub fn whole(params: &[ParamSpec], optimizer: u64) -> Self {
-        Self::of(params, &ParamSpec::num_elements, optimizer)
+        Self::of(params, &ParamSpec::num_elements, &|_| true, optimizer)
     }
 }
 

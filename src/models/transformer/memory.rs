@@ -43,7 +43,7 @@ impl TransformerSpec {
             parameters: 4 * held.params + cast as u64,
             gradients: head
                 + match come_together {
-                    true => 4 * held.params,
+                    true => 4 * held.trained,
                     false => head.max(4 * held.experts),
                 },
             optimizer: held.optimizer,

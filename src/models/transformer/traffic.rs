@@ -8,8 +8,14 @@ use crate::nn::{NormKind, RematPolicy};
 impl TransformerSpec {
     /// Returns the bytes that are summed over the model axis for a forward and a backward pass over rows of that shape, a
     /// gather and a scatter of parts counting as one sum. `splits_length` says that the stream is divided along its
-    /// length, and `are_spread` that layers are made again because their parameters are.
-    pub fn summed_bytes(&self, shape: &StepShape, splits_length: bool, are_spread: bool) -> f64 {
+    /// length, and `are_spread` that layers are made again because their parameters are. Without a trained embedding no
+    /// gradient passes the first part of a stack.
+    pub fn summed_bytes(
+        &self,
+        shape: &StepShape,
+        (splits_length, are_spread): (bool, bool),
+        is_trained: &dyn Fn(&str) -> bool,
+    ) -> f64 {
         let dims = &self.last.dims;
         let width = dims.emb_dim as f64 * dims.dtype.size() as f64;
         let stacks = self.stacks_of(shape).map(|(stack, tokens)| {
@@ -22,13 +28,21 @@ impl TransformerSpec {
                 _ if splits_length => 0.5,
                 _ => 0.0,
             };
-            let sums = num_parts * (2.0 + again);
+            let before = if is_trained(&self.tokens.table()) { 0.0 } else { 1.0 };
+            let sums = num_parts * (2.0 + again) - before;
             // Gradients at the stack's end, and their gather at its beginning.
             let ends = if splits_length { 1.5 } else { 1.0 };
-            let scales = if splits_length { of_stream(stack, num_parts) * width } else { 0.0 };
+            let end = stack.last_norm().is_none_or(|norm| is_trained(&format!("{norm}/scale")));
+            let has_scales = splits_length && end;
+            let scales = if has_scales { of_stream(stack, num_parts) * width } else { 0.0 };
+            let factors = stack.lora.iter().flat_map(|lora| lora.params(&stack.layer_params()));
+            // A factor of which each process has all columns, or all rows.
+            let whole = factors.filter(|factor| factor.axes.contains(&"embed"));
+            let numbers = whole.map(|factor| factor.num_elements()).sum::<u64>();
             // The lookup of the stack's tokens.
             tokens.count() * width * (sums + ends + 1.0)
                 + scales
+                + (numbers * stack.dims.dtype.size()) as f64
                 + stack.sum_of_parts(|part| part.shared_gradients())
         });
         // Gradients before logits that come after work that each process does completely.

@@ -13,7 +13,9 @@ use crate::run::root::{PlannedRun, Root};
 use crate::session::check::UnfitSpec;
 
 use super::root_command::RootCommand;
-use super::summary::{describe_batches, describe_devices, describe_estimate, describe_model};
+use super::summary::{
+    describe_batches, describe_devices, describe_estimate, describe_model, describe_trained,
+};
 
 /// Flags of `gimlet precompile`.
 #[derive(Args, Debug)]
@@ -55,6 +57,7 @@ impl Root for Precompile {
         let estimate = step_memory(self, mesh).map_err(Failure::usage)?;
         let mut out = String::new();
         describe_model(&self.model, &mut out);
+        describe_trained(&self.model, &mut out);
         describe_batches(&self.model, &self.train_dataset_cfg, &mut out);
         describe_estimate(&estimate, &mut out);
         describe_devices(mesh, &mut out);

@@ -14,6 +14,23 @@ pub fn describe_model(model: &Model, out: &mut String) {
     let _ = writeln!(out, "parameters   {}", grouped(model.num_params()));
 }
 
+/// Counts the parameters that are trained, if those are not all, and their state.
+pub fn describe_trained(model: &Model, out: &mut String) {
+    let tree = model.param_tree();
+    let (trained, others): (Vec<_>, Vec<_>) =
+        tree.iter().partition(|param| model.is_trained(&param.name));
+    if !others.is_empty() {
+        let numbers = trained.iter().map(|param| param.num_elements()).sum();
+        let _ = writeln!(
+            out,
+            "trained      {} in {} arrays, which alone have gradients and a state of the optimizer; {} arrays keep their values",
+            grouped(numbers),
+            trained.len(),
+            others.len()
+        );
+    }
+}
+
 /// Describes the batches of a data set for a model.
 pub fn describe_batches(model: &Model, data: &DatasetConfig, out: &mut String) {
     let _ = writeln!(out, "data         {} '{}'", data.mixture_or_task_name, data.split);

@@ -17,7 +17,7 @@ use crate::session::preflight::Moment;
 use crate::train::{Periods, Train, check, preflight};
 
 use super::root_command::RootCommand;
-use super::summary::{describe_batches, describe_mesh, describe_model};
+use super::summary::{describe_batches, describe_mesh, describe_model, describe_trained};
 
 /// Flags of `gimlet train`.
 #[derive(Args, Debug)]
@@ -68,6 +68,7 @@ impl Root for Train {
         let mut out = String::new();
         let _ = writeln!(out, "model_dir    {}", self.model_dir);
         describe_model(&self.model, &mut out);
+        describe_trained(&self.model, &mut out);
         describe_steps(self, step, &mut out);
         describe_batches(&self.model, &self.train_dataset_cfg, &mut out);
         describe_rates(&self.train_dataset_cfg.mixture_or_task_name, tasks, &mut out)?;

@@ -61,7 +61,7 @@ impl TokenEmbedding {
     }
 
     /// Name of the embedding.
-    pub(super) fn table(&self) -> String {
+    pub fn table(&self) -> String {
         format!("{}/embedding", self.path)
     }
 
