@@ -93,7 +93,7 @@ impl ModuleSpec for Encoder {
                 learns_padding: true,
                 logits: None,
             },
-            memory_tokens: None,
+            learned_rows: None,
             encoder_ends: None,
             class_head: None,
             encoder: None,

@@ -93,6 +93,28 @@ pub struct UpcycleCheckpointer {
     pub num_experts: usize,
 }
 
+/// Keeps the newest checkpoints, and writes some parameters of each as files of numpy's, which stay:
+/// `MODEL_DIR/numpy_checkpoints/checkpoint_7/encoder.prompt.prompt.prompt`. Source: prompt-tuning `train/utils.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(
+    name = "prompt_tuning.train.utils.Checkpointer",
+    ignored(
+        train_state = "the run gives it",
+        partitioner = "the run gives it",
+        checkpoints_dir = "the run gives it",
+        dataset_iterator = "the run gives it",
+        restore_dtype = "the run gives it",
+        keep = "SaveCheckpointConfig gives it",
+        save_dtype = "SaveCheckpointConfig.dtype gives it",
+        keep_dataset_checkpoints = "SaveCheckpointConfig gives it"
+    )
+)]
+pub struct NumpyCheckpointer {
+    /// Regular expressions, of which one must match the whole name of a parameter that is written:
+    /// `.*/prompt/.*` matches `encoder/prompt/prompt/prompt`.
+    pub save_paths: Vec<String>,
+}
+
 /// The classes that `checkpointer_cls` may name.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 pub enum CheckpointerClass {
@@ -102,6 +124,8 @@ pub enum CheckpointerClass {
     SaveBest(SaveBestCheckpointer),
     /// Restores experts.
     Upcycle(UpcycleCheckpointer),
+    /// Writes files of numpy's too.
+    Numpy(NumpyCheckpointer),
 }
 
 /// The classes that `checkpoint_manager_cls` may name.
@@ -155,14 +179,22 @@ impl CheckpointerClass {
     pub fn num_experts(&self) -> Option<usize> {
         match self {
             Self::Upcycle(class) => Some(class.num_experts),
-            Self::Checkpointer(_) | Self::SaveBest(_) => None,
+            Self::Checkpointer(_) | Self::SaveBest(_) | Self::Numpy(_) => None,
+        }
+    }
+
+    /// Patterns of the parameters that it writes as files of numpy's.
+    pub fn save_paths(&self) -> &[String] {
+        match self {
+            Self::Numpy(class) => &class.save_paths,
+            Self::Checkpointer(_) | Self::SaveBest(_) | Self::Upcycle(_) => &[],
         }
     }
 
     /// The metric by which it keeps checkpoints; `None` keeps the newest.
     pub fn keep_best(&self) -> Option<KeepBest> {
         match self {
-            Self::Checkpointer(_) | Self::Upcycle(_) => None,
+            Self::Checkpointer(_) | Self::Upcycle(_) | Self::Numpy(_) => None,
             Self::SaveBest(class) => Some(KeepBest {
                 metric: class.metric_name_to_monitor.clone(),
                 mode: class.metric_mode,

@@ -75,6 +75,14 @@ pub enum CheckpointError {
         /// Description of what was found and what was expected.
         reason: String,
     },
+    /// The file does not hold an array.
+    #[error("`{path}` is not a file of numpy's: {reason}")]
+    NotAnArray {
+        /// The path as given.
+        path: String,
+        /// Description of what was found and what was expected.
+        reason: String,
+    },
     /// The path is not a folder of checkpoints, which the mode needs.
     #[error("`{path}` is not a folder of checkpoints: {reason}")]
     NotAFolder {

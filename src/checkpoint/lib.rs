@@ -44,6 +44,8 @@ mod more_tokens;
 mod msgpack;
 mod names;
 mod native;
+mod npy;
+mod numpy_files;
 mod open;
 mod orbax;
 mod parallel;
@@ -72,7 +74,7 @@ pub use best::Best;
 pub use blocks::Region;
 pub use checkpointers::{
     CheckpointManagerClass, Checkpointer, CheckpointerClass, KeepBest, MetricMode,
-    OrbaxCheckpointManager, SaveBestCheckpointer, UpcycleCheckpointer,
+    NumpyCheckpointer, OrbaxCheckpointManager, SaveBestCheckpointer, UpcycleCheckpointer,
 };
 pub use chosen::{BEST_DIR, best, chosen};
 pub use error::CheckpointError;
@@ -104,6 +106,8 @@ pub use names::hugging_face::{
 };
 pub use names::mesh::{MeshNorms, mesh_spellings};
 pub use native::{Procedure, Reader, Shard, Share, Writer, lies_in_tree, writes};
+pub use npy::{NpyFile, npy_bytes};
+pub use numpy_files::{NUMPY_DIR, NumpyFiles};
 pub use open::open;
 pub use peft::{Adapter, PEFT_WEIGHTS, PeftConfig, PeftOptions, export_peft, merged};
 pub use ranking::{RankedBy, Ranking};

@@ -9,6 +9,7 @@ use super::best::Best;
 use super::error::CheckpointError;
 use super::export::TrainerForm;
 use super::native::{Procedure, Shard, Writer};
+use super::numpy_files::write_numpy_files;
 use super::retention::Retention;
 use super::zarr::Compression;
 use gimlet_storage::{Path, Unsent};
@@ -58,6 +59,7 @@ pub struct Snapshot {
     nones: Vec<String>,
     extras: Vec<(String, Vec<u8>)>,
     before: Vec<Unsent>,
+    numpy: Vec<(String, Array)>,
     trainer: Option<(Path, Box<TrainerForm>)>,
 }
 
@@ -109,6 +111,11 @@ impl Snapshot {
         self.before.extend(unsent);
     }
 
+    /// Adds a parameter that becomes a file of numpy's, written by this process.
+    pub fn numpy_file(&mut self, param: &str, array: ArrayView<'_>) {
+        self.numpy.push((param.to_string(), array.to_array()));
+    }
+
     /// Asks for this Trainer's file instead of T5X's folder. Then the first of several processes must have copied every array
     /// as a whole.
     pub fn as_trainer(&mut self, file: Path, form: TrainerForm) {
@@ -136,6 +143,7 @@ impl Snapshot {
         self.nones.clear();
         self.extras.clear();
         self.before.clear();
+        self.numpy.clear();
     }
 }
 
@@ -213,6 +221,8 @@ impl Saver {
         let written = Arc::new(AtomicU64::new(0));
         let counted = written.clone();
         let write = move || {
+            let params = snapshot.numpy.iter().map(|(name, array)| (&name[..], array.view()));
+            write_numpy_files((&saving.model_dir, step), params, saving.target_dtype)?;
             match &snapshot.trainer {
                 Some((file, form)) => {
                     saving.write_trainer((file, step), &snapshot, form, &counted)?;

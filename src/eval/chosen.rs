@@ -44,7 +44,7 @@ pub fn choose(
         false => wanted.check(path),
     };
     let steps = chosen.paths.iter().map(|path| Ok((step(path)?, path)));
-    let steps: Vec<(u64, &Path)> = steps.collect::<Result<_, CheckpointError>>()?;
+    let steps: Vec<(u64, &Path)> = steps.collect::<Result<_, SessionError>>()?;
     let record = EvalRecord::of(spec, values, &named, &steps)?;
     Ok(Chosen { record, ..chosen })
 }

@@ -11,6 +11,7 @@
 pub mod contract;
 pub mod decoding;
 pub mod families;
+pub mod given_rows;
 pub mod heads;
 pub mod hugging_face;
 pub mod parts;

@@ -35,6 +35,7 @@ fn draw_one(shape: &[usize], initializer: Initializer, device: Device) -> Tensor
     match initializer {
         Initializer::Constant { value } => values.fill_(value),
         Initializer::Normal { stddev } => values.normal_(0.0, stddev),
+        Initializer::Uniform { scale } => values.uniform_(0.0, scale),
         Initializer::VarianceScaling { scale, mode, distribution } => {
             let variance = scale / fan(shape, mode).max(1.0);
             draw_with_variance(values, variance, distribution)

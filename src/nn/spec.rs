@@ -188,6 +188,11 @@ pub enum Initializer {
         /// Standard deviation.
         stddev: f64,
     },
+    /// Flat from 0 to below a number, as `jax.nn.initializers.uniform`.
+    Uniform {
+        /// The number.
+        scale: f64,
+    },
     /// Variance `scale / fan`, as `jax.nn.initializers.variance_scaling`.
     VarianceScaling {
         /// Numerator of the variance.
@@ -211,6 +216,7 @@ impl Initializer {
         match self {
             Self::Constant { value } => Self::Constant { value: value * factor },
             Self::Normal { stddev } => Self::Normal { stddev: stddev * factor },
+            Self::Uniform { scale } => Self::Uniform { scale: scale * factor },
             Self::VarianceScaling { scale, mode, distribution } => {
                 Self::VarianceScaling { scale: scale * factor * factor, mode, distribution }
             }
@@ -222,6 +228,7 @@ impl Initializer {
         match self {
             Self::Constant { value } => Self::Constant { value: value / number.sqrt() },
             Self::Normal { stddev } => Self::Normal { stddev: stddev / number.sqrt() },
+            Self::Uniform { scale } => Self::Uniform { scale: scale / number.sqrt() },
             Self::VarianceScaling { scale, mode, distribution } => {
                 Self::VarianceScaling { scale: scale / number, mode, distribution }
             }

@@ -11,6 +11,7 @@ mod chain;
 mod clipped;
 mod error;
 mod layout;
+mod match_any;
 mod multi;
 mod optax;
 mod refused;
@@ -47,6 +48,7 @@ pub use error::OptimError;
 pub use layout::{Factored, ParamShape, Slot, StateLayout};
 #[cfg(feature = "torch")]
 pub use loss_scale::LossScale;
+pub use match_any::MatchAny;
 pub use multi::{ModelParamTraversal, MultiOptimizer};
 pub use optax::*;
 #[cfg(feature = "torch")]

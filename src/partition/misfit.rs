@@ -17,7 +17,8 @@ const EVEN: [(&str, &str); 4] = [
 ];
 
 /// Logical axes of parameters whose work processes along the model axis cannot divide, in the same words.
-const UNDIVIDED: [(&str, &str); 2] = [("memory", "num_memory_tokens"), ("cdq", "num_cdq_heads")];
+const UNDIVIDED: [(&str, &str); 3] =
+    [("memory", "num_memory_tokens"), ("prompt", "a prompt"), ("cdq", "num_cdq_heads")];
 
 impl Mesh {
     /// Ensures that each process has a share of every parameter that the mesh divides.

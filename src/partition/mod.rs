@@ -24,7 +24,7 @@ pub use misfit::Misfit;
 pub use rules::{Rules, mesh_axes};
 pub use spec::{
     ComputeNumModelPartitions, LogicalAxisRules, MoePjitPartitioner, Partitioner, PjitPartitioner,
-    StandardLogicalAxisRules, StandardMoeAxisRules,
+    PromptAxisRules, StandardLogicalAxisRules, StandardMoeAxisRules,
 };
 
 #[cfg(feature = "torch")]

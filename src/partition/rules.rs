@@ -1,7 +1,7 @@
 //! The mapping from logical axes to mesh axes by T5X's standard rules (T5X `partitioning.py`).
 
 use super::spec::{
-    LogicalAxisRules, PjitPartitioner, StandardLogicalAxisRules, StandardMoeAxisRules,
+    LogicalAxisRules, PROMPT_AXES, PjitPartitioner, StandardLogicalAxisRules, StandardMoeAxisRules,
 };
 
 /// Pairs of a logical axis and the mesh axis that splits it, tried in order.
@@ -37,6 +37,7 @@ impl StandardLogicalAxisRules {
             "classes",
             "lora_rank",
         ];
+        let whole = whole.into_iter().chain(PROMPT_AXES);
         rules.extend(whole.map(|axis| (axis, None)));
         rules.push(("mlp_activations", None));
         let own = |(axis, mesh): (&str, Option<&str>)| (axis.to_string(), mesh.map(str::to_string));

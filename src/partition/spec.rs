@@ -1,6 +1,6 @@
 //! The configurables about devices, with T5X's names (T5X `partitioning.py`).
 
-use crate::gin::{Configurable, Function, ValueKind};
+use crate::gin::{Configurable, Function, Value, ValueKind};
 use crate::nn::StateDtype;
 
 use super::listed::ListedRules;
@@ -190,6 +190,24 @@ pub struct ComputeNumModelPartitions {
     pub num_model_partitions: Option<usize>,
     /// A TPU mesh `(x, y, z, core)`, whose product it is.
     pub model_parallel_submesh: Option<Vec<usize>>,
+}
+
+/// The logical axes of soft prompts.
+pub(super) const PROMPT_AXES: [&str; 2] = ["prompt", "prompt_embed"];
+
+/// The rules of the axes of soft prompts, which every process has as a whole. Source: prompt-tuning `train/partitioning.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "prompt_tuning.train.partitioning.standard_logical_axis_rules")]
+pub struct PromptAxisRules {}
+
+impl Function for PromptAxisRules {
+    fn call(self) -> Result<ValueKind, String> {
+        let rule = |axis: &str| {
+            let axis = Value::unplaced(ValueKind::Str(axis.to_string()));
+            Value::unplaced(ValueKind::Tuple(vec![axis, Value::unplaced(ValueKind::None)]))
+        };
+        Ok(ValueKind::Tuple(PROMPT_AXES.map(rule).to_vec()))
+    }
 }
 
 impl Function for ComputeNumModelPartitions {

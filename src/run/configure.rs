@@ -49,7 +49,7 @@ pub struct Configured<T> {
 pub const MODULES: Modules = Modules {
     entry_points: &["t5x.train", "t5x.eval", "t5x.infer", "t5x.precompile", "t5x.export"],
     packages: &["t5x", "t5", "t5.data", "seqio", "jax", "jax.numpy", LAYOUTS_MODULE],
-    yielding: &["t5x.examples.scalable_t5", "t5x.contrib.moe"],
+    yielding: &["t5x.examples.scalable_t5", "t5x.contrib.moe", "prompt_tuning"],
     absent: python_only_names::T5X,
     older: older::T5X,
 };

@@ -12,7 +12,8 @@ use crate::data::{
 use crate::gin::{Configurable, Expression, Function, Operator, Registry, Value, ValueKind};
 use crate::models::flaxformer::MultiQueryAttention;
 use crate::models::{GetInputVocabulary, GetOutputVocabulary};
-use crate::partition::ComputeNumModelPartitions;
+use crate::optim::MatchAny;
+use crate::partition::{ComputeNumModelPartitions, PromptAxisRules};
 
 /// Adds all functions to the registry.
 pub fn with_functions(registry: Registry) -> Registry {
@@ -23,6 +24,8 @@ pub fn with_functions(registry: Registry) -> Registry {
         .with_function::<GetInputVocabulary>()
         .with_function::<GetOutputVocabulary>()
         .with_function::<ComputeNumModelPartitions>()
+        .with_function::<PromptAxisRules>()
+        .with_function::<MatchAny>()
         .with::<MultiQueryAttention>()
 }
 

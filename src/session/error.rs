@@ -9,6 +9,7 @@ use crate::vocab::VocabError;
 
 use super::check::UnfitSpec;
 use crate::models::decoding::ConstraintError;
+use crate::models::given_rows::GivenRowsError;
 use crate::models::{NoFilling, NoPredictions};
 
 /// The reason why a run stopped before its end.
@@ -100,6 +101,17 @@ impl From<ConstraintError> for SessionError {
         match error {
             ConstraintError::Storage(error) if !error.is_users() => Self::Storage(error),
             error => Self::Unfit(error.to_string()),
+        }
+    }
+}
+
+impl From<GivenRowsError> for SessionError {
+    fn from(error: GivenRowsError) -> Self {
+        match error {
+            GivenRowsError::Unfit(reason) => Self::Unfit(reason),
+            GivenRowsError::Checkpoint(error) => Self::Checkpoint(error),
+            GivenRowsError::Storage(error) => Self::Storage(error),
+            GivenRowsError::Vocab(error) => Self::Vocab(error),
         }
     }
 }

@@ -6,6 +6,7 @@
 pub mod check;
 pub mod described;
 pub mod error;
+pub mod given_rows;
 pub mod held_out_task;
 pub mod loss_scaler;
 pub mod made_with;

@@ -9,6 +9,8 @@ use crate::models::{Model, open};
 use crate::storage::Path;
 
 use super::described::ModelFacts;
+use super::error::SessionError;
+use super::given_rows::GivenParam;
 use super::state_layout::{state_variables, target};
 
 /// The parameters of a model, as they are named in checkpoints.
@@ -16,6 +18,8 @@ pub struct RestoredParams {
     /// Options of the restoration.
     pub config: RestoreCheckpointConfig,
     needs: Shapes,
+    /// Rows whose values arrays give where a checkpoint does not have them.
+    given: Option<GivenParam>,
     facts: ModelFacts,
     /// Names of the other variables in the state of a training.
     rest: Vec<String>,
@@ -30,6 +34,7 @@ impl RestoredParams {
         let rest = state_variables(model).unwrap_or_default();
         Self {
             needs: needs.collect(),
+            given: GivenParam::of(model),
             facts: ModelFacts::of(model),
             rest: rest.into_iter().map(|variable| format!("state/{}", variable.name)).collect(),
             // The optimizer's state is not read, in TensorFlow's format too (T5X `eval.py`).
@@ -40,16 +45,33 @@ impl RestoredParams {
     /// Returns the plan of reading them from the checkpoint.
     ///
     /// # Errors
-    /// The checkpoint holds another model.
-    pub fn plan(&self, stored: &dyn Stored) -> Result<Plan, CheckpointError> {
+    /// The checkpoint holds another model, or an array that gives the values of rows does not fit.
+    pub fn plan(&self, stored: &dyn Stored) -> Result<Plan, SessionError> {
         self.facts.check(stored)?;
-        self.config.plan_part(stored, &self.needs, &self.rest).map_err(|error| match error {
+        let mut needs = self.needs.clone();
+        // A file holds the whole prompt, so that the model that it is for needs no seed and no rule.
+        let of_file = self.given.as_ref().filter(|given| {
+            given.is_array()
+                && !self.config.fallback_to_scratch
+                && !stored.shapes().contains_key(&given.target())
+        });
+        needs.retain(|name, _| of_file.is_none_or(|given| given.target() != *name));
+        let plan = self.config.plan_part(stored, &needs, &self.rest);
+        let mut plan = plan.map_err(|error| match error {
             CheckpointError::OtherModel(mismatch) => CheckpointError::OtherModel(Mismatch {
                 extra: parameters(mismatch.extra),
                 ..mismatch
             }),
             other => other,
-        })
+        })?;
+        plan.from_scratch.extend(of_file.map(GivenParam::target));
+        self.given(&plan).map_or(Ok(()), GivenParam::check)?;
+        Ok(plan)
+    }
+
+    /// The rows whose values arrays give, if the checkpoint does not have them.
+    pub fn given(&self, plan: &Plan) -> Option<&GivenParam> {
+        self.given.as_ref().filter(|given| given.is_new(Some(plan)))
     }
 
     /// Checks that the checkpoint exists and contains the parameters, as far as possible without
@@ -57,10 +79,10 @@ impl RestoredParams {
     ///
     /// # Errors
     /// The checkpoint does not exist, or does not contain them.
-    pub fn check(&self, path: &Path) -> Result<u64, CheckpointError> {
+    pub fn check(&self, path: &Path) -> Result<u64, SessionError> {
         let stored = self.open(path)?;
         self.plan(stored.as_ref())?;
-        stored.step()
+        Ok(stored.step()?)
     }
 
     /// Opens a checkpoint, with its parameters in the arrays of the model.

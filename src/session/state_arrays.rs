@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tch::{Device, Kind, Tensor};
 
 use crate::checkpoint::{
-    self, Array, ArrayView, DType, PARAM_STATES, Plan, STEP, SaveFormat, Shapes, Snapshot, Stored,
+    self, Array, ArrayView, DType, NumpyFiles, PARAM_STATES, Plan, STEP, SaveFormat, Shapes, Snapshot, Stored,
     TARGET, lies_in_tree,
 };
 use crate::nn::{Params, Shard};
@@ -21,18 +21,38 @@ pub fn shapes(state: &TrainState) -> Shapes {
 }
 
 /// Gathers on the host the arrays of which a checkpoint cannot hold parts: in T5X's format Adafactor's factored statistics,
-/// which are short, and all arrays of a Trainer's file, which the first process keeps. All processes call it.
-pub fn gather(state: &TrainState, format: SaveFormat, mesh: &Mesh) -> BTreeMap<String, Tensor> {
+/// which are short, the parameters of `numpy` files, and all arrays of a Trainer's file, which the first process keeps. All
+/// processes call it.
+pub fn gather(
+    state: &TrainState,
+    (format, numpy): (SaveFormat, &NumpyFiles),
+    mesh: &Mesh,
+) -> BTreeMap<String, Tensor> {
     let is_file = format == SaveFormat::Trainer;
     let is_kept = !is_file || mesh.process().rank == 0;
     let division = state.params.division();
     let gathered = arrays(state).filter_map(|(name, tensor, part)| {
         let is_divided = part.axes.iter().any(Option::is_some);
-        let is_gathered = is_divided && (is_file || lies_in_tree(&name, &part.whole));
+        let is_numpy = || name.strip_prefix(TARGET).is_some_and(|param| numpy.holds(param));
+        let is_gathered =
+            is_divided && (is_file || lies_in_tree(&name, &part.whole) || is_numpy());
         let whole = is_gathered.then(|| division.whole(tensor, &part))?;
         is_kept.then(|| (name, whole.to_device(Device::Cpu)))
     });
     gathered.collect()
+}
+
+/// Copies to the host the parameters that become files of numpy's, with what was gathered.
+pub fn copy_numpy(
+    state: &TrainState,
+    numpy: &NumpyFiles,
+    gathered: &BTreeMap<String, Tensor>,
+    snapshot: &mut Snapshot,
+) {
+    for (name, tensor) in state.params.iter().filter(|(name, _)| numpy.holds(name)) {
+        let tensor = gathered.get(&format!("{TARGET}{name}")).unwrap_or(tensor);
+        with_view(tensor, |array| snapshot.numpy_file(name, array));
+    }
 }
 
 /// Copies to the host the parts of the state that this process writes, and what was gathered.

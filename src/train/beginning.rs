@@ -8,6 +8,7 @@ use crate::checkpoint::{
 use crate::data::DatasetState;
 use crate::models::HUGGING_FACE;
 use crate::session::error::SessionError;
+use crate::session::given_rows::GivenParam;
 use crate::session::state_layout::state_shapes;
 use crate::storage::Path;
 use crate::telemetry;
@@ -56,6 +57,7 @@ impl Beginning {
         let shapes = shapes(spec)?;
         let stored = upcycled(arranged(stored, &shapes), config, &shapes);
         let plan = config.plan(stored.as_ref(), &needed(spec, stored.as_ref())?)?;
+        check_given(spec, Some(&plan))?;
         let data = match config.restore_dataset {
             Some(true) => Some(configured_data(stored.as_ref())?),
             Some(false) | None => None,
@@ -70,7 +72,14 @@ impl Beginning {
     pub fn of(spec: &Train) -> Result<Option<Self>, SessionError> {
         let model_dir = Path::parse(&spec.model_dir)?;
         let own = newest_own(&model_dir, |stored| Self::own(spec, stored))?;
-        own.map_or_else(|| Self::configured(spec), |own| Ok(Some(own)))
+        if own.is_some() {
+            return Ok(own);
+        }
+        let configured = Self::configured(spec)?;
+        if configured.is_none() {
+            check_given(spec, None)?;
+        }
+        Ok(configured)
     }
 
     /// Returns the step at which the run begins.
@@ -99,6 +108,12 @@ pub fn newest_own<T>(
     let found = restore_newest((model_dir, HUGGING_FACE), &mut skipped, begin, damage);
     skipped.iter().for_each(|skipped| telemetry::warn_once(&skipped.to_string()));
     found
+}
+
+/// Checks the arrays that give the values of rows which no checkpoint has.
+fn check_given(spec: &Train, plan: Option<&Plan>) -> Result<(), SessionError> {
+    let given = GivenParam::of(&spec.model).filter(|given| given.is_new(plan));
+    given.map_or(Ok(()), |given| given.check())
 }
 
 /// Returns the shape of every array of the training state.

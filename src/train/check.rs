@@ -147,6 +147,7 @@ fn check_restore(config: &RestoreCheckpointConfig) -> Result<(), UnfitSpec> {
 
 fn check_save(config: &SaveCheckpointConfig) -> Result<(), UnfitSpec> {
     config.compression().map_err(UnfitSpec)?;
+    config.numpy_files().map_err(UnfitSpec)?;
     match config.keep_best() {
         Some(keep) => check_monitored(&keep.metric),
         None => Ok(()),

@@ -9,16 +9,17 @@ use serde::Serialize;
 use tch::Tensor;
 
 use crate::checkpoint::{
-    BEST_DIR, Best, CheckpointError, DType, LOSS_SCALING_FILE, LossScaling, PARAM_STATES,
-    Procedure, RUN_FILE, Retention, SaveCheckpointConfig, SaveFormat, Saver, Saving, Share,
+    BEST_DIR, Best, CheckpointError, DType, LOSS_SCALING_FILE, LossScaling, NumpyFiles,
+    PARAM_STATES, Procedure, RUN_FILE, Retention, SaveCheckpointConfig, SaveFormat, Saver, Saving, Share,
     best_trainer_file, checkpoint_dir, open, remove_stale, resumable_steps, trainer_file,
 };
 use crate::data::DatasetState;
 use crate::partition::{Mesh, ProcessError, Processes};
 use crate::session::agreement::of_all;
 use crate::session::error::SessionError;
+use crate::session::given_rows::GivenParam;
 use crate::session::state::TrainState;
-use crate::session::state_arrays::{copy, fill, gather, shapes};
+use crate::session::state_arrays::{copy, copy_numpy, fill, gather, shapes};
 use crate::session::state_layout::state_shapes;
 use crate::storage::{Path, Unsent};
 use crate::telemetry;
@@ -71,6 +72,8 @@ pub struct Checkpoints<'a> {
     share: Option<Share>,
     /// `None` if the run never saves.
     saver: Option<Saver>,
+    /// The parameters that are written as files of numpy's too.
+    numpy: NumpyFiles,
     /// The descriptions for a Trainer's files, if the run writes those.
     forms: Option<Arc<TrainerForms>>,
 }
@@ -92,7 +95,9 @@ impl<'a> Checkpoints<'a> {
         let is_trainer = format == SaveFormat::Trainer;
         let forms = is_trainer.then(|| TrainerForms::of(spec).map(Arc::new)).transpose()?;
         let model_dir = model_dir.clone();
-        Ok(Self { model_dir, is_best: false, format, mesh, share, saver, forms })
+        let numpy = save.map(SaveCheckpointConfig::numpy_files).transpose();
+        let numpy = numpy.map_err(SessionError::Unfit)?.unwrap_or_default();
+        Ok(Self { model_dir, is_best: false, format, mesh, share, saver, numpy, forms })
     }
 
     /// The best model of the same run, if the run saves it: the only checkpoint in a folder of MODEL_DIR, or a Trainer's file.
@@ -107,7 +112,8 @@ impl<'a> Checkpoints<'a> {
             Saver::new(saving(&model_dir, &save, self.share.clone()))
         });
         let (share, forms) = (self.share.clone(), self.forms.clone());
-        Self { model_dir, is_best: true, format: self.format, mesh: self.mesh, share, saver, forms }
+        let (format, mesh, numpy) = (self.format, self.mesh, NumpyFiles::default());
+        Self { model_dir, is_best: true, format, mesh, share, saver, numpy, forms }
     }
 
     /// Removes partly written files of dead runs, if the run saves.
@@ -125,14 +131,15 @@ impl<'a> Checkpoints<'a> {
     }
 
     /// Restores the newest whole checkpoint of MODEL_DIR, else the configured one, into `state`. Without either, returns
-    /// `None` and leaves `state` unchanged.
+    /// `None`. Rows that neither has, and whose values arrays give, get these, as far as they are not drawn by `seed`.
     ///
     /// # Errors
-    /// No whole checkpoint is left, the configured one is missing, or it holds another model. Another process is lost.
+    /// No whole checkpoint is left, the configured one is missing, or it holds another model. Such an array does not fit.
+    /// Another process is lost.
     pub fn restore(
         &self,
         spec: &Train,
-        state: &mut TrainState,
+        (state, seed): (&mut TrainState, u64),
         processes: &Processes,
     ) -> Result<Option<Restored>, SessionError> {
         debug_assert_eq!(
@@ -147,7 +154,12 @@ impl<'a> Checkpoints<'a> {
             }
             return Ok(Some(restored));
         }
-        let Some(begun) = Beginning::configured(spec)? else { return Ok(None) };
+        let begun = Beginning::configured(spec)?;
+        let plan = begun.as_ref().map(|begun| &begun.plan);
+        if let Some(given) = GivenParam::of(&spec.model).filter(|given| given.is_new(plan)) {
+            given.fill(&state.params, seed)?;
+        }
+        let Some(begun) = begun else { return Ok(None) };
         let dtype = spec.checkpoint_cfg.restore.as_ref().and_then(|config| config.dtype);
         fill(state, begun.stored.as_ref(), &begun.plan, dtype.map(DType::from))?;
         // The scale belongs to the optimizer's state; steps of another run that made no update do not count.
@@ -241,7 +253,7 @@ impl<'a> Checkpoints<'a> {
 
     /// Gathers the arrays that this process saves and does not hold. All processes call it.
     pub fn gather(&self, state: &TrainState) -> BTreeMap<String, Tensor> {
-        gather(state, self.format, self.mesh)
+        gather(state, (self.format, &self.numpy), self.mesh)
     }
 
     /// Copies the state for the checkpoint of its step. The copy is written during the following
@@ -257,7 +269,7 @@ impl<'a> Checkpoints<'a> {
         beside: Beside,
     ) -> Result<(), SessionError> {
         let is_first = self.share.as_ref().is_none_or(|share| share.rank == 0);
-        let (format, forms) = (self.format, &self.forms);
+        let (format, forms, numpy) = (self.format, &self.forms, &self.numpy);
         let path = forms.as_ref().map(|_| self.path(state.step));
         let Some(saver) = &mut self.saver else { return Ok(()) };
         Ok(saver.save(state.step, beside.best, |snapshot| {
@@ -270,6 +282,7 @@ impl<'a> Checkpoints<'a> {
                 snapshot.extra(LOSS_SCALING_FILE, to_json(&state.loss_scaling));
             }
             if is_first {
+                copy_numpy(state, numpy, &beside.gathered, snapshot);
                 snapshot.extra(DATA_FILE, to_json(data));
             }
             snapshot.after(beside.logs);

@@ -90,7 +90,7 @@ pub fn restore_or_init(
     let seed = processes.of_first(fresh_seed(spec).to_le_bytes().to_vec())?;
     let seed = u64::from_le_bytes(seed.try_into().expect("a seed has eight bytes"));
     let mut state = initialize(spec, seed, &context.mesh, &context.axes)?;
-    let restored = checkpoints.restore(spec, &mut state, processes)?;
+    let restored = checkpoints.restore(spec, (&mut state, seed), processes)?;
     let fresh = RunRecord {
         first_step: state.step,
         seed,

@@ -2,6 +2,7 @@
 
 use crate::array::DType;
 use crate::checkpointers::{CheckpointManagerClass, CheckpointerClass, KeepBest};
+use crate::numpy_files::NumpyFiles;
 use crate::zarr::Compression;
 use gimlet_gin::{
     Configurable, Diagnostic, Evaluator, FromGin, Ref, Registry, Reported, Value, ValueKind,
@@ -32,7 +33,7 @@ pub struct SaveCheckpointConfig {
     #[gin(default = false)]
     pub save_dataset: bool,
     /// The rule for `keep`: keeps the newest checkpoints, or the best by a metric
-    /// (`SaveBestCheckpointer`).
+    /// (`SaveBestCheckpointer`). That of prompt-tuning also writes files of numpy's.
     #[gin(default = Ref(CheckpointerClass::default()))]
     pub checkpointer_cls: Ref<CheckpointerClass>,
     /// The rule for `keep` if the class names a metric. Checkpoints are written in T5X's native
@@ -87,6 +88,14 @@ impl SaveCheckpointConfig {
                 self.compression.as_ref().map_or("", SaveCompression::as_str)
             )),
         }
+    }
+
+    /// The parameters that are written as files of numpy's.
+    ///
+    /// # Errors
+    /// A pattern is not a regular expression.
+    pub fn numpy_files(&self) -> Result<NumpyFiles, String> {
+        NumpyFiles::new(self.checkpointer_cls.save_paths())
     }
 
     /// The metric by which checkpoints are kept; `None` keeps the newest.

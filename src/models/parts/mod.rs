@@ -20,7 +20,9 @@ mod product;
 
 pub use attention::{Attention, AttentionSpec, Kernels, LearnedBias, Pairs, Reach};
 pub use class_head::{ClassHead, ReadPosition};
-pub use embedding::{EMBEDDING_INIT, LogitsKernel, MemoryTokens, TokenEmbedding};
+pub use embedding::{
+    EMBEDDING_INIT, LearnedRows, LogitsKernel, RowsKind, RowsPlace, TokenEmbedding,
+};
 pub use encoder_ends::EncoderEnds;
 pub use feed_forward::{FeedForward, FeedForwardDropout, FeedForwardSpec};
 pub use kernel::{KernelSpec, biased_kernel, kernel, param};

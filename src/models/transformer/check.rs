@@ -1,6 +1,7 @@
 //! Mistakes in the dimensions of a network, found before anything is built.
 
 use super::spec::{StackSpec, TransformerSpec};
+use crate::models::parts::RowsKind;
 
 /// The greatest number of layers in a stack. More are a typing error, and each takes memory before
 /// it is counted.
@@ -64,8 +65,9 @@ impl TransformerSpec {
     /// The parameter that lets all positions of a row see each other, with its value, if there is one.
     pub fn of_whole_rows(&self) -> Option<(&'static str, usize)> {
         let num_cdq_heads = self.stacks().map(|stack| stack.dims.num_cdq_heads).max();
+        let rows = self.learned_rows.as_ref().map(|rows| rows.kind);
         let numbers = [
-            ("num_memory_tokens", self.num_memory_tokens()),
+            (rows.map_or("", RowsKind::dimension), self.num_learned_rows()),
             ("num_cdq_heads", num_cdq_heads.unwrap_or(0)),
         ];
         numbers.into_iter().find(|(_, number)| *number > 0)
@@ -81,6 +83,11 @@ impl TransformerSpec {
         (setting, remedy): (&str, &str),
     ) -> Result<(), String> {
         match self.of_whole_rows() {
+            Some((dimension, number)) if self.has_prompt() => Err(format!(
+                "{setting} puts several examples into a row, and a row has one prompt ({} = {number}), which belongs to one \
+                 example: prompt tuning does not support packing, bind {remedy}",
+                names.parameter(dimension)
+            )),
             None if self.class_head.is_some() => Err(format!(
                 "{setting} puts several examples into a row, and the model names one class for each row: bind {remedy}"
             )),
@@ -91,6 +98,11 @@ impl TransformerSpec {
                 names.parameter(dimension)
             )),
         }
+    }
+
+    /// Whether the learned rows are a soft prompt.
+    fn has_prompt(&self) -> bool {
+        self.learned_rows.as_ref().is_some_and(|rows| rows.kind == RowsKind::Prompt)
     }
 
     fn check_stack(&self, stack: &StackSpec, names: DimensionNames) -> Result<(), String> {
@@ -111,7 +123,7 @@ impl TransformerSpec {
             |extents: [usize; 2]| extents.map(|extent| extent as f64).iter().product::<f64>();
         let widths = dims.feed_forwards().into_iter().map(|block| block.dim as f64);
         let inner = widths.fold(product([dims.num_heads, dims.head_dim]), f64::max);
-        let rows = self.tokens.vocab_size.max(self.num_memory_tokens());
+        let rows = self.tokens.vocab_size.max(self.num_learned_rows());
         let widest = (rows as f64).max(inner) * dims.emb_dim as f64;
         if widest > MAX_ELEMENTS {
             return Err(format!(

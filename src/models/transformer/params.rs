@@ -1,14 +1,14 @@
 //! The parameter tree of a Transformer. Source: T5X `examples/t5/{network,layers}.py`.
 
 use super::spec::{StackSpec, TransformerSpec};
-use crate::models::parts::{ClassHead, EncoderEnds};
+use crate::models::parts::{ClassHead, EncoderEnds, LearnedRows};
 use crate::nn::ParamSpec;
 
 impl TransformerSpec {
     /// Every parameter, sorted by name as flax sorts them.
     pub fn param_tree(&self) -> Vec<ParamSpec> {
         let mut tree = self.tokens.params();
-        tree.extend(self.memory_tokens.map(|memory| memory.param()));
+        tree.extend(self.learned_rows.as_ref().map(LearnedRows::param));
         tree.extend(self.encoder_ends.iter().flat_map(EncoderEnds::params));
         tree.extend(self.class_head.iter().flat_map(ClassHead::params));
         for stack in self.stacks() {

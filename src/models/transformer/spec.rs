@@ -8,7 +8,7 @@ use super::sparse::SparseLayers;
 use crate::models::contract::memory::StepShape;
 use crate::models::parts::{
     Attention, AttentionSpec, ClassHead, EncoderEnds, FeedForward, FeedForwardDropout,
-    FeedForwardSpec, LoRA, MemoryTokens, NormSpec, Part, Reach, RelativeBias, Rotary, StreamDims,
+    FeedForwardSpec, LearnedRows, LoRA, NormSpec, Part, Reach, RelativeBias, Rotary, StreamDims,
     TokenEmbedding, Tokens,
 };
 use crate::nn::{
@@ -24,8 +24,8 @@ pub const LAYER_NORM_EPSILON: f64 = 1e-6;
 pub struct TransformerSpec {
     /// The embedding of tokens, which all stacks share, and their logits.
     pub tokens: TokenEmbedding,
-    /// Learned rows before the encoder's tokens, if there are some.
-    pub memory_tokens: Option<MemoryTokens>,
+    /// Learned rows among the encoder's tokens, if there are some.
+    pub learned_rows: Option<LearnedRows>,
     /// The parameters before and after the layers of an encoder alone, in the way of BERT.
     pub encoder_ends: Option<EncoderEnds>,
     /// The head that names the class of a row, if there is one.
@@ -220,9 +220,9 @@ impl TransformerSpec {
         self.encoder.iter().chain([&self.last])
     }
 
-    /// Number of learned rows before the encoder's tokens.
-    pub fn num_memory_tokens(&self) -> usize {
-        self.memory_tokens.map_or(0, |memory| memory.count)
+    /// Number of learned rows among the encoder's tokens.
+    pub fn num_learned_rows(&self) -> usize {
+        self.learned_rows.as_ref().map_or(0, |rows| rows.count)
     }
 
     /// The stacks with the rows that pass through each.
@@ -233,7 +233,7 @@ impl TransformerSpec {
         let StepShape { rows, num_processes, ref lengths } = *shape;
         assert_eq!(lengths.len(), self.stacks().count(), "each stack has a length");
         let mut lengths = lengths.clone();
-        lengths[0] += self.num_memory_tokens(); // of the encoder, the first of two stacks
+        lengths[0] += self.num_learned_rows(); // of the encoder, the first of two stacks
         let encodings = [0].into_iter().chain(lengths.clone());
         let lengths = lengths.into_iter().zip(encodings);
         let tokens =

@@ -65,6 +65,8 @@ pub enum NamedRules {
     Standard(StandardLogicalFactorRules),
     /// Those of models with experts.
     Moe(MoeLogicalFactorRules),
+    /// Those of models with soft prompts.
+    Prompt(PromptLogicalFactorRules),
 }
 
 /// The rules for the logical axes of T5X's models. Source: T5X `adafactor.py`.
@@ -76,6 +78,15 @@ pub struct StandardLogicalFactorRules;
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5x.contrib.moe.adafactor_utils.logical_factor_rules")]
 pub struct MoeLogicalFactorRules;
+
+/// Other rules, and those of the axes of prompts, which are not factored. Source: prompt-tuning `train/optim.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "prompt_tuning.train.optim.standard_logical_factor_rules")]
+pub struct PromptLogicalFactorRules {
+    /// The other rules, a dict; None is those of T5X's models.
+    #[gin(default = None)]
+    pub rules: Option<BTreeMap<String, FactorDim>>,
+}
 
 impl FactorRules {
     fn of(&self, axis: &str) -> Option<FactorDim> {
@@ -89,6 +100,16 @@ impl FactorRules {
                 "unmodeled" => Some(FactorDim::Unfactored),
                 other => standard(other),
             },
+            FactorRules::Named(NamedRules::Prompt(PromptLogicalFactorRules { rules })) => {
+                match (axis, rules) {
+                    ("prompt" | "tasks" | "prompt+embed" | "prompt_embed", _) => {
+                        Some(FactorDim::Unfactored)
+                    }
+                    ("batch", _) => Some(FactorDim::Batch),
+                    (other, Some(rules)) => rules.get(other).copied(),
+                    (other, None) => standard(other),
+                }
+            }
         }
     }
 }

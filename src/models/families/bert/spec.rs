@@ -268,7 +268,7 @@ impl BertConfig {
                 learns_padding: false,
                 logits: None,
             },
-            memory_tokens: None,
+            learned_rows: None,
             encoder_ends: Some(EncoderEnds {
                 stream: dims.stream(),
                 num_positions: is_absolute.then_some(self.max_position_embeddings),

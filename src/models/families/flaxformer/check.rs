@@ -2,6 +2,7 @@
 
 use super::components::{Dropout, Embed, T5LayerNorm};
 use super::parts::{NetworkParts, StackParts};
+use super::prompt::PromptEncoderDecoder;
 use crate::gin::FromGin;
 use crate::nn::Dtype;
 
@@ -18,7 +19,11 @@ impl NetworkParts<'_> {
         let one = |name: &str, dtype| (name.to_string(), dtype);
         let dtypes = self.stacks().flat_map(StackParts::dtypes);
         let dtypes = [one("embedding.Embed.dtype", embed.dtype)].into_iter().chain(dtypes);
+        let dtypes = dtypes.chain(self.prompted.map(PromptEncoderDecoder::dtype));
         agree(dtypes, "activations have one format")?;
+        if let Some(network) = self.prompted {
+            check_prompt(network)?;
+        }
         agree(self.stacks().flat_map(StackParts::rates), "a network has one dropout")?;
         let splits = self.stacks().flat_map(|stack| &stack.attentions);
         let splits = splits.map(|(_, it)| {
@@ -66,6 +71,15 @@ impl NetworkParts<'_> {
             }
             (Some(embed), _) => Ok(embed),
         }
+    }
+}
+
+/// Finds lengths of a prompt that differ, and a prompt without rows.
+fn check_prompt(network: &PromptEncoderDecoder) -> Result<(), String> {
+    agree(network.lengths().into_iter(), "masks have the length of the prompt (PROMPT_LENGTH)")?;
+    match network.lengths() {
+        [(name, 0), ..] => Err(format!("{name} is 0, expected at least 1: set PROMPT_LENGTH")),
+        _ => Ok(()),
     }
 }
 

@@ -25,6 +25,8 @@ pub struct Dropout {
 pub enum InitFn {
     /// A Gaussian of one deviation.
     Normal(Normal),
+    /// Flat above 0.
+    Uniform(Uniform),
     /// A deviation that depends on the shape.
     VarianceScaling(VarianceScaling),
 }
@@ -40,6 +42,19 @@ pub struct Normal {
     /// Standard deviation.
     #[gin(default = 0.01)]
     pub stddev: f64,
+}
+
+/// Values from 0 to below a number, each as likely. Source: flax `linen/initializers.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(
+    name = "flax.linen.initializers.uniform",
+    alias = "jax.nn.initializers.uniform",
+    ignored(dtype = "parameters are float32")
+)]
+pub struct Uniform {
+    /// The number.
+    #[gin(default = 0.01)]
+    pub scale: f64,
 }
 
 /// Values of variance `scale` divided by the number of inputs, or of inputs and outputs. Source: flax
@@ -69,6 +84,7 @@ impl InitFn {
     pub fn initializer(&self) -> Initializer {
         match self {
             Self::Normal(Normal { stddev }) => Initializer::Normal { stddev: *stddev },
+            Self::Uniform(Uniform { scale }) => Initializer::Uniform { scale: *scale },
             Self::VarianceScaling(VarianceScaling { scale, mode, distribution }) => {
                 let (mode, distribution) = (*mode, *distribution);
                 Initializer::VarianceScaling { scale: *scale, mode, distribution }

@@ -4,6 +4,7 @@ use std::fmt::Debug;
 
 use super::long_stacks::LongEncoderDecoder;
 use super::parts::{NetworkParts, SparseParts, StackParts};
+use super::prompt::PromptEncoderDecoder;
 use super::stacks::{DecoderOnly, EncoderDecoder, StackParameters};
 use crate::models::ModuleSpec;
 use crate::models::parts::{
@@ -28,6 +29,21 @@ const OF_T5: &[(&str, &str)] = &[
     ("num_encoder_layers", "t5_architecture.Encoder.num_layers"),
     ("num_decoder_layers", "t5_architecture.Decoder.num_layers"),
     ("dropout_rate", "linen.Dropout.rate"),
+];
+
+/// Those that set dimensions of a T5 with a prompt.
+const OF_PROMPTED_T5: &[(&str, &str)] = &[
+    ("vocab_size", "embedding.Embed.num_embeddings"),
+    ("emb_dim", "embedding.Embed.features"),
+    ("num_heads", "dense_attention.MultiHeadDotProductAttention.num_heads"),
+    ("head_dim", "dense_attention.MultiHeadDotProductAttention.head_dim"),
+    ("mlp_dim", "dense.MlpBlock.intermediate_dim"),
+    ("mlp_activations", "dense.MlpBlock.activations"),
+    ("layer_norm_epsilon", "layer_norm.T5LayerNorm.epsilon"),
+    ("num_encoder_layers", "layers.PromptEncoder.num_layers"),
+    ("num_decoder_layers", "t5_architecture.Decoder.num_layers"),
+    ("dropout_rate", "linen.Dropout.rate"),
+    ("prompt_length", "prompts.Prompt.length"),
 ];
 
 /// Those that set dimensions of a LongT5.
@@ -66,6 +82,7 @@ impl HasParts for EncoderDecoder {
             encoder: Some(self.encoder_factory.parts()),
             decoder: self.decoder_factory.parts(),
             logits: self.decoder_factory.logits(),
+            prompted: None,
         }
     }
 
@@ -81,7 +98,7 @@ impl HasParts for DecoderOnly {
     fn parts(&self) -> NetworkParts<'_> {
         let decoder = self.decoder_factory.parts();
         let logits = self.decoder_factory.logits();
-        NetworkParts { embed: decoder.own_embed, encoder: None, decoder, logits }
+        NetworkParts { embed: decoder.own_embed, encoder: None, decoder, logits, prompted: None }
     }
 
     fn stacks_mut(&mut self) -> Vec<&mut StackParameters> {
@@ -101,11 +118,34 @@ impl HasParts for LongEncoderDecoder {
             encoder: Some(self.encoder_factory.parts()),
             decoder: self.decoder_factory.parts(),
             logits: self.decoder_factory.output_logits_factory.as_deref(),
+            prompted: None,
         }
     }
 
     fn stacks_mut(&mut self) -> Vec<&mut StackParameters> {
         vec![&mut self.encoder_factory.0.stack, &mut self.decoder_factory.0.stack]
+    }
+}
+
+impl HasParts for PromptEncoderDecoder {
+    const DIMENSIONS: DimensionNames = DimensionNames {
+        configurable: "layers.PromptEncoderDecoder",
+        elsewhere: OF_PROMPTED_T5,
+    };
+
+    fn parts(&self) -> NetworkParts<'_> {
+        let encoder = self.encoder_factory.encoder.parts();
+        NetworkParts {
+            embed: self.shared_token_embedder_factory.as_deref(),
+            encoder: Some(StackParts { name: "layers.PromptEncoder", ..encoder }),
+            decoder: self.decoder_factory.parts(),
+            logits: self.decoder_factory.logits(),
+            prompted: Some(self),
+        }
+    }
+
+    fn stacks_mut(&mut self) -> Vec<&mut StackParameters> {
+        vec![&mut self.encoder_factory.0.encoder.stack, self.decoder_factory.0.stack_mut()]
     }
 }
 
@@ -169,7 +209,7 @@ impl NetworkParts<'_> {
                     .logits
                     .map(|logits| LogitsKernel::of_decoder(logits.kernel_init.initializer())),
             },
-            memory_tokens: None,
+            learned_rows: self.prompted.map(|network| network.rows(last.dims.stream())),
             encoder_ends: None,
             class_head: None,
             encoder: self

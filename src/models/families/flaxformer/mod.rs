@@ -19,6 +19,7 @@ mod long_attention;
 mod long_stacks;
 mod moe;
 mod parts;
+mod prompt;
 mod stacks;
 mod values;
 
@@ -31,6 +32,10 @@ pub use long_attention::{
 };
 pub use long_stacks::{LongEncoder, LongEncoderDecoder, LongEncoderLayer};
 pub use moe::{MoeLayer, Router, SparseDecoder, SparseEncoder};
+pub use prompt::{
+    AddFakePrompt, CombinationFn, CreatePromptEncoderMask, Prompt, PromptEncoder,
+    PromptEncoderDecoder, PromptInit, TrainPrompt,
+};
 pub use stacks::{
     Decoder, DecoderFactory, DecoderLayer, DecoderOnly, Encoder, EncoderDecoder, EncoderFactory,
     EncoderLayer, LayerRemat,

@@ -13,6 +13,7 @@ use super::moe::{
 use super::stacks::{
     Decoder, DecoderFactory, DecoderLayer, Encoder, EncoderFactory, StackParameters,
 };
+use super::prompt::PromptEncoderDecoder;
 use crate::models::parts::Reach;
 
 /// A network.
@@ -22,6 +23,8 @@ pub(super) struct NetworkParts<'a> {
     pub encoder: Option<StackParts<'a>>,
     pub decoder: StackParts<'a>,
     pub logits: Option<&'a DenseGeneral>,
+    /// The network whose encoder has a prompt, if it is one.
+    pub prompted: Option<&'a PromptEncoderDecoder>,
 }
 
 /// A stack.
@@ -118,7 +121,7 @@ fn general_bias_of(biases: Option<&RelativePositionBiasesGeneral>) -> Option<Bia
 }
 
 impl Encoder {
-    fn parts(&self) -> StackParts<'_> {
+    pub(super) fn parts(&self) -> StackParts<'_> {
         let layer = &self.layer_factory.0;
         StackParts {
             name: "t5_architecture.Encoder",

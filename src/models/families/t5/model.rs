@@ -39,12 +39,12 @@ impl T5 {
         head.logits().view([batch.num_rows(), -1, self.spec.tokens.vocab_size as i64])
     }
 
-    /// Encoding of `tokens` `[batch, inputs_length]` without packing: `[batch, memory + inputs_length, embed]`.
+    /// Encoding of `tokens` `[batch, inputs_length]` without packing: `[batch, rows + inputs_length, embed]`.
     pub fn encode(&self, params: &Params, tokens: &Tensor, dropout: Dropout) -> Tensor {
         let params = &self.spec.begin(params);
         let real = self.real_inputs(tokens);
         let input = StackInput {
-            embedded: self.after_memory(params, self.spec.tokens.embed(params, tokens)),
+            embedded: self.with_rows(params, tokens, self.spec.tokens.embed(params, tokens)),
             visible: &match self.encoder().reach {
                 Reach::All => Visible::Pairs(pairs(&real, &real)),
                 _ => Visible::Examples(real.to_kind(Kind::Int64)),
@@ -54,20 +54,20 @@ impl T5 {
         Stack::new(self.encoder(), params).forward(input, None, dropout).hidden
     }
 
-    /// The encoder's positions that are not padding: int64 `[batch, inputs_length]` to bool `[batch, memory + inputs_length]`.
+    /// The encoder's positions that are not padding: int64 `[batch, inputs_length]` to bool `[batch, rows + inputs_length]`.
     pub(super) fn real_inputs(&self, tokens: &Tensor) -> Tensor {
         let real = tokens.gt(0);
-        match &self.spec.memory_tokens {
+        match &self.spec.learned_rows {
             None => real,
-            Some(memory) => memory.before_real(&real),
+            Some(rows) => rows.before_real(&real),
         }
     }
 
-    /// Embedded inputs `[batch, inputs_length, embed]` as they enter the encoder: `[batch, memory + inputs_length, embed]`.
-    pub(super) fn after_memory(&self, params: &Params, embedded: Tensor) -> Tensor {
-        match &self.spec.memory_tokens {
+    /// Embedded inputs `[batch, inputs_length, embed]` as they enter the encoder: `[batch, rows + inputs_length, embed]`.
+    pub(super) fn with_rows(&self, params: &Params, tokens: &Tensor, embedded: Tensor) -> Tensor {
+        match &self.spec.learned_rows {
             None => embedded,
-            Some(memory) => memory.before(params, &embedded),
+            Some(rows) => rows.among(params, tokens, &embedded),
         }
     }
 
@@ -103,7 +103,7 @@ impl PredictsTargets for T5 {
         let real = self.real_inputs(inputs);
         let masks = Masks::new(batch, &real, self.encoder().reach);
         let of_encoder = StackInput {
-            embedded: self.after_memory(params, embedded.narrow(1, 0, lengths[0])),
+            embedded: self.with_rows(params, inputs, embedded.narrow(1, 0, lengths[0])),
             visible: &masks.encoder,
             real: self.encoder().sparse.is_some().then_some(real),
         };
@@ -120,7 +120,7 @@ impl PredictsTargets for T5 {
             hidden: encoded.hidden,
             mask: masks.cross.shallow_clone(),
             // Runs are those of tokens alone.
-            runs: (batch.facts().filter(|_| self.spec.memory_tokens.is_none()))
+            runs: (batch.facts().filter(|_| self.spec.learned_rows.is_none()))
                 .and_then(|facts| facts.cross.clone()),
         };
         let decoder = Stack::among(&layers, &self.spec.last, params);

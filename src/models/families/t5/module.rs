@@ -6,7 +6,7 @@ use super::scalable::ScalableTransformer;
 use super::spec::Transformer;
 use crate::gin::Configurable;
 use crate::models::ModuleSpec;
-use crate::models::flaxformer::{EncoderDecoder, LongEncoderDecoder};
+use crate::models::flaxformer::{EncoderDecoder, LongEncoderDecoder, PromptEncoderDecoder};
 use crate::models::transformer::{DimensionNames, TransformerSpec};
 use crate::nn::RematPolicy;
 
@@ -21,6 +21,8 @@ pub enum Module {
     Flaxformer(Box<EncoderDecoder>),
     /// LongT5's, whose encoder's positions attend to neighbours.
     LongT5(Box<LongEncoderDecoder>),
+    /// T5's with a soft prompt among the encoder's tokens.
+    Prompted(Box<PromptEncoderDecoder>),
 }
 
 impl Deref for Module {
@@ -32,6 +34,7 @@ impl Deref for Module {
             Self::Scalable(network) => network,
             Self::Flaxformer(network) => &**network,
             Self::LongT5(network) => &**network,
+            Self::Prompted(network) => &**network,
         }
     }
 }
@@ -43,6 +46,7 @@ impl DerefMut for Module {
             Self::Scalable(network) => network,
             Self::Flaxformer(network) => &mut **network,
             Self::LongT5(network) => &mut **network,
+            Self::Prompted(network) => &mut **network,
         }
     }
 }

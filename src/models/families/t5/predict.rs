@@ -33,13 +33,14 @@ impl<'a> Predictor<'a> {
         Self { t5, params, encoder, decoding }
     }
 
-    /// Encodes `inputs` `[batch, inputs_length]`, in which 0 is padding: `[batch, memory + inputs_length, embed]`.
+    /// Encodes `inputs` `[batch, inputs_length]`, in which 0 is padding: `[batch, rows + inputs_length, embed]`.
     fn encode(&self, inputs: &Tensor) -> Tensor {
         let Some(encoder) = &self.encoder else {
             return self.t5.encode(self.params, inputs, Dropout::off());
         };
         let embedded = self.t5.spec.tokens.embed(self.params, inputs);
-        encoder.encode(&self.t5.after_memory(self.params, embedded), &self.t5.real_inputs(inputs))
+        let embedded = self.t5.with_rows(self.params, inputs, embedded);
+        encoder.encode(&embedded, &self.t5.real_inputs(inputs))
     }
 }
 

@@ -3,7 +3,8 @@
 use super::initializers::{FirstValues, T5Initializers};
 use crate::gin::Configurable;
 use crate::models::parts::{
-    AttentionSpec, LogitsKernel, MemoryTokens, Reach, RelativeBias, TokenEmbedding,
+    AttentionSpec, LearnedRows, LogitsKernel, Reach, RelativeBias, RowsKind, RowsPlace,
+    TokenEmbedding,
 };
 use crate::models::transformer::{
     LAYER_NORM_EPSILON, LayerArrays, LayerDims, LayerStyle, StackEnd, StackSpec, TransformerSpec,
@@ -183,10 +184,13 @@ impl T5Config {
             logits: (!self.logits_via_embedding)
                 .then(|| LogitsKernel::of_decoder(initializers.logits)),
         };
-        let memory_tokens = (self.num_memory_tokens > 0).then(|| MemoryTokens {
+        let learned_rows = (self.num_memory_tokens > 0).then(|| LearnedRows {
+            kind: RowsKind::Memory,
             count: self.num_memory_tokens,
             stream: dims.stream(),
+            place: RowsPlace::Before,
             initializer: initializers.embedding,
+            given: Vec::new(),
         });
         let position = |direction| RelativeBias {
             direction,
@@ -226,7 +230,7 @@ impl T5Config {
         };
         TransformerSpec {
             tokens,
-            memory_tokens,
+            learned_rows,
             encoder_ends: None,
             class_head: None,
             encoder: Some(encoder),

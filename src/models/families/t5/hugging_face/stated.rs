@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::checkpoint::HuggingFaceOptions;
-use crate::models::parts::Reach;
+use crate::models::parts::{Reach, RowsKind};
 use crate::models::transformer::{StackSpec, TransformerSpec};
 use crate::models::{BaseModel, PredictionSpec};
 use crate::nn::Activation;
@@ -83,8 +83,11 @@ fn encoder(spec: &TransformerSpec) -> Result<&StackSpec, String> {
             "an encoder that reads the decoder's parameters (tie_encoder_decoder = True)",
         );
     }
-    if spec.memory_tokens.is_some() {
-        return refused("memory tokens (num_memory_tokens)");
+    if let Some(rows) = &spec.learned_rows {
+        return refused(match rows.kind {
+            RowsKind::Memory => "memory tokens (num_memory_tokens)",
+            RowsKind::Prompt => "a soft prompt",
+        });
     }
     if encoder.dims.num_cdq_heads > 0 {
         return refused("heads whose queries depend on the row (num_cdq_heads)");
