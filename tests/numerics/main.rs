@@ -20,6 +20,7 @@ mod model;
 mod moe;
 mod optax_rules;
 mod products;
+mod prompt_tuning;
 mod remat;
 mod t5_experiments;
 mod torch_rules;
