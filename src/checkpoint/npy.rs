@@ -70,12 +70,13 @@ impl NpyFile {
     /// # Errors
     /// The file is missing, or not one array of numpy's in C order.
     pub fn open(path: &Path) -> Result<Self, CheckpointError> {
-        let unfit =
-            |reason: String| CheckpointError::NotAnArray { path: path.to_string(), reason };
+        let unfit = |reason: String| CheckpointError::NotAnArray { path: path.to_string(), reason };
         let file = path.open_ranges()?;
         let first = file.read(0..file.size().min(12))?;
         let Some([version, _, lengths @ ..]) = first.strip_prefix(MAGIC) else {
-            return Err(unfit("it does not begin as np.save writes, expected one array".to_string()));
+            return Err(unfit(
+                "it does not begin as np.save writes, expected one array".to_string(),
+            ));
         };
         let (header, length) = match (version, lengths) {
             (1, &[low, high, ..]) => (10, u64::from(u16::from_le_bytes([low, high]))),
@@ -130,7 +131,8 @@ fn parse_header(text: &str) -> Result<(DType, Vec<usize>), String> {
         ValueKind::Int(extent) => usize::try_from(extent).ok(),
         _ => None,
     };
-    let shape: Vec<usize> = extents.iter().map(extent).collect::<Option<_>>().ok_or_else(unknown)?;
+    let shape: Vec<usize> =
+        extents.iter().map(extent).collect::<Option<_>>().ok_or_else(unknown)?;
     let dtype = match BFLOAT16.contains(&&descr[..]) {
         true => Some(DType::Bf16),
         false => DType::from_zarr_name(descr),
@@ -139,8 +141,10 @@ fn parse_header(text: &str) -> Result<(DType, Vec<usize>), String> {
         return Err(format!("it holds {descr} of shape {shape:?}, expected little-endian numbers"));
     };
     match *is_fortran && shape.len() > 1 {
-        true => Err("its elements are in Fortran's order, expected C's: save np.ascontiguousarray(array)"
-            .to_string()),
+        true => Err(
+            "its elements are in Fortran's order, expected C's: save np.ascontiguousarray(array)"
+                .to_string(),
+        ),
         false => Ok((dtype, shape)),
     }
 }
@@ -157,7 +161,8 @@ mod tests {
     fn headers_are_those_of_numpy() {
         let bytes = npy_bytes(Array::from_f32(&[3], &[1.0, 2.0, 3.0]).view());
         // `np.save` of numpy 1.26 wrote these bytes for np.float32([1, 2, 3]).
-        let expected = b"\x93NUMPY\x01\x00v\x00{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }";
+        let expected =
+            b"\x93NUMPY\x01\x00v\x00{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }";
         assert_eq!(&bytes[..expected.len()], expected);
         assert_eq!((bytes.len(), bytes[127]), (128 + 12, b'\n'));
     }

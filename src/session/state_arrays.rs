@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use tch::{Device, Kind, Tensor};
 
 use crate::checkpoint::{
-    self, Array, ArrayView, DType, NumpyFiles, PARAM_STATES, Plan, STEP, SaveFormat, Shapes, Snapshot, Stored,
-    TARGET, lies_in_tree,
+    self, Array, ArrayView, DType, NumpyFiles, PARAM_STATES, Plan, STEP, SaveFormat, Shapes,
+    Snapshot, Stored, TARGET, lies_in_tree,
 };
 use crate::nn::{Params, Shard};
 use crate::partition::Mesh;
@@ -34,8 +34,7 @@ pub fn gather(
     let gathered = arrays(state).filter_map(|(name, tensor, part)| {
         let is_divided = part.axes.iter().any(Option::is_some);
         let is_numpy = || name.strip_prefix(TARGET).is_some_and(|param| numpy.holds(param));
-        let is_gathered =
-            is_divided && (is_file || lies_in_tree(&name, &part.whole) || is_numpy());
+        let is_gathered = is_divided && (is_file || lies_in_tree(&name, &part.whole) || is_numpy());
         let whole = is_gathered.then(|| division.whole(tensor, &part))?;
         is_kept.then(|| (name, whole.to_device(Device::Cpu)))
     });

@@ -10,8 +10,8 @@ use tch::Tensor;
 
 use crate::checkpoint::{
     BEST_DIR, Best, CheckpointError, DType, LOSS_SCALING_FILE, LossScaling, NumpyFiles,
-    PARAM_STATES, Procedure, RUN_FILE, Retention, SaveCheckpointConfig, SaveFormat, Saver, Saving, Share,
-    best_trainer_file, checkpoint_dir, open, remove_stale, resumable_steps, trainer_file,
+    PARAM_STATES, Procedure, RUN_FILE, Retention, SaveCheckpointConfig, SaveFormat, Saver, Saving,
+    Share, best_trainer_file, checkpoint_dir, open, remove_stale, resumable_steps, trainer_file,
 };
 use crate::data::DatasetState;
 use crate::partition::{Mesh, ProcessError, Processes};

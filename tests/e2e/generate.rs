@@ -114,7 +114,7 @@ fn a_decoder_alone_continues_its_inputs() {
 #[test]
 fn folders_of_transformers_give_its_own_answers_and_scores() {
     let folder = Folder::new();
-    for name in ["t5", "flan_t5", "umt5", "longt5", "peft_lora"] {
+    for name in ["t5", "flan_t5", "umt5", "longt5", "peft_lora", "peft_prompt"] {
         let model = sources("hugging_face").join(name);
         let outputs = model.join("outputs.jsonl");
         let [checkpoint, file] = [("checkpoint", &model), ("file", &outputs)]

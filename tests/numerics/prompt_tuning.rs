@@ -107,7 +107,10 @@ fn check_case(name: &str, model: &EncoderDecoderModel) {
     let params = values(&tree, &reference["t5"], &expected["added"]);
     assert_eq!(
         tree.len(),
-        [&reference["t5"], &expected["added"]].map(|it| it.as_object().expect("names").len()).iter().sum::<usize>()
+        [&reference["t5"], &expected["added"]]
+            .map(|it| it.as_object().expect("names").len())
+            .iter()
+            .sum::<usize>()
     );
     let t5 = T5::new(model.transformer());
     let tokens = batch.tensor(feature::ENCODER_INPUT_TOKENS);
@@ -146,12 +149,15 @@ fn check_beams(
     let predictions = model.prediction_spec().expect("it predicts");
     let mut prediction = predictions.prediction(1);
     prediction.num_decodes = 2;
-    let decodes = t5.predict_batch_with_aux(params, batch, &prediction).expect("nothing contradicts");
-    let wanted: Vec<Vec<Vec<i64>>> = serde_json::from_value(expected["beams"].clone()).expect("ids");
+    let decodes =
+        t5.predict_batch_with_aux(params, batch, &prediction).expect("nothing contradicts");
+    let wanted: Vec<Vec<Vec<i64>>> =
+        serde_json::from_value(expected["beams"].clone()).expect("ids");
     let wanted: Vec<i64> = wanted.concat().concat();
     let found = Vec::<i64>::try_from(decodes.sequences.to_kind(Kind::Int64).reshape(-1));
     assert_eq!(found.expect("one axis"), wanted);
-    let scores: Vec<Vec<f32>> = serde_json::from_value(expected["beam_scores"].clone()).expect("numbers");
+    let scores: Vec<Vec<f32>> =
+        serde_json::from_value(expected["beam_scores"].clone()).expect("numbers");
     let scores = Tensor::from_slice(&scores.concat());
     let found = decodes.scores.to_kind(Kind::Float).reshape(-1);
     let error = ((found - &scores) / &scores).abs().max().double_value(&[]);
@@ -166,21 +172,25 @@ fn check_training(
     expected: &Value,
 ) {
     let tree = model.param_tree();
-    let shape = |param: &'_ ParamSpec| (param.name.clone(), param.shape.clone(), param.axes.clone());
+    let shape =
+        |param: &'_ ParamSpec| (param.name.clone(), param.shape.clone(), param.axes.clone());
     let described: Vec<_> = tree.iter().map(shape).collect();
-    let shapes: Vec<ParamShape<'_>> = described
-        .iter()
-        .map(|(name, shape, axes)| ParamShape { name, shape, axes })
-        .collect();
-    let mut optimizer = Optimizer::new(model.optimizer_def(), &shapes, Device::Cpu).expect("it fits");
+    let shapes: Vec<ParamShape<'_>> =
+        described.iter().map(|(name, shape, axes)| ParamShape { name, shape, axes }).collect();
+    let mut optimizer =
+        Optimizer::new(model.optimizer_def(), &shapes, Device::Cpu).expect("it fits");
     let start: Vec<Tensor> = params.iter().map(|(_, param)| param.detach().copy()).collect();
     let rate = expected["learning_rate"].as_f64().expect("a number") as f32;
     let losses = expected["losses"].as_array().expect("numbers");
     for (step, wanted) in losses.iter().enumerate() {
         let output = t5.loss(params, batch, &model.loss_spec(), Dropout::off());
         let sums = output.sums.read();
-        let (found, wanted) = (sums.get(sum::LOSS) - sums.get(sum::Z_LOSS), wanted.as_f64().expect("a number"));
-        assert!((found / wanted - 1.0).abs() < 1e-6, "step {step}: loss {found}, expected {wanted}");
+        let (found, wanted) =
+            (sums.get(sum::LOSS) - sums.get(sum::Z_LOSS), wanted.as_f64().expect("a number"));
+        assert!(
+            (found / wanted - 1.0).abs() < 1e-6,
+            "step {step}: loss {found}, expected {wanted}"
+        );
         let grads = params.gradients(&output.loss);
         let gradients: Vec<Gradient<'_>> = params
             .iter()
@@ -196,9 +206,16 @@ fn check_training(
             None => assert!(found.equal(start), "{name} changed"),
         }
     }
-    let names: Vec<String> = optimizer.arrays().map(|(name, _)| format!("param_states/{name}")).collect();
+    let names: Vec<String> =
+        optimizer.arrays().map(|(name, _)| format!("param_states/{name}")).collect();
     let state = expected["state"].as_object().expect("shapes by name");
-    assert!(names.iter().map(String::as_str).eq(state.keys().map(String::as_str).filter(|name| *name != "step")), "{names:?}");
+    assert!(
+        names
+            .iter()
+            .map(String::as_str)
+            .eq(state.keys().map(String::as_str).filter(|name| *name != "step")),
+        "{names:?}"
+    );
 }
 
 #[test]

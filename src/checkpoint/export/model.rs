@@ -99,11 +99,15 @@ impl<'a> Spelled<'a> {
     ) -> Result<Named, CheckpointError> {
         let Self { family, arrays, tensors, nameless } = self;
         if let Some(array) = nameless.first() {
-            let remedy = match array.contains("/lora_") {
-                true => {
-                    "merge additions of LoRA by `gimlet checkpoint convert --merge`".to_string()
+            let remedy = match () {
+                () if array.contains("/lora_") => {
+                    "`gimlet checkpoint convert --merge` puts additions of LoRA into kernels"
+                        .to_string()
                 }
-                false => format!("expected the parameters of {}", family.name),
+                () if array.contains("/prompt/") => {
+                    "`gimlet checkpoint convert --to peft` writes a soft prompt alone".to_string()
+                }
+                () => format!("expected the parameters of {}", family.name),
             };
             return Err(refused(from, format!("transformers has no name for {array}; {remedy}")));
         }

@@ -9,7 +9,7 @@ use crate::checkpoint::HuggingFaceOptions;
 use crate::data::{ConverterClass, DataError, Lengths};
 use crate::gin::AnySpec;
 use crate::models::heads::LossSpec;
-use crate::models::parts::LoRA;
+use crate::models::parts::{LearnedRows, LoRA, StreamDims};
 use crate::models::transformer::{DimensionNames, TransformerSpec};
 use crate::nn::{Dtype, ParamSpec};
 use crate::optim::OptimizerDef;
@@ -125,7 +125,16 @@ pub trait BaseModel: HasNetwork + AnySpec {
 
     /// Description of the network.
     fn transformer(&self) -> TransformerSpec {
-        self.module().transformer().with_lora(self.lora())
+        let spec = self.module().transformer().with_lora(self.lora());
+        match self.learned_rows(spec.last.dims.stream()) {
+            Some(rows) => TransformerSpec { learned_rows: Some(rows), ..spec },
+            None => spec,
+        }
+    }
+
+    /// The learned rows that it puts among the tokens of the network's encoder, if it has some.
+    fn learned_rows(&self, _: StreamDims) -> Option<LearnedRows> {
+        None
     }
 
     /// The additions of low rank to its kernels, if it has some.

@@ -13,10 +13,7 @@ pub enum StoredArray {
 
 /// The array in a file of `np.save`. Source: prompt-tuning `prompts.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
-#[gin(
-    name = "prompt_tuning.prompts.np_load",
-    ignored(restore_dtype = "parameters are float32")
-)]
+#[gin(name = "prompt_tuning.prompts.np_load", ignored(restore_dtype = "parameters are float32"))]
 pub struct NpLoad {
     /// The file, in any storage.
     pub path: String,
@@ -24,10 +21,7 @@ pub struct NpLoad {
 
 /// A parameter in a checkpoint of any format. Source: prompt-tuning `prompts.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
-#[gin(
-    name = "prompt_tuning.prompts.t5x_load",
-    ignored(restore_dtype = "parameters are float32")
-)]
+#[gin(name = "prompt_tuning.prompts.t5x_load", ignored(restore_dtype = "parameters are float32"))]
 pub struct T5xLoad {
     /// The checkpoint: `checkpoint_1000000`, or another format's file or folder.
     pub checkpoint_path: String,

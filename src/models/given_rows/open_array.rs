@@ -45,9 +45,11 @@ impl T5xLoad {
         let stored = open(&Path::parse(checkpoint_path)?)?;
         let own = variable_path.trim_start_matches('/');
         let source = format!("{TARGET}{}", own.strip_prefix(TARGET).unwrap_or(own));
-        let found = stored.leaves().iter().find(|leaf| leaf.name == source).map(|leaf| {
-            (leaf.shape.to_vec(), leaf.dtype.is_float())
-        });
+        let found = stored
+            .leaves()
+            .iter()
+            .find(|leaf| leaf.name == source)
+            .map(|leaf| (leaf.shape.to_vec(), leaf.dtype.is_float()));
         let Some((shape, is_float)) = found else {
             let leaves = stored.leaves();
             let known = leaves.iter().filter_map(|leaf| leaf.name.strip_prefix(TARGET));

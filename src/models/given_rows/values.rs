@@ -124,9 +124,8 @@ fn population(asked: Option<usize>, array: &OpenArray) -> usize {
 /// Draws so many of the first `population` numbers: each at most once, unless there are too few.
 fn sample(count: usize, population: usize, draws: Draws<'_>) -> Vec<usize> {
     // The bias of multiplying instead of rejecting is population / 2^64.
-    let below = |draw: usize, most: usize| {
-        ((u128::from(draws(draw as u64)) * most as u128) >> 64) as usize
-    };
+    let below =
+        |draw: usize, most: usize| ((u128::from(draws(draw as u64)) * most as u128) >> 64) as usize;
     if count > population {
         telemetry::warn_once(&format!(
             "the prompt has {count} rows, and {population} rows of the embedding can be drawn: some are drawn more than once"
@@ -200,7 +199,8 @@ mod tests {
     fn folder() -> (tempfile::TempDir, StoredArray, StoredArray) {
         let folder = tempfile::tempdir().unwrap();
         let path = Path::try_from(folder.path()).unwrap();
-        let numbers: Vec<f32> = (0..300u16).flat_map(|row| [row, 10 * row]).map(f32::from).collect();
+        let numbers: Vec<f32> =
+            (0..300u16).flat_map(|row| [row, 10 * row]).map(f32::from).collect();
         let array = Array::from_f32(&[300, 2], &numbers);
         let file = path.join("embedding.npy");
         file.write_atomic(&npy_bytes(array.view())).unwrap();

@@ -27,7 +27,13 @@ pub(super) fn gin_of_adapter(file: &Path, text: &str) -> Result<String, String> 
                 bound.collect::<String>()
             )
         }
-        Adapter::Prompt { .. } => return Err("soft prompts".to_string()),
+        Adapter::Prompt { length } => format!(
+            "from prompt_tuning import prompts\n\
+             from prompt_tuning.train import prompts as train_prompts\n\n\
+             models.EncoderDecoderModel.prompt = @train_prompts.Prompt()\n\
+             train_prompts.Prompt.prompt = @prompts.Prompt()\n\
+             prompts.Prompt.length = {length}\n"
+        ),
     };
     Ok(format!("{gin}\n# {file} as gin.\n{own}"))
 }

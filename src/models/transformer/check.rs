@@ -11,6 +11,9 @@ const MAX_LAYERS: usize = 10_000;
 /// bits.
 const MAX_ELEMENTS: f64 = 1e17;
 
+/// Dimensions that one configurable sets for every network.
+const EVERYWHERE: &[(&str, &str)] = &[("prompt_length", "prompts.Prompt.length")];
+
 /// The parameters that set the dimensions of a network, for messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DimensionNames {
@@ -28,7 +31,7 @@ impl DimensionNames {
 
     /// The parameter that sets a dimension: `network.T5Config.emb_dim`.
     pub fn parameter(&self, dimension: &str) -> String {
-        match self.elsewhere.iter().find(|(name, _)| *name == dimension) {
+        match self.elsewhere.iter().chain(EVERYWHERE).find(|(name, _)| *name == dimension) {
             Some((_, parameter)) => parameter.to_string(),
             None => format!("{}.{dimension}", self.configurable),
         }

@@ -12,6 +12,7 @@ mod models;
 mod orbax;
 mod orbax_written;
 mod other;
+mod peft;
 mod properties;
 mod ranks;
 mod restoring;

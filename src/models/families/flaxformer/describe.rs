@@ -43,7 +43,6 @@ const OF_PROMPTED_T5: &[(&str, &str)] = &[
     ("num_encoder_layers", "layers.PromptEncoder.num_layers"),
     ("num_decoder_layers", "t5_architecture.Decoder.num_layers"),
     ("dropout_rate", "linen.Dropout.rate"),
-    ("prompt_length", "prompts.Prompt.length"),
 ];
 
 /// Those that set dimensions of a LongT5.
@@ -128,10 +127,8 @@ impl HasParts for LongEncoderDecoder {
 }
 
 impl HasParts for PromptEncoderDecoder {
-    const DIMENSIONS: DimensionNames = DimensionNames {
-        configurable: "layers.PromptEncoderDecoder",
-        elsewhere: OF_PROMPTED_T5,
-    };
+    const DIMENSIONS: DimensionNames =
+        DimensionNames { configurable: "layers.PromptEncoderDecoder", elsewhere: OF_PROMPTED_T5 };
 
     fn parts(&self) -> NetworkParts<'_> {
         let encoder = self.encoder_factory.encoder.parts();

@@ -10,10 +10,10 @@ use super::long_stacks::LongEncoder;
 use super::moe::{
     MoeLayer, SparseDecoder, SparseEncoder, SparseLayerParameters, SparseStackParameters,
 };
+use super::prompt::PromptEncoderDecoder;
 use super::stacks::{
     Decoder, DecoderFactory, DecoderLayer, Encoder, EncoderFactory, StackParameters,
 };
-use super::prompt::PromptEncoderDecoder;
 use crate::models::parts::Reach;
 
 /// A network.

@@ -12,8 +12,9 @@ use crate::models::decoding::{AnswerSetParameters, DecodeFn};
 use crate::models::families::parameters::{
     LossParameters, RoutingLossFactors, check_experts, of_shared,
 };
+use crate::models::flaxformer::TrainPrompt;
 use crate::models::heads::LossSpec;
-use crate::models::parts::LoRA;
+use crate::models::parts::{LearnedRows, LoRA, StreamDims};
 use crate::optim::OptimizerDef;
 use crate::vocab::VocabularySpec;
 
@@ -67,6 +68,9 @@ pub struct EncoderDecoderModel {
     /// Parameters of every such model.
     #[gin(flatten)]
     pub shared: EncoderDecoderParameters,
+    /// A soft prompt among the tokens of a network that has no prompt itself; None has none. Source: prompt-tuning `train/prompts.py`.
+    #[gin(default = None)]
+    pub prompt: Option<TrainPrompt>,
     /// The id that the decoder reads before a sequence, which T5X fixes to that of padding (transformers:
     /// `decoder_start_token_id`).
     #[gin(default = 0)]
@@ -219,7 +223,29 @@ impl BaseModel for EncoderDecoderModel {
         self.shared.loss.spec(None)
     }
 
+    fn learned_rows(&self, stream: StreamDims) -> Option<LearnedRows> {
+        self.prompt.as_ref().map(|prompt| prompt.rows(stream))
+    }
+
     fn check_own(&self) -> Result<(), String> {
+        let own = self.shared.module.transformer();
+        match (&self.prompt, &own.learned_rows, &own.encoder) {
+            (None, _, _) | (Some(_), None, Some(_)) => {}
+            (Some(_), None, None) => {
+                return Err(format!(
+                    "{}.prompt needs an encoder, and the network has none",
+                    self.name()
+                ));
+            }
+            (Some(_), Some(rows), _) => {
+                return Err(format!(
+                    "{}.prompt is given, and the network has {} learned rows already ({}), expected one of the two",
+                    self.name(),
+                    rows.count,
+                    self.dimensions().parameter(rows.kind.dimension())
+                ));
+            }
+        }
         if let Some(Ref(EncDecConverter::PrePacked(_))) = self.shared.feature_converter_cls {
             let setting = "models.EncoderDecoderModel.feature_converter_cls of packed rows";
             let remedy = "feature_converter_cls = None";

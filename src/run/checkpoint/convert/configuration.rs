@@ -7,7 +7,9 @@ use anyhow::anyhow;
 use crate::checkpoint::{Adapter, HuggingFaceConfig, HuggingFaceOptions, PeftConfig, unheld};
 use crate::export::state_vocabulary;
 use crate::interactive::{Found, InteractiveModel};
-use crate::models::{HUGGING_FACE, LoRA};
+use crate::models::parts::{LearnedRows, RowsKind, RowsPlace};
+use crate::models::transformer::TransformerSpec;
+use crate::models::{HUGGING_FACE, LoRA, Model};
 use crate::run::checkpoint::open::{failure, storage_failure};
 use crate::run::commands::ModelArgs;
 use crate::run::configure::configure;
@@ -124,12 +126,7 @@ pub(super) fn options(args: &ConvertArgs, from: &Path) -> Result<HuggingFaceOpti
     let mut options = HuggingFaceOptions::default();
     if configuration.is_gin {
         let model = evaluated(&args.gin, from)?.model;
-        if model.lora().is_some() && !args.merge {
-            return Err(Failure::usage(anyhow!(
-                "the model of `{from}` has additions of LoRA, which a model of transformers has not: --merge puts them into \
-                 its kernels, and --to peft writes them alone"
-            )));
-        }
+        refuse_adapter(&model, args, from)?;
         options = model.hugging_face().map_err(UnfitSpec).map_err(Failure::usage)?;
         let predictions = model.predicts();
         let states = configuration.folder.is_none() && args.model.vocabulary.is_none();
@@ -167,14 +164,53 @@ pub(super) fn adapter(
     from: &Path,
 ) -> Result<(Adapter, Option<&'static str>), Failure> {
     let model = evaluated(&args.gin, from)?.model;
-    let Some(lora) = model.lora() else {
-        return Err(Failure::usage(anyhow!(
-            "the model of `{from}` has no adapter, expected one with gimlet.LoRA"
-        )));
+    let spec = model.transformer();
+    let refused = |reason: &str| Err(Failure::usage(anyhow!("the model of `{from}` {reason}")));
+    let adapter = match (model.lora(), prompt(&spec)) {
+        (Some(_), Some(_)) if !args.merge => {
+            return refused(
+                "has both additions of LoRA and a soft prompt, and an adapter of PEFT is one of them",
+            );
+        }
+        (Some(LoRA { rank, alpha, dropout_rate, .. }), _) => {
+            Adapter::Lora { rank: *rank, alpha: *alpha, dropout_rate: *dropout_rate }
+        }
+        (None, Some(_)) if args.merge => {
+            return refused(
+                "has a soft prompt, which no kernel can hold: --to peft writes it alone",
+            );
+        }
+        (None, Some(rows)) if rows.place != RowsPlace::Before => {
+            return refused(
+                "has a soft prompt among or after its inputs, and PEFT's come before them",
+            );
+        }
+        (None, Some(rows)) => Adapter::Prompt { length: rows.count },
+        (None, None) => {
+            return refused("has no adapter, expected one with gimlet.LoRA or a soft prompt");
+        }
     };
-    let LoRA { rank, alpha, dropout_rate, .. } = *lora;
-    let task_type = model.transformer().encoder.is_some().then_some("SEQ_2_SEQ_LM");
-    Ok((Adapter::Lora { rank, alpha, dropout_rate }, task_type))
+    Ok((adapter, spec.encoder.is_some().then_some("SEQ_2_SEQ_LM")))
+}
+
+/// The soft prompt of a network, if it has one.
+fn prompt(spec: &TransformerSpec) -> Option<&LearnedRows> {
+    spec.learned_rows.as_ref().filter(|rows| rows.kind == RowsKind::Prompt)
+}
+
+/// Refuses a model with an adapter that is not merged, for formats of transformers.
+fn refuse_adapter(model: &Model, args: &ConvertArgs, from: &Path) -> Result<(), Failure> {
+    let (what, remedy) = match (model.lora(), prompt(&model.transformer())) {
+        (Some(_), _) if !args.merge => (
+            "additions of LoRA",
+            "--merge puts them into its kernels, and --to peft writes them alone",
+        ),
+        (_, Some(_)) => ("a soft prompt", "--to peft writes it alone"),
+        _ => return Ok(()),
+    };
+    Err(Failure::usage(anyhow!(
+        "the model of `{from}` has {what}, which a model of transformers has not: {remedy}"
+    )))
 }
 
 /// Says what a folder of transformers tells about its model, and a target without a `config.json` does not hold.

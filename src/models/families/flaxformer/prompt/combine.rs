@@ -18,7 +18,11 @@ pub enum CombinationFn {
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(
     name = "prompt_tuning.train.prompts.prefix_prompt",
-    ignored(prompt = "the network gives it", x_embed = "the network gives it", x = "the network gives it")
+    ignored(
+        prompt = "the network gives it",
+        x_embed = "the network gives it",
+        x = "the network gives it"
+    )
 )]
 pub struct PrefixPrompt {}
 
@@ -26,7 +30,11 @@ pub struct PrefixPrompt {}
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(
     name = "prompt_tuning.train.prompts.prefix_prompt_after_bos",
-    ignored(prompt = "the network gives it", x_embed = "the network gives it", x = "the network gives it")
+    ignored(
+        prompt = "the network gives it",
+        x_embed = "the network gives it",
+        x = "the network gives it"
+    )
 )]
 pub struct PrefixPromptAfterBos {}
 
@@ -34,7 +42,11 @@ pub struct PrefixPromptAfterBos {}
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(
     name = "prompt_tuning.train.prompts.suffix_prompt",
-    ignored(prompt = "the network gives it", x_embed = "the network gives it", x = "the network gives it")
+    ignored(
+        prompt = "the network gives it",
+        x_embed = "the network gives it",
+        x = "the network gives it"
+    )
 )]
 pub struct SuffixPrompt {
     /// Only False is supported.

@@ -6,7 +6,7 @@ use crate::gin::{Configurable, Ref};
 use crate::models::flaxformer::components::Embed;
 use crate::models::flaxformer::stacks::{DecoderFactory, Encoder};
 use crate::models::flaxformer::values::NoScan;
-use crate::models::parts::{LearnedRows, RowsKind, StreamDims};
+use crate::models::parts::{LearnedRows, StreamDims};
 use crate::nn::Dtype;
 
 /// T5's network with a prompt in the encoder. Source: prompt-tuning `train/layers.py`.
@@ -54,7 +54,10 @@ impl PromptEncoderDecoder {
         let encoder = &self.encoder_factory;
         [
             ("prompts.Prompt.length", encoder.prompt_factory.prompt.length),
-            ("masks.create_prompt_encoder_mask.prompt_length", self.encoder_mask_factory.prompt_length),
+            (
+                "masks.create_prompt_encoder_mask.prompt_length",
+                self.encoder_mask_factory.prompt_length,
+            ),
             ("masks.add_fake_prompt.prompt_length", self.add_fake_prompt_factory.prompt_length),
             ("masks.add_fake_prompt.prompt_length", encoder.add_fake_prompt_factory.prompt_length),
         ]
@@ -69,14 +72,6 @@ impl PromptEncoderDecoder {
 
     /// The prompt as a part of the network.
     pub(in crate::models::families::flaxformer) fn rows(&self, stream: StreamDims) -> LearnedRows {
-        let train = &self.encoder_factory.prompt_factory;
-        LearnedRows {
-            kind: RowsKind::Prompt,
-            count: train.prompt.length,
-            stream,
-            place: train.combine.place(),
-            initializer: train.prompt.prompt_init.drawn(),
-            given: train.prompt.prompt_init.given(),
-        }
+        self.encoder_factory.prompt_factory.rows(stream)
     }
 }

@@ -3,6 +3,7 @@
 use super::combine::CombinationFn;
 use super::initial::PromptInit;
 use crate::gin::{Configurable, Evaluator, FromGin, Ref, Reported, Value, ValueKind, is_same};
+use crate::models::parts::{LearnedRows, RowsKind, StreamDims};
 use crate::nn::Dtype;
 
 /// A prompt among the embedded tokens. Source: prompt-tuning `train/prompts.py`.
@@ -31,6 +32,20 @@ pub struct Prompt {
     /// Format of activations.
     #[gin(default = Dtype::Float32)]
     pub dtype: Dtype,
+}
+
+impl TrainPrompt {
+    /// The prompt as a part of a network.
+    pub fn rows(&self, stream: StreamDims) -> LearnedRows {
+        LearnedRows {
+            kind: RowsKind::Prompt,
+            count: self.prompt.length,
+            stream,
+            place: self.combine.place(),
+            initializer: self.prompt.prompt_init.drawn(),
+            given: self.prompt.prompt_init.given(),
+        }
+    }
 }
 
 /// The logical axes of a prompt.
