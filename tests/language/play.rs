@@ -19,10 +19,20 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Things that blocks may need beside Gimlet and `python3`: a bucket or the hub, a checkout to
-/// build in, several machines with their launchers, an editor, a GPU, the programs with which Gimlet is compared, SeqIO, transformers, a
+/// build in, several machines with their launchers, an editor, a GPU, the programs with which Gimlet is compared, SeqIO, T5X, transformers, a
 /// wheel of Gimlet. `GIMLET_PAGES_HAVE` lists the available ones.
-const THINGS: [&str; 9] =
-    ["bucket", "checkout", "cluster", "editor", "gpu", "peers", "seqio", "transformers", "wheel"];
+const THINGS: [&str; 10] = [
+    "bucket",
+    "checkout",
+    "cluster",
+    "editor",
+    "gpu",
+    "peers",
+    "seqio",
+    "t5x",
+    "transformers",
+    "wheel",
+];
 
 /// Returns the page as the program makes it: commands with their current output.
 pub fn played(page: &str, folder: &Path) -> String {

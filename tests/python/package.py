@@ -16,6 +16,7 @@ import re
 import signal
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 import unittest
@@ -25,6 +26,7 @@ import numpy
 from gimlet.process import VERSION
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+FOLDER_OF_T5X = ROOT / "tests/e2e/t5x"
 LENGTHS = {"inputs": 64, "targets": 32}
 MODEL_DIR = None
 
@@ -159,6 +161,38 @@ class Datasets(Package):
         [batch] = take(dates().as_jax(jax.sharding.SingleDeviceSharding(jax.devices()[0])), 1)
         self.assertIsInstance(batch["encoder_input_tokens"], jax.Array)
         numpy.testing.assert_array_equal(batch["encoder_input_tokens"], take(dates(), 1)[0]["encoder_input_tokens"])
+
+
+class Trainers(Package):
+    """Runs of `tests/e2e/t5x`, whose logs are those of T5X with batches of SeqIO; `gimlet train` repeats them there."""
+
+    @unittest.skipUnless(is_installed("t5x") and is_installed("flax"), "T5X is not installed")
+    def test_t5x_makes_the_same_steps_as_with_seqio(self):
+        sys.path.insert(0, str(FOLDER_OF_T5X))
+        import make_runs
+
+        if not is_installed("airio"):
+            make_runs.stand_in_for_modules_that_pypi_lacks()
+        from t5x import utils
+
+        [block] = re.findall(r"```python needs=t5x\n(.*?)\n```", (ROOT / "docs/python.md").read_text(), re.DOTALL)
+        for name in ("unpacked", "packed"):
+            run, files = make_runs.RUNS[name], {"train": str(FOLDER_OF_T5X / name / "examples.jsonl")}
+            data = gimlet.get_dataset(
+                name, "train", make_runs.LENGTHS, batch_size=make_runs.BATCH_SIZE, shuffle=False, pack=run["packed"], gin_file="examples.gin",
+                search_paths=FOLDER_OF_T5X, gin_bindings=f"{name}/seqio.JsonLinesDataSource.split_to_filepattern = {files}")
+            names = dict(data=data, batch=take(data, 1)[0], model=make_runs.make_model(run),
+                         learning_rate_fn=utils.create_learning_rate_scheduler(**run["schedule"]))
+            with tempfile.TemporaryDirectory() as folder, tarfile.open(FOLDER_OF_T5X / name / "checkpoint_0.tar.gz") as tar:
+                tar.extractall(folder, filter="data")
+                os.rename(f"{folder}/checkpoint_0", f"{folder}/checkpoint_1")  # T5X does not find a latest step of 0
+                exec(block.replace('"model"', repr(folder)), names)
+            names["batches"].close()
+            log = json.loads((FOLDER_OF_T5X / name / "log.json").read_text())["metrics"]
+            for found, expected in zip(map(make_runs.numbers, names["summaries"]), log):
+                self.assertEqual(found.keys(), expected.keys())
+                for key in found:
+                    numpy.testing.assert_allclose(found[key], expected[key], rtol=1e-5, err_msg=f"{key} of {name}")
 
 
 class Checkpoints(Package):
