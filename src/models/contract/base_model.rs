@@ -185,6 +185,6 @@ pub trait BaseModel: HasNetwork + AnySpec {
 
     /// Operations of a training step over rows of that shape, padding included.
     fn train_step_flops(&self, shape: &StepShape) -> f64 {
-        self.transformer().train_step_flops(shape)
+        self.transformer().train_step_flops(shape, &|name| self.is_trained(name))
     }
 }

@@ -55,6 +55,11 @@ impl TokenEmbedding {
         [embedding].into_iter().chain(self.logits.map(logits)).collect()
     }
 
+    /// The name of the parameter that logits are products with.
+    pub fn head_param(&self) -> String {
+        self.logits.map_or_else(|| self.table(), |logits| format!("{}/kernel", logits.path))
+    }
+
     /// Numbers of its parameters.
     pub fn num_params(&self) -> u64 {
         self.params().iter().map(ParamSpec::num_elements).sum()
