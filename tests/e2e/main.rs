@@ -28,6 +28,7 @@ mod hugging_face_config;
 mod infer;
 mod kills;
 mod launch;
+mod lora;
 mod machines;
 mod mesh_tf;
 mod meshes;
