@@ -17,8 +17,7 @@ const EVEN: [(&str, &str); 4] = [
 ];
 
 /// Logical axes of parameters whose work processes along the model axis cannot divide, in the same words.
-const UNDIVIDED: [(&str, &str); 3] =
-    [("memory", "num_memory_tokens"), ("prompt", "a prompt"), ("cdq", "num_cdq_heads")];
+const UNDIVIDED: [(&str, &str); 2] = [("memory", "num_memory_tokens"), ("cdq", "num_cdq_heads")];
 
 impl Mesh {
     /// Ensures that each process has a share of every parameter that the mesh divides.
@@ -47,6 +46,13 @@ impl Mesh {
 
     fn check_undivided(&self, param: &ParamSpec) -> Result<(), Misfit> {
         let count = self.model().size;
+        if count > 1 && self.splits_length() && param.axes.contains(&"prompt") {
+            return Err(Misfit(format!(
+                "activation_partitioning_dims = 2 divides sequences among {count} processes, and the rows of `{}` are whole on \
+                 each: use activation_partitioning_dims = 1",
+                param.name
+            )));
+        }
         match UNDIVIDED.iter().find(|(axis, _)| count > 1 && param.axes.contains(axis)) {
             None => Ok(()),
             Some((_, dimension)) => Err(Misfit(format!(
@@ -173,6 +179,8 @@ mod tests {
         assert!(vocabulary.contains("9 rows of `vocab`, too few for 8 processes"), "{vocabulary}");
         let memory = error(2, ["memory", "embed"], [4, 8]);
         assert!(memory.contains("num_memory_tokens cannot be divided among 2"), "{memory}");
+        let prompt = error(2, ["prompt", "prompt_embed"], [4, 8]);
+        assert!(prompt.contains("use activation_partitioning_dims = 1"), "{prompt}");
         let lengths = error(2, ["embed", "mlp"], [4, 8]);
         assert!(lengths.contains("sequences of 31 tokens among 2 processes"), "{lengths}");
     }

@@ -31,6 +31,10 @@ const PYTHON_API: &str = "it is for programs in Python; `gimlet generate`, `scor
                           docs/generate.md has a table of InteractiveModel's methods";
 const EXPORT: &str = "no SavedModel is written: `gimlet export` writes a folder for transformers";
 const COMMAND_LINE: &str = "the command line does this: `gimlet --help`";
+const PROMPT_OF_ENCODER: &str =
+    "prompts are those of an encoder: use @layers.PromptEncoderDecoder() with @layers.PromptEncoder";
+const EXTENDED: &str = "of prompt-tuning, prompts before an encoder's tokens exist here, not its extensions: bind PROMPT to \
+                        @prompt_tuning.train.prompts.Prompt";
 const FIDDLE: &str = "runs are described by gin files, not by Fiddle";
 
 /// T5X's names.
@@ -50,6 +54,30 @@ pub(super) const T5X: &[Absent] = &[
     Absent::module("t5x.checkpoints_utils", CHECKPOINT_NAMES),
     Absent::module("t5x.config_utils", FIDDLE),
     Absent::module("t5x.fiddle_configs", FIDDLE),
+    Absent::module("prompt_tuning.extended", EXTENDED),
+    Absent::module("prompt_tuning.train.models", PROMPT_OF_ENCODER),
+    Absent::names(
+        "prompt_tuning.train.layers",
+        &["PromptDecoder", "PromptDecoderOnly"],
+        PROMPT_OF_ENCODER,
+    ),
+    Absent::names(
+        "prompt_tuning.masks",
+        &["create_prompt_decoder_only_mask"],
+        PROMPT_OF_ENCODER,
+    ),
+    Absent::names(
+        "prompt_tuning.prompts",
+        &["InferenceOnlyPrompt"],
+        "use @prompts.Prompt() with prompts.from_array: commands read the file where the checkpoint has no prompt",
+    ),
+    Absent::names("prompt_tuning.prompts", &["expand_to_batch"], OWN_PART),
+    Absent::names(
+        "prompt_tuning.train.utils",
+        &["MultiOptimizer"],
+        "use @t5x.optimizers.MultiOptimizer(), whose optimizers keep T5X's state",
+    ),
+    Absent::names("prompt_tuning.train.utils", &["np_save"], OWN_PART),
     Absent::module("t5x.main", COMMAND_LINE),
     Absent::module("t5x.test_utils", "it is for T5X's own tests"),
     Absent::module("t5x.contrib.calm", "early exits from a decoder (CALM) are not implemented"),

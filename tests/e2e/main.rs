@@ -61,6 +61,7 @@ mod serve;
 #[allow(dead_code, reason = "tests of storage use all of it")]
 #[path = "../pipeline/storage/server.rs"]
 mod server;
+mod soft_prompt;
 mod sweep;
 mod t0;
 mod t5_experiments;

@@ -1,9 +1,11 @@
 //! Models of flaxformer's modules are T5X's networks, and other networks are refused.
 
 use gimlet::gin::{Evaluator, Request, load};
-use gimlet::models::parts::{FeedForwardDropout, Reach};
+use gimlet::models::given_rows::GivenRows;
+use gimlet::models::parts::{FeedForwardDropout, Reach, RowsKind, RowsPlace};
 use gimlet::models::transformer::{LayerStyle, StackEnd, TransformerSpec};
 use gimlet::models::{BaseModel, EncoderDecoderModel};
+use gimlet::nn::Initializer;
 use gimlet::run::{Library, registry};
 
 /// Loads library files with these bindings; returns the model, or all messages.
@@ -148,6 +150,64 @@ fn parameters_of_modules_describe_the_network() {
     let file = "flaxformer/t5x/configs/t5/architectures/flash_attention.gin";
     let flash = model(&[SMALL, file], &[]).expect("it loads");
     assert_eq!(flash.transformer(), network(SMALL));
+}
+
+const PROMPTED: &str = "prompt_tuning/configs/models/t5_1_1_small_prompt.gin";
+
+#[test]
+fn a_network_with_a_prompt_is_t5_s_with_rows() {
+    let found = network(PROMPTED);
+    let rows = found.learned_rows.as_ref().expect("it has a prompt");
+    assert_eq!((rows.kind, rows.count, rows.place), (RowsKind::Prompt, 100, RowsPlace::Before));
+    assert_eq!((rows.initializer, &rows.given[..]), (Initializer::Uniform { scale: 0.5 }, &[][..]));
+    let param = rows.param();
+    assert_eq!((&param.name[..], &param.shape[..]), ("encoder/prompt/prompt/prompt", &[100, 512][..]));
+    assert_eq!(param.axes, ["prompt", "prompt_embed"]);
+    assert_eq!(TransformerSpec { learned_rows: None, ..found }, network(SMALL));
+    let labels = ["CLASS_LABELS = ['a', 'b']", "INITIAL_CHECKPOINT_PATH = 'x'"];
+    let file = "prompt_tuning/configs/prompts/from_class_labels.gin";
+    let spec = model(&[PROMPTED, file], &labels).expect("it loads").transformer();
+    let given = spec.learned_rows.expect("it has a prompt").given;
+    assert!(
+        matches!(&given[..], [GivenRows::Sample { population_size: Some(5000), .. }, GivenRows::Texts { texts, .. }]
+            if texts.len() == 2),
+        "{given:?}"
+    );
+}
+
+#[test]
+fn prompts_that_contradict_themselves_are_refused_with_the_remedy() {
+    let check = |bindings: &[&str], expected: &[&str]| {
+        let message = model(&[PROMPTED], bindings).expect_err("it is refused");
+        for part in expected {
+            assert!(message.contains(part), "`{part}` is not in:\n{message}");
+        }
+    };
+    check(
+        &["prompt_masks.add_fake_prompt.prompt_length = 7"],
+        &["masks.add_fake_prompt.prompt_length is 7, and prompts.Prompt.length is 100", "PROMPT_LENGTH"],
+    );
+    check(&["PROMPT_LENGTH = 0"], &["prompts.Prompt.length is 0, expected at least 1"]);
+    check(
+        &["prompts.Prompt.dtype = 'float32'"],
+        &["prompts.Prompt.dtype is 'float32', and embedding.Embed.dtype is 'bfloat16'"],
+    );
+    check(
+        &["prompts.Prompt.axis_names = ('prompt', 'embed')"],
+        &["expected ('prompt', 'prompt_embed') for `Prompt.axis_names`", "files hold it"],
+    );
+    check(
+        &["train_prompts.Prompt.combine = @train_prompts.suffix_prompt", "train_prompts.suffix_prompt.decoder_only = True"],
+        &["expected False for `suffix_prompt.decoder_only`", "tokens of an encoder"],
+    );
+    check(
+        &["prompt_masks.add_fake_prompt.multitask = True"],
+        &["expected False for `add_fake_prompt.multitask`", "one prompt"],
+    );
+    check(
+        &["prompt_layers.PromptEncoder.scan_layers = True"],
+        &["expected False for `PromptEncoder.scan_layers`"],
+    );
 }
 
 const LONG: &str = "flaxformer/t5x/configs/longt5/models/longt5_1_1_transient_global_base.gin";

@@ -161,6 +161,41 @@ fn every_model_of_flaxformers_modules_resolves() {
     assert_none("these do not resolve", failures);
 }
 
+/// The bindings that files of prompts require.
+const OF_PROMPTS: [&str; 3] =
+    ["CLASS_LABELS = ['a']", "EMBEDDING_FILE = '/nowhere'", "PROMPT_FILE = '/nowhere'"];
+
+#[test]
+fn every_file_of_prompt_tuning_resolves() {
+    let mut failures = Vec::new();
+    let bindings = [&REQUIRED[..], &OF_PROMPTS].concat();
+    let folder = "gin/prompt_tuning/configs";
+    let files = |part: &str| gin_files(&format!("{folder}/{part}"));
+    let is_model = |path: &PathBuf| path.parent().is_some_and(|folder| folder.ends_with("models"));
+    let models: Vec<PathBuf> = files("models").into_iter().filter(is_model).collect();
+    let model = format!("{folder}/models/t5_1_1_prompt.gin");
+    let small = format!("{folder}/models/sizes/small.gin");
+    let finetune = "prompt_tuning/configs/runs/prompt_finetune.gin".to_string();
+    assert!(models.len() >= 14, "found {} models only", models.len());
+    for path in models {
+        // A model without a size takes the one that follows it.
+        let files = vec![path.display().to_string(), small.clone(), finetune.clone()];
+        failures.extend(resolve(files, &bindings, ".", task_of_train).err());
+    }
+    for path in ["models/decoding", "prompts"].into_iter().flat_map(files) {
+        let path = path.display().to_string();
+        let files = vec![model.clone(), small.clone(), path, finetune.clone()];
+        failures.extend(resolve(files, &bindings, ".", task_of_train).err());
+    }
+    let run = |name: &str| {
+        vec![model.clone(), small.clone(), format!("prompt_tuning/configs/runs/prompt_{name}.gin")]
+    };
+    failures.extend(resolve(run("eval"), &bindings, ".", task_of_evaluate).err());
+    let task = |spec: &Infer| spec.dataset_cfg.mixture_or_task_name.clone();
+    failures.extend(resolve(run("infer"), &bindings, ".", task).err());
+    assert_none("these do not resolve", failures);
+}
+
 /// The bindings of the scripts that start NVIDIA's recipes for GPUs: `PACK=0`, `FUSE_QKV=1` and so on.
 const GPU_SCRIPT: [&str; 11] = [
     "network.T5Config.dtype = \"bfloat16\"",

@@ -1,0 +1,148 @@
+//! Soft prompts through the library's files of prompt-tuning: only the prompt learns, files of numpy's hold it, and an evaluation
+//! puts such a file into the model that it was trained for.
+
+use std::path::Path;
+
+use gimlet::checkpoint::{NpyFile, Stored};
+use gimlet::storage;
+
+use crate::arrays;
+use crate::command::Train;
+use crate::events::read_scalars;
+use crate::folder::{Folder, steps};
+
+const PROMPT: &str = "target/encoder/prompt/prompt/prompt";
+const CONFIGS: &str = "prompt_tuning/configs";
+
+/// With `base/checkpoint_1`, a model without a prompt.
+fn base() -> Folder {
+    Folder::once("prompt_base", |folder| {
+        folder
+            .train("flaxformer/t5x/configs/t5/models/t5_1_1_small.gin")
+            .gin_file("t5x/configs/runs/pretrain.gin")
+            .gin_file("prompt_dims.gin")
+            .bind_text("MODEL_DIR", "base")
+            .bind("TRAIN_STEPS", 1)
+            .succeeds();
+    })
+}
+
+fn model(folder: &Folder) -> Train {
+    folder.train(&format!("{CONFIGS}/models/t5_1_1_prompt.gin"))
+}
+
+/// A training of a prompt on the base.
+fn finetune(folder: &Folder, prompt: &str) -> Train {
+    model(folder)
+        .gin_file(format!("{CONFIGS}/prompts/{prompt}.gin"))
+        .gin_file(format!("{CONFIGS}/runs/prompt_finetune.gin"))
+        .gin_file("prompt_dims.gin")
+        .bind_text("MODEL_DIR", "model")
+        .bind_text("INITIAL_CHECKPOINT_PATH", "base/checkpoint_1")
+        .bind("TRAIN_STEPS", 4)
+}
+
+/// An evaluation of the loss.
+fn eval(run: Train, output_dir: &str) -> Train {
+    run.tool(&["eval"])
+        .gin_file("prompt_dims.gin")
+        .bind_text("EVAL_OUTPUT_DIR", output_dir)
+        .bind("evaluate.inference_evaluator_cls", "None")
+        .bind("evaluate.training_evaluator_cls", "@trainer.Trainer")
+        .bind_text("utils.DatasetConfig.split", "validation")
+        .bind("utils.DatasetConfig.batch_size", 4)
+}
+
+/// The only point of the loss of an evaluation.
+fn loss(folder: &Folder, output_dir: &str) -> f64 {
+    let scalars = read_scalars(&folder.path(output_dir).join("training_eval/echo"));
+    *scalars["loss"].values().last().expect("it was measured")
+}
+
+fn numpy(folder: &Folder, step: u64) -> Vec<f32> {
+    let file = format!("model/numpy_checkpoints/checkpoint_{step}/encoder.prompt.prompt.prompt");
+    let path = folder.path(&file);
+    let file = NpyFile::open(&storage::Path::try_from(&*path as &Path).expect("text"));
+    let file = file.expect("the run wrote it");
+    assert_eq!(file.shape, [5, 16]);
+    file.rows(0..5).expect("it is whole").to_f32().expect("floats")
+}
+
+#[test]
+fn only_the_prompt_learns_and_its_file_serves_the_base() {
+    let folder = base();
+    let labels = finetune(&folder, "from_class_labels").bind("CLASS_LABELS", "['a', 'bc']");
+    labels.succeeds();
+    assert_eq!(steps(&folder.path("model")), [4]);
+
+    let before = arrays::open(&folder.path("base"), 1);
+    let after = arrays::open(&folder.path("model"), 4);
+    let read = |stored: &dyn Stored, name: &str| stored.read(name).expect("it is whole");
+    for array in after.leaves().iter().filter(|array| array.name.starts_with("target/")) {
+        if array.name != PROMPT {
+            assert!(read(&after, array.name) == read(&before, array.name), "{}", array.name);
+        }
+    }
+    let learned = read(&after, PROMPT).to_f32().expect("floats");
+    assert_eq!(learned, numpy(&folder, 4));
+    let first = numpy(&folder, 1);
+    assert!(first.iter().zip(&learned).all(|(first, learned)| first != learned));
+    // The ids of bytes begin at 3.
+    let embedding = read(&before, "target/token_embedder/embedding").to_f32().expect("floats");
+    let row = |byte: u8| &embedding[(usize::from(byte) + 3) * 16..][..16];
+    assert_eq!(first[..16], *row(b'a'));
+    let mean = row(b'b').iter().zip(row(b'c')).map(|(b, c)| (b + c) / 2.0);
+    assert!(first[16..32].iter().zip(mean).all(|(found, mean)| (found - mean).abs() < 1e-6));
+    // The other rows are among the embedding's, each another one.
+    let place = |found: &[f32]| embedding.chunks(16).position(|row| row == found);
+    let mut places: Vec<_> = first[32..].chunks(16).map(place).collect();
+    places.sort_unstable();
+    places.dedup();
+    assert!(places.len() == 3 && places.iter().all(Option::is_some), "{places:?}");
+
+    let own = model(&folder).gin_file("t5x/configs/runs/eval.gin");
+    eval(own, "own")
+        .bind_text("CHECKPOINT_PATH", "model/checkpoint_4")
+        .bind("utils.RestoreCheckpointConfig.fallback_to_scratch", "False")
+        .bind("utils.RestoreCheckpointConfig.assignment_map", "()")
+        .succeeds();
+    let from_file = model(&folder).gin_file(format!("{CONFIGS}/runs/prompt_eval.gin"));
+    let from_file = eval(from_file, "from_file")
+        .bind_text("CHECKPOINT_PATH", "base/checkpoint_1")
+        .bind_text(
+            "PROMPT_FILE",
+            "model/numpy_checkpoints/checkpoint_4/encoder.prompt.prompt.prompt",
+        );
+    from_file.succeeds();
+    assert_eq!(loss(&folder, "from_file"), loss(&folder, "own"));
+
+    let ended = from_file.bind("PROMPT_LENGTH", 7).arg("--dry_run").run();
+    assert_eq!(ended.status, Some(2), "{}", ended.stderr);
+    for words in ["[5, 16], expected [7, 16]", "set PROMPT_LENGTH to 5"] {
+        assert!(ended.stderr.contains(words), "`{words}` is not in {}", ended.stderr);
+    }
+}
+
+#[test]
+fn a_training_of_a_prompt_is_resumed_without_the_base() {
+    let folder = base();
+    let run = finetune(&folder, "from_sampled_vocab");
+    run.succeeds();
+    let whole = numpy(&folder, 4);
+    std::fs::remove_dir_all(folder.path("model")).expect("it is there");
+    run.clone().bind("TRAIN_STEPS", 2).succeeds();
+    std::fs::rename(folder.path("base"), folder.path("gone")).expect("it is there");
+    run.succeeds();
+    assert_eq!(numpy(&folder, 4), whole);
+}
+
+#[test]
+fn rows_of_several_examples_are_refused_with_the_remedy() {
+    let folder = base();
+    let packed = finetune(&folder, "from_sampled_vocab");
+    let ended = packed.bind("train/utils.DatasetConfig.pack", "True").arg("--dry_run").run();
+    assert_eq!(ended.status, Some(2), "{}", ended.stderr);
+    for words in ["prompts.Prompt.length = 5", "prompt tuning does not support packing", "pack = False"] {
+        assert!(ended.stderr.contains(words), "`{words}` is not in {}", ended.stderr);
+    }
+}
