@@ -10,7 +10,7 @@ use super::error::SessionError;
 /// Learned rows with given values.
 #[derive(Clone, Debug)]
 pub struct GivenParam {
-    rows: LearnedRows,
+    pub(super) rows: LearnedRows,
 }
 
 impl GivenParam {
@@ -49,41 +49,8 @@ impl GivenParam {
         Ok(self.rows.given.iter().try_for_each(|given| given.check(shape))?)
     }
 
-    fn shape(&self) -> [usize; 2] {
+    /// The shape of the parameter.
+    pub(super) fn shape(&self) -> [usize; 2] {
         [self.rows.count, self.rows.stream.emb_dim]
-    }
-}
-
-#[cfg(feature = "torch")]
-mod body {
-    use tch::{Device, Tensor};
-
-    use super::{GivenParam, SessionError};
-    use crate::models::given_rows::FirstRows;
-    use crate::nn::{Params, draw};
-    use crate::session::seeds::{Purpose, derive};
-
-    impl GivenParam {
-        /// Reads the values into this process's part of the parameter. Rows that are not given are drawn.
-        ///
-        /// # Errors
-        /// See [`GivenParam::check`].
-        pub fn fill(&self, params: &Params, seed: u64) -> Result<(), SessionError> {
-            let draws = |number| derive(seed, Purpose::Initialization, &[number]);
-            let mut firsts = Vec::new();
-            for given in &self.rows.given {
-                firsts.push(given.read(self.shape(), &draws)?);
-            }
-            let drawn = derive(seed, Purpose::Initialization, &[]);
-            let whole = draw(&self.rows.param(), drawn, Device::Cpu);
-            for FirstRows { count, values } in firsts {
-                let (count, width) = (count as i64, self.rows.stream.emb_dim as i64);
-                let values = Tensor::from_slice(&values).view([count, width]);
-                tch::no_grad(|| whole.narrow(0, 0, count).copy_(&values));
-            }
-            let mut part = params.get(self.name()).shallow_clone();
-            tch::no_grad(|| part.copy_(&params.shard(self.name()).of(&whole)));
-            Ok(())
-        }
     }
 }

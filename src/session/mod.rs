@@ -35,6 +35,8 @@ pub mod eval_context;
 #[cfg(feature = "torch")]
 pub mod forward;
 #[cfg(feature = "torch")]
+mod given_values;
+#[cfg(feature = "torch")]
 pub mod guard;
 #[cfg(feature = "torch")]
 pub mod held_out;

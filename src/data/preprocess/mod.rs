@@ -70,7 +70,7 @@ pub use text::{
     MultiTranslate, NeighboringPairs, NextSentencePrediction, OneHot, PadNonspacedLanguages,
     ParseTsv, PreprocessTensorflowExamples, PreprocessTsv, PrintDataset, ProcessMnli, ProcessXnli,
     RandomSplitText, RankClassification, RankClassificationFormatter, RankingMode, Record, Rekey,
-    ReplaceText, SetFeature, SplitTextToWords, Squad, SquadSpanSpaceTokenized, Stsb, Summarize,
+    RemoveFirstTextToken, ReplaceText, SetFeature, SplitTextToWords, Squad, SquadSpanSpaceTokenized, Stsb, Summarize,
     Translate, TriviaQa, Unidecode, Wikiann, WnliSimple, Wsc, WscSimple, Xquad,
 };
 pub use tokens::{

@@ -24,7 +24,7 @@ use super::text::{
     FormatFeatures, Glue, Lm, MapLabels, MultiTranslate, NeighboringPairs, NextSentencePrediction,
     PadNonspacedLanguages, ParseTsv, PreprocessTensorflowExamples, PreprocessTsv, PrintDataset,
     ProcessMnli, ProcessXnli, RandomSplitText, RankClassification, RankClassificationFormatter,
-    Record, Rekey, ReplaceText, SetFeature, SplitTextToWords, Squad, SquadSpanSpaceTokenized, Stsb,
+    Record, Rekey, RemoveFirstTextToken, ReplaceText, SetFeature, SplitTextToWords, Squad, SquadSpanSpaceTokenized, Stsb,
     Summarize, Translate, TriviaQa, Unidecode, Wikiann, WnliSimple, Wsc, WscSimple, Xquad,
 };
 use super::tokens::{
@@ -89,6 +89,7 @@ gimlet_gin::slot! {
         Record,
         ReduceConcatTokens,
         Rekey,
+        RemoveFirstTextToken,
         ReplaceText,
         SampleAnswer,
         SelectRandomChunk,

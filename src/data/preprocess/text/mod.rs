@@ -37,7 +37,9 @@ pub use coreference::{DefinitePronounResolutionSimple, Wsc, WscSimple};
 pub use example_fn::{Constant, Equal, ExampleFn, Feature as FeatureFn, Fill, OneHot};
 pub use glue::{Glue, Record, Stsb};
 pub use multilingual::{FilterTydiqaByLanguage, ProcessMnli, ProcessXnli, Wikiann, Xquad};
-pub use plain::{FilterByStringLength, Lm, PadNonspacedLanguages, Rekey, Summarize};
+pub use plain::{
+    FilterByStringLength, Lm, PadNonspacedLanguages, Rekey, RemoveFirstTextToken, Summarize,
+};
 pub use print::PrintDataset;
 pub use prompt::ApplyTemplate;
 pub use question_answering::{Squad, SquadSpanSpaceTokenized, TriviaQa};

@@ -60,6 +60,30 @@ impl Preprocess for Summarize {
     }
 }
 
+/// Removes the first word of a text and the space after it, such as the name of a task. Source: prompt-tuning
+/// `data/preprocessors.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "prompt_tuning.data.preprocessors.remove_first_text_token")]
+pub struct RemoveFirstTextToken {
+    /// The feature.
+    #[gin(default = "inputs".to_string())]
+    pub key: String,
+}
+
+impl Preprocess for RemoveFirstTextToken {
+    fn steps(&self, _: &Context<'_>) -> Result<Vec<Step>, DataError> {
+        let key = self.key.clone();
+        Ok(vec![Step::map(move |mut example| {
+            let text = text_of(&example, &key)?;
+            let rest = text.split_once(' ').map(|(_, rest)| rest.to_string());
+            if let Some(rest) = rest {
+                example.set(key.as_str().into(), Value::Text(rest));
+            }
+            Ok(example)
+        })])
+    }
+}
+
 /// Makes a text the targets of empty inputs. Source: t5 `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "t5.data.preprocessors.lm")]

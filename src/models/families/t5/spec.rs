@@ -3,8 +3,7 @@
 use super::initializers::{FirstValues, T5Initializers};
 use crate::gin::Configurable;
 use crate::models::parts::{
-    AttentionSpec, LearnedRows, LogitsKernel, Reach, RelativeBias, RowsKind, RowsPlace,
-    TokenEmbedding,
+    AttentionSpec, LearnedRows, LogitsKernel, Reach, RelativeBias, TokenEmbedding,
 };
 use crate::models::transformer::{
     LAYER_NORM_EPSILON, LayerArrays, LayerDims, LayerStyle, StackEnd, StackSpec, TransformerSpec,
@@ -184,14 +183,9 @@ impl T5Config {
             logits: (!self.logits_via_embedding)
                 .then(|| LogitsKernel::of_decoder(initializers.logits)),
         };
-        let learned_rows = (self.num_memory_tokens > 0).then(|| LearnedRows {
-            kind: RowsKind::Memory,
-            count: self.num_memory_tokens,
-            stream: dims.stream(),
-            place: RowsPlace::Before,
-            initializer: initializers.embedding,
-            given: Vec::new(),
-        });
+        let count = self.num_memory_tokens;
+        let learned_rows =
+            (count > 0).then(|| LearnedRows::memory(count, dims.stream(), initializers.embedding));
         let position = |direction| RelativeBias {
             direction,
             per_layer: self.relpos_bias_per_layer,

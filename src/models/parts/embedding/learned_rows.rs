@@ -74,6 +74,12 @@ impl RowsKind {
 }
 
 impl LearnedRows {
+    /// Memory tokens.
+    pub fn memory(count: usize, stream: StreamDims, initializer: Initializer) -> Self {
+        let (kind, place) = (RowsKind::Memory, RowsPlace::Before);
+        Self { kind, count, stream, place, initializer, given: Vec::new() }
+    }
+
     /// The rows as a parameter.
     pub fn param(&self) -> ParamSpec {
         let shape = vec![self.count, self.stream.emb_dim];
