@@ -31,8 +31,7 @@ const PYTHON_API: &str = "it is for programs in Python; `gimlet generate`, `scor
                           docs/generate.md has a table of InteractiveModel's methods";
 const EXPORT: &str = "no SavedModel is written: `gimlet export` writes a folder for transformers";
 const COMMAND_LINE: &str = "the command line does this: `gimlet --help`";
-const PROMPT_OF_ENCODER: &str =
-    "prompts are those of an encoder: use @layers.PromptEncoderDecoder() with @layers.PromptEncoder";
+const PROMPT_OF_ENCODER: &str = "prompts are those of an encoder: use @layers.PromptEncoderDecoder() with @layers.PromptEncoder";
 const EXTENDED: &str = "of prompt-tuning, prompts before an encoder's tokens exist here, not its extensions: bind PROMPT to \
                         @prompt_tuning.train.prompts.Prompt";
 const FIDDLE: &str = "runs are described by gin files, not by Fiddle";
@@ -61,11 +60,7 @@ pub(super) const T5X: &[Absent] = &[
         &["PromptDecoder", "PromptDecoderOnly"],
         PROMPT_OF_ENCODER,
     ),
-    Absent::names(
-        "prompt_tuning.masks",
-        &["create_prompt_decoder_only_mask"],
-        PROMPT_OF_ENCODER,
-    ),
+    Absent::names("prompt_tuning.masks", &["create_prompt_decoder_only_mask"], PROMPT_OF_ENCODER),
     Absent::names(
         "prompt_tuning.prompts",
         &["InferenceOnlyPrompt"],

@@ -107,9 +107,8 @@ fn only_the_prompt_learns_and_its_file_serves_the_base() {
         .bind("utils.RestoreCheckpointConfig.assignment_map", "()")
         .succeeds();
     let from_file = model(&folder).gin_file(format!("{CONFIGS}/runs/prompt_eval.gin"));
-    let from_file = eval(from_file, "from_file")
-        .bind_text("CHECKPOINT_PATH", "base/checkpoint_1")
-        .bind_text(
+    let from_file =
+        eval(from_file, "from_file").bind_text("CHECKPOINT_PATH", "base/checkpoint_1").bind_text(
             "PROMPT_FILE",
             "model/numpy_checkpoints/checkpoint_4/encoder.prompt.prompt.prompt",
         );
@@ -142,7 +141,9 @@ fn rows_of_several_examples_are_refused_with_the_remedy() {
     let packed = finetune(&folder, "from_sampled_vocab");
     let ended = packed.bind("train/utils.DatasetConfig.pack", "True").arg("--dry_run").run();
     assert_eq!(ended.status, Some(2), "{}", ended.stderr);
-    for words in ["prompts.Prompt.length = 5", "prompt tuning does not support packing", "pack = False"] {
+    for words in
+        ["prompts.Prompt.length = 5", "prompt tuning does not support packing", "pack = False"]
+    {
         assert!(ended.stderr.contains(words), "`{words}` is not in {}", ended.stderr);
     }
 }

@@ -161,7 +161,10 @@ fn a_network_with_a_prompt_is_t5_s_with_rows() {
     assert_eq!((rows.kind, rows.count, rows.place), (RowsKind::Prompt, 100, RowsPlace::Before));
     assert_eq!((rows.initializer, &rows.given[..]), (Initializer::Uniform { scale: 0.5 }, &[][..]));
     let param = rows.param();
-    assert_eq!((&param.name[..], &param.shape[..]), ("encoder/prompt/prompt/prompt", &[100, 512][..]));
+    assert_eq!(
+        (&param.name[..], &param.shape[..]),
+        ("encoder/prompt/prompt/prompt", &[100, 512][..])
+    );
     assert_eq!(param.axes, ["prompt", "prompt_embed"]);
     assert_eq!(TransformerSpec { learned_rows: None, ..found }, network(SMALL));
     let labels = ["CLASS_LABELS = ['a', 'b']", "INITIAL_CHECKPOINT_PATH = 'x'"];
@@ -185,7 +188,10 @@ fn prompts_that_contradict_themselves_are_refused_with_the_remedy() {
     };
     check(
         &["prompt_masks.add_fake_prompt.prompt_length = 7"],
-        &["masks.add_fake_prompt.prompt_length is 7, and prompts.Prompt.length is 100", "PROMPT_LENGTH"],
+        &[
+            "masks.add_fake_prompt.prompt_length is 7, and prompts.Prompt.length is 100",
+            "PROMPT_LENGTH",
+        ],
     );
     check(&["PROMPT_LENGTH = 0"], &["prompts.Prompt.length is 0, expected at least 1"]);
     check(
@@ -197,7 +203,10 @@ fn prompts_that_contradict_themselves_are_refused_with_the_remedy() {
         &["expected ('prompt', 'prompt_embed') for `Prompt.axis_names`", "files hold it"],
     );
     check(
-        &["train_prompts.Prompt.combine = @train_prompts.suffix_prompt", "train_prompts.suffix_prompt.decoder_only = True"],
+        &[
+            "train_prompts.Prompt.combine = @train_prompts.suffix_prompt",
+            "train_prompts.suffix_prompt.decoder_only = True",
+        ],
         &["expected False for `suffix_prompt.decoder_only`", "tokens of an encoder"],
     );
     check(

@@ -70,8 +70,9 @@ pub use text::{
     MultiTranslate, NeighboringPairs, NextSentencePrediction, OneHot, PadNonspacedLanguages,
     ParseTsv, PreprocessTensorflowExamples, PreprocessTsv, PrintDataset, ProcessMnli, ProcessXnli,
     RandomSplitText, RankClassification, RankClassificationFormatter, RankingMode, Record, Rekey,
-    RemoveFirstTextToken, ReplaceText, SetFeature, SplitTextToWords, Squad, SquadSpanSpaceTokenized, Stsb, Summarize,
-    Translate, TriviaQa, Unidecode, Wikiann, WnliSimple, Wsc, WscSimple, Xquad,
+    RemoveFirstTextToken, ReplaceText, SetFeature, SplitTextToWords, Squad,
+    SquadSpanSpaceTokenized, Stsb, Summarize, Translate, TriviaQa, Unidecode, Wikiann, WnliSimple,
+    Wsc, WscSimple, Xquad,
 };
 pub use tokens::{
     AppendEos, AppendEosAfterTrim, Tokenize, TokenizeAndAppendEos, TruncateInputsLeft,

@@ -24,8 +24,9 @@ use super::text::{
     FormatFeatures, Glue, Lm, MapLabels, MultiTranslate, NeighboringPairs, NextSentencePrediction,
     PadNonspacedLanguages, ParseTsv, PreprocessTensorflowExamples, PreprocessTsv, PrintDataset,
     ProcessMnli, ProcessXnli, RandomSplitText, RankClassification, RankClassificationFormatter,
-    Record, Rekey, RemoveFirstTextToken, ReplaceText, SetFeature, SplitTextToWords, Squad, SquadSpanSpaceTokenized, Stsb,
-    Summarize, Translate, TriviaQa, Unidecode, Wikiann, WnliSimple, Wsc, WscSimple, Xquad,
+    Record, Rekey, RemoveFirstTextToken, ReplaceText, SetFeature, SplitTextToWords, Squad,
+    SquadSpanSpaceTokenized, Stsb, Summarize, Translate, TriviaQa, Unidecode, Wikiann, WnliSimple,
+    Wsc, WscSimple, Xquad,
 };
 use super::tokens::{
     AppendEos, AppendEosAfterTrim, PrependBos, PrependPrompt, Tokenize, TokenizeAndAppendEos,
