@@ -195,11 +195,11 @@ fn prompts_that_contradict_themselves_are_refused_with_the_remedy() {
     );
     check(&["PROMPT_LENGTH = 0"], &["prompts.Prompt.length is 0, expected at least 1"]);
     check(
-        &["prompts.Prompt.dtype = 'float32'"],
+        &["prompt_tuning.prompts.Prompt.dtype = 'float32'"],
         &["prompts.Prompt.dtype is 'float32', and embedding.Embed.dtype is 'bfloat16'"],
     );
     check(
-        &["prompts.Prompt.axis_names = ('prompt', 'embed')"],
+        &["prompt_tuning.prompts.Prompt.axis_names = ('prompt', 'embed')"],
         &["expected ('prompt', 'prompt_embed') for `Prompt.axis_names`", "files hold it"],
     );
     check(
