@@ -22,6 +22,11 @@ impl Projection {
         Self { kernel: params.cast(&name, kind), fp8: params.fp8_product(&name) }
     }
 
+    /// Returns a projection with the kernel that `change` makes of this one.
+    pub fn with_kernel(self, change: impl FnOnce(&Tensor) -> Tensor) -> Self {
+        Self { kernel: change(&self.kernel), ..self }
+    }
+
     /// Returns a projection whose results are divided by that factor.
     pub fn over(self, divisor: f64) -> Self {
         Self { kernel: self.kernel / divisor, ..self }

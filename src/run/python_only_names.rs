@@ -32,7 +32,7 @@ const PYTHON_API: &str = "it is for programs in Python; `gimlet generate`, `scor
 const EXPORT: &str = "no SavedModel is written: `gimlet export` writes a folder for transformers";
 const COMMAND_LINE: &str = "the command line does this: `gimlet --help`";
 const PROMPT_OF_ENCODER: &str = "prompts are those of an encoder: use @layers.PromptEncoderDecoder() with @layers.PromptEncoder";
-const EXTENDED: &str = "of prompt-tuning, prompts before an encoder's tokens exist here, not its extensions: bind PROMPT to \
+const EXTENDED: &str = "of prompt-tuning, prompts among an encoder's tokens and IA3 exist here, not its other extensions: bind PROMPT to \
                         @prompt_tuning.train.prompts.Prompt";
 const FIDDLE: &str = "runs are described by gin files, not by Fiddle";
 
@@ -53,7 +53,13 @@ pub(super) const T5X: &[Absent] = &[
     Absent::module("t5x.checkpoints_utils", CHECKPOINT_NAMES),
     Absent::module("t5x.config_utils", FIDDLE),
     Absent::module("t5x.fiddle_configs", FIDDLE),
-    Absent::module("prompt_tuning.extended", EXTENDED),
+    Absent::module("prompt_tuning.extended.masks", EXTENDED),
+    Absent::module("prompt_tuning.extended.multitask_prompts", EXTENDED),
+    Absent::module("prompt_tuning.extended.perceptron", EXTENDED),
+    Absent::module("prompt_tuning.extended.train.multitask_partitioning", EXTENDED),
+    Absent::module("prompt_tuning.extended.train.multitask_prompts", EXTENDED),
+    Absent::module("prompt_tuning.extended.train.per_layer", EXTENDED),
+    Absent::module("prompt_tuning.extended.train.wayward", EXTENDED),
     Absent::module("prompt_tuning.train.models", PROMPT_OF_ENCODER),
     Absent::names(
         "prompt_tuning.train.layers",

@@ -76,6 +76,9 @@ const SHARING_MODULES: [&str; 8] = [
 /// Methods that T5X's models share; files write the model before them.
 const SHARED_METHODS: [&str; 2] = ["predict_batch_with_aux", "score_batch"];
 
+/// Classes of prompt-tuning; its files import their modules under two names.
+const SHARED_CLASSES: [&str; 2] = ["Prompt", "prompts.Prompt"];
+
 /// Published files write short names. A name that becomes ambiguous breaks them, unless real T5X
 /// has both too: then `tests/e2e/bad_input/configuration.rs` is the place for it.
 #[test]
@@ -97,7 +100,7 @@ fn every_short_name_of_the_shipped_registry_means_one_configurable() {
             names.retain(|name| *name == one.name);
         }
         let is_shared = !suffix.contains('.') && names.iter().all(is_shared)
-            || SHARED_METHODS.contains(&suffix);
+            || [SHARED_METHODS, SHARED_CLASSES].concat().contains(&suffix);
         assert!(names.len() == 1 || is_shared, "`{suffix}` means {names:?}");
     }
 }

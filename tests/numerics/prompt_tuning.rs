@@ -31,6 +31,7 @@ const DIMENSIONS: [&str; 13] = [
     "seqio.PassThroughVocabulary.eos_id = 1",
 ];
 
+const IA3: &str = "prompt_tuning/configs/extended/models/ia3_t5_1_1.gin";
 const PROMPTED: &str = "prompt_tuning/configs/models/t5_1_1_prompt.gin";
 
 /// A model of a library file with other bindings.
@@ -221,6 +222,11 @@ fn check_training(
 #[test]
 fn a_prompt_before_the_tokens_equals_that_of_prompt_tuning() {
     check_case("prefix_prompt", &model(PROMPTED, &[]));
+}
+
+#[test]
+fn learned_factors_of_keys_values_and_blocks_equal_those_of_prompt_tuning() {
+    check_case("ia3", &model(IA3, &[]));
 }
 
 #[test]

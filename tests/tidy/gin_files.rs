@@ -187,6 +187,11 @@ fn every_file_of_prompt_tuning_resolves() {
         let files = vec![model.clone(), small.clone(), path, finetune.clone()];
         failures.extend(resolve(files, &bindings, ".", task_of_train).err());
     }
+    let extended = "prompt_tuning/configs/extended";
+    let ia3 = ["models/ia3_t5_1_1", "runs/ia3_finetune"].map(|it| format!("{extended}/{it}.gin"));
+    let [of_ia3, learning] = ia3;
+    let files_of_ia3 = vec![of_ia3, small.clone(), learning];
+    failures.extend(resolve(files_of_ia3, &bindings, ".", task_of_train).err());
     let run = |name: &str| {
         vec![model.clone(), small.clone(), format!("prompt_tuning/configs/runs/prompt_{name}.gin")]
     };

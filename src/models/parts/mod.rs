@@ -25,7 +25,7 @@ pub use embedding::{
 };
 pub use encoder_ends::EncoderEnds;
 pub use feed_forward::{FeedForward, FeedForwardDropout, FeedForwardSpec};
-pub use kernel::{KernelSpec, biased_kernel, kernel, param};
+pub use kernel::{KernelScale, KernelSpec, ScaledSide, biased_kernel, kernel, param};
 pub use lora::LoRA;
 pub use part::{NormSpec, Part, PassContext, StreamDims, Tokens};
 pub use relative_position::RelativeBias;

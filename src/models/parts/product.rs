@@ -2,7 +2,7 @@
 
 use tch::{Kind, Tensor};
 
-use super::kernel::KernelSpec;
+use super::kernel::{KernelScale, KernelSpec, ScaledSide};
 use super::part::NormSpec;
 use crate::nn::{
     Activation, BlockRows, Dropout, Joined, LayerNorm, Norm, NormKind, Params, Projection, RmsNorm,
@@ -69,6 +69,17 @@ pub trait Load {
         activations: &[Activation],
     ) -> (Self::Product, Vec<Activation>) {
         (self.kernels(specs), activations.to_vec())
+    }
+}
+
+impl KernelScale {
+    /// Returns the kernel that has the same products as `kernel` `[in, out]` with the vector.
+    pub fn within(&self, params: &Params, kernel: &Tensor) -> Tensor {
+        let vector = params.cast(&self.name, kernel.kind()).reshape(-1);
+        match self.side {
+            ScaledSide::Inputs => kernel * vector.unsqueeze(1),
+            ScaledSide::Results => kernel * vector,
+        }
     }
 }
 

@@ -46,6 +46,11 @@ impl TransformerSpec {
     pub fn check(&self, names: DimensionNames) -> Result<(), String> {
         self.stacks().try_for_each(|stack| self.check_stack(stack, names))?;
         if let Some(lora) = self.last.lora.as_ref() {
+            if self.stacks().any(|stack| stack.dims.style.has_scales) {
+                return Err("the model has LoRA and the scales of IA3, expected one of the two: omit gimlet/lora.gin, or bind \
+                            k_conv, v_conv and intermediate_conv to None"
+                    .to_string());
+            }
             let of_layers: Vec<_> = self.stacks().flat_map(StackSpec::layer_params).collect();
             lora.check(&of_layers)?;
         }

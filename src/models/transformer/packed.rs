@@ -108,7 +108,12 @@ impl ForPrediction<'_> {
     fn read(&self, specs: &[KernelSpec]) -> Vec<Tensor> {
         let kernel = |spec: &KernelSpec| {
             assert!(!spec.has_bias, "packed kernels have no biases");
-            let kernel = self.whole(&spec.path).to_kind(self.kind);
+            let kernel = self.whole(&spec.path);
+            let kernel = match &spec.scale {
+                Some(scale) => scale.within(self.params, &kernel),
+                None => kernel,
+            };
+            let kernel = kernel.to_kind(self.kind);
             spec.divisor.into_iter().fold(kernel, |kernel, divisor| kernel / divisor)
         };
         specs.iter().map(kernel).collect()

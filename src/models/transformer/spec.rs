@@ -97,6 +97,9 @@ pub struct LayerStyle {
     pub feed_forward_dropout: FeedForwardDropout,
     /// Probability that an attention weight is dropped, if it is not that of all activations.
     pub attention_dropout_rate: Option<f64>,
+    /// Whether learned vectors multiply keys, values, and what is between the projections of feed-forward blocks (IA3; Liu
+    /// et al. 2022, arXiv:2205.05638).
+    pub has_scales: bool,
 }
 
 impl LayerStyle {
@@ -107,6 +110,7 @@ impl LayerStyle {
         has_biases: false,
         feed_forward_dropout: FeedForwardDropout::Between,
         attention_dropout_rate: None,
+        has_scales: false,
     };
 }
 
@@ -352,6 +356,7 @@ impl StackSpec {
             reach: self.reach,
             query: dims.initializers.query,
             others: dims.initializers.attention,
+            has_scales: dims.style.has_scales,
         })
     }
 
@@ -392,7 +397,8 @@ impl StackSpec {
     pub fn as_parts(&self, blocks: Vec<FeedForwardSpec>) -> impl Iterator<Item = FeedForward> {
         let dims = &self.dims;
         let (stream, initializer) = (dims.stream(), dims.initializers.feed_forward);
-        let drops = dims.style.feed_forward_dropout;
-        blocks.into_iter().map(move |spec| FeedForward { spec, stream, initializer, drops })
+        let LayerStyle { feed_forward_dropout: drops, has_scales, .. } = dims.style;
+        let part = move |spec| FeedForward { spec, stream, initializer, drops, has_scales };
+        blocks.into_iter().map(part)
     }
 }

@@ -274,6 +274,10 @@ impl Load for ForTraining<'_> {
     fn kernels(&self, specs: &[KernelSpec]) -> TrainedKernels {
         let projection = |spec: &KernelSpec| {
             let projection = Projection::new(self.params, &spec.path, self.kind);
+            let projection = match &spec.scale {
+                Some(scale) => projection.with_kernel(|kernel| scale.within(self.params, kernel)),
+                None => projection,
+            };
             // T5X's contrib/gpu divides the query's input, which gives the same result.
             spec.divisor.into_iter().fold(projection, Projection::over)
         };

@@ -79,7 +79,7 @@ pub struct StandardLogicalFactorRules;
 #[gin(name = "t5x.contrib.moe.adafactor_utils.logical_factor_rules")]
 pub struct MoeLogicalFactorRules;
 
-/// Other rules, and those of the axes of prompts, which are not factored. Source: prompt-tuning `train/optim.py`.
+/// Other rules, and those of the axes of prompts: not to be factored. Of matrices such as one prompt their size decides. Source: prompt-tuning `train/optim.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "prompt_tuning.train.optim.standard_logical_factor_rules")]
 pub struct PromptLogicalFactorRules {
@@ -251,6 +251,20 @@ mod tests {
         check(&standard(), &[127, 512], &["embed", "mlp"], [&[1], &[127, 512], &[1], &[1]]);
         let axes = ["heads", "relpos_buckets"];
         check(&standard(), &[8, 32], &axes, [&[1], &[8, 32], &[1], &[1]]);
+    }
+
+    #[test]
+    fn prompts_have_rules_of_their_own() {
+        let rules =
+            FactorRules::Named(NamedRules::Prompt(PromptLogicalFactorRules { rules: None }));
+        let spec = Adafactor { logical_factor_rules: Some(rules), ..Adafactor::default() };
+        let axes = ["prompt", "prompt_embed"];
+        check(&spec, &[100, 768], &axes, [&[1], &[100, 768], &[1], &[1]]);
+        // T5X too factors a long prompt.
+        check(&spec, &[200, 768], &axes, [&[1], &[1], &[768], &[200]]);
+        let of_layers = ["prompt", "layers", "prompt_embed"];
+        check(&spec, &[2, 3, 4], &of_layers, [&[1], &[2, 3, 4], &[1], &[1]]);
+        assert!(error(&standard(), &[100, 768], &axes).contains("no rule for axis `prompt`"));
     }
 
     #[test]

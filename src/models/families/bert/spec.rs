@@ -210,6 +210,7 @@ impl BertConfig {
                 has_biases: true,
                 feed_forward_dropout: FeedForwardDropout::Nowhere,
                 attention_dropout_rate: Some(self.attention_probs_dropout_prob),
+                has_scales: false,
             },
             remat_policy: self.remat_policy,
             initializers: LayerInitializers {

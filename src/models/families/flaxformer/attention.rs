@@ -1,6 +1,7 @@
 //! Attentions.
 
 use super::components::InitFn;
+use super::ia3::IA3Attention;
 use super::values::{
     BroadcastDropout, NoBias, NoConvolution, NoExtraLogit, NoFusedKernels, NoOutputWidth,
     NoRotation, OutputProjection,
@@ -84,12 +85,12 @@ pub struct MultiHeadAttention {
     /// Only None is supported.
     #[gin(default = NoConvolution)]
     pub q_conv: NoConvolution,
-    /// Only None is supported.
-    #[gin(default = NoConvolution)]
-    pub k_conv: NoConvolution,
-    /// Only None is supported.
-    #[gin(default = NoConvolution)]
-    pub v_conv: NoConvolution,
+    /// Learned factors of keys; None is none.
+    #[gin(default = None)]
+    pub k_conv: Option<IA3Attention>,
+    /// The same of values: both or none, and in all attentions and feed-forward blocks or in none.
+    #[gin(default = None)]
+    pub v_conv: Option<IA3Attention>,
 }
 
 /// The function of queries, keys and values. Attention is computed here as the device does it best, without all weights

@@ -30,6 +30,7 @@ impl NetworkParts<'_> {
             (format!("{}.split_head_kernel", it.name), it.parameters.split_head_kernel)
         });
         agree(splits, "kernels of all attentions have the same axes")?;
+        self.check_scales()?;
         match self.logits {
             None => check_float32(
                 "embedding.Embed.attend_dtype",
@@ -46,6 +47,25 @@ impl NetworkParts<'_> {
 }
 
 impl NetworkParts<'_> {
+    /// Finds learned factors that some parts of layers have and others do not.
+    fn check_scales(&self) -> Result<(), String> {
+        let mut of_attentions = self.stacks().flat_map(|stack| &stack.attentions);
+        let mut of_mlps = self.stacks().flat_map(StackParts::mlps);
+        let has = of_mlps.next().is_some_and(|mlp| mlp.intermediate_conv.is_some());
+        let is_other = |found: bool| found != has;
+        let alone = of_attentions
+            .any(|(_, it)| it.scales.iter().any(|scale| is_other(scale.is_some())))
+            || of_mlps.any(|mlp| is_other(mlp.intermediate_conv.is_some()));
+        let has_experts = self.stacks().any(|stack| stack.sparse.is_some());
+        match (alone, has && has_experts) {
+            (true, _) => Err("some of dense_attention.MultiHeadDotProductAttention.k_conv, v_conv and \
+                              dense.MlpBlock.intermediate_conv are None, expected all or none of them"
+                .to_string()),
+            (false, true) => Err("dense.MlpBlock.intermediate_conv is set in a network with experts, expected None".to_string()),
+            (false, false) => Ok(()),
+        }
+    }
+
     /// Finds an embedding, or attentions to an encoding, that are there without a reader or the reverse.
     fn check_embedding(&self) -> Result<&Embed, String> {
         let (decoder, has_encoder) = (&self.decoder, self.encoder.is_some());
@@ -169,6 +189,10 @@ impl StackParts<'_> {
     fn dtypes(&self) -> Vec<Named<Dtype>> {
         let own = [(format!("{}.dtype", self.name), self.stack.dtype)];
         let mlps = self.mlps().map(|mlp| ("dense.MlpBlock.dtype".to_string(), mlp.dtype));
+        let scales = self.mlps().filter_map(|mlp| mlp.intermediate_conv.as_ref());
+        let scales = scales.map(|scale| ("ia3.IA3.dtype".to_string(), scale.dtype));
+        let of_heads = self.attentions.iter().flat_map(|(_, it)| it.scales.into_iter().flatten());
+        let of_heads = of_heads.map(|dtype| ("ia3.IA3Attention.dtype".to_string(), dtype));
         let norms =
             self.norms.iter().map(|norm| ("layer_norm.T5LayerNorm.dtype".to_string(), norm.dtype));
         let attentions = self
@@ -177,7 +201,14 @@ impl StackParts<'_> {
             .map(|(_, it)| (format!("{}.dtype", it.name), it.parameters.dtype));
         let biases = self.bias().into_iter().chain(self.side_bias);
         let biases = biases.map(|bias| (format!("{}.dtype", bias.name), bias.parameters.dtype));
-        own.into_iter().chain(mlps).chain(norms).chain(attentions).chain(biases).collect()
+        let scales = scales.chain(of_heads);
+        own.into_iter()
+            .chain(mlps)
+            .chain(norms)
+            .chain(attentions)
+            .chain(biases)
+            .chain(scales)
+            .collect()
     }
 
     fn rates(&self) -> Vec<Named<f64>> {

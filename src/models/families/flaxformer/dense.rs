@@ -1,9 +1,10 @@
 //! Feed-forward blocks, and the projection to logits.
 
 use super::components::InitFn;
+use super::ia3::IA3;
 use super::values::{
-    NoBias, NoConvolution, NoDropoutModule, NoFusedMlp, NoOutputWidth, NoQuantization,
-    NotPrecomputed, NotQuantized,
+    NoBias, NoDropoutModule, NoFusedMlp, NoOutputWidth, NoQuantization, NotPrecomputed,
+    NotQuantized,
 };
 use crate::gin::Configurable;
 use crate::nn::{Activation, Distribution, Dtype, FanMode};
@@ -52,9 +53,9 @@ pub struct MlpBlock {
     /// Only None is supported.
     #[gin(default = NoOutputWidth)]
     pub out_dim: NoOutputWidth,
-    /// Only None is supported.
-    #[gin(default = NoConvolution)]
-    pub intermediate_conv: NoConvolution,
+    /// Learned factors of what is between the projections; None is none.
+    #[gin(default = None)]
+    pub intermediate_conv: Option<IA3>,
     /// Only False is supported.
     #[gin(default = NotPrecomputed)]
     pub precomputed_intermediates: NotPrecomputed,

@@ -247,6 +247,7 @@ impl StackParts<'_> {
                     0.0 => FeedForwardDropout::Between,
                     _ => FeedForwardDropout::BetweenAndAfter,
                 },
+                has_scales: self.mlp.intermediate_conv.is_some(),
                 ..LayerStyle::T5
             },
             remat_policy: self.stack.layer_remat.policy(),

@@ -15,6 +15,7 @@ mod check;
 mod components;
 mod dense;
 mod describe;
+mod ia3;
 mod long_attention;
 mod long_stacks;
 mod moe;
@@ -26,6 +27,7 @@ mod values;
 pub use attention::{AttentionFn, MultiHeadAttention, MultiQueryAttention};
 pub use components::{Dropout, Embed, InitFn, RelativePositionBiases, T5LayerNorm};
 pub use dense::{DenseGeneral, MlpBlock};
+pub use ia3::{IA3, IA3Attention};
 pub use long_attention::{
     EncoderLocalSelfAttention, EtcTransientGlobalSelfAttention, LongAttention,
     RelativePositionBiasesGeneral,

@@ -15,6 +15,7 @@ use super::stacks::{
     Decoder, DecoderFactory, DecoderLayer, Encoder, EncoderFactory, StackParameters,
 };
 use crate::models::parts::Reach;
+use crate::nn::Dtype;
 
 /// A network.
 pub(super) struct NetworkParts<'a> {
@@ -65,6 +66,8 @@ pub(super) struct AttentionParts<'a> {
     pub name: &'static str,
     pub q_kernel_init: &'a InitFn,
     pub parameters: &'a AttentionParameters,
+    /// The formats of learned factors of keys and of values, if there are some.
+    pub scales: [Option<Dtype>; 2],
 }
 
 /// A bias of relative position.
@@ -111,7 +114,12 @@ impl LongEncoder {
 impl AttentionParameters {
     /// The attention of the configurable `name`, all of whose kernels begin alike.
     fn parts(&self, name: &'static str) -> AttentionParts<'_> {
-        AttentionParts { name, q_kernel_init: &self.kernel_init, parameters: self }
+        AttentionParts {
+            name,
+            q_kernel_init: &self.kernel_init,
+            parameters: self,
+            scales: [None; 2],
+        }
     }
 }
 
@@ -227,7 +235,8 @@ impl MultiHeadAttention {
     fn parts(&self) -> AttentionParts<'_> {
         let parts = self.attention.parts("dense_attention.MultiHeadDotProductAttention");
         let q_kernel_init = self.q_kernel_init.as_ref().unwrap_or(parts.q_kernel_init);
-        AttentionParts { q_kernel_init, ..parts }
+        let scales = [&self.k_conv, &self.v_conv].map(|conv| conv.as_ref().map(|ia3| ia3.dtype));
+        AttentionParts { q_kernel_init, scales, ..parts }
     }
 }
 

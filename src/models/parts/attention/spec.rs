@@ -4,7 +4,7 @@ use super::cdq::CDQ_QUERY;
 use super::pairs::{Kernels, LearnedBias, Pairs};
 use super::reach::Reach;
 use crate::models::parts::{
-    ForwardWork, KernelSpec, Part, PassContext, StreamDims, Tokens, kernel,
+    ForwardWork, KernelScale, KernelSpec, Part, PassContext, ScaledSide, StreamDims, Tokens, kernel,
 };
 use crate::nn::{Initializer, ParamSpec, SCORES_AT_ONCE};
 
@@ -46,6 +46,8 @@ pub struct Attention {
     pub query: Initializer,
     /// Those of the other kernels.
     pub others: Initializer,
+    /// Whether learned vectors multiply keys and values.
+    pub has_scales: bool,
 }
 
 impl AttentionSpec {
@@ -63,7 +65,19 @@ impl Attention {
             path: format!("{layer}/{}/{name}", self.spec.name),
             divisor: divisor.filter(|_| [QUERY, CDQ_QUERY].contains(&name)),
             has_bias: self.stream.has_biases,
+            scale: self.scale(layer, name),
         })
+    }
+
+    /// The learned vector that multiplies keys or values.
+    fn scale(&self, layer: &str, name: &str) -> Option<KernelScale> {
+        let conv = match name {
+            "key" => "k_conv",
+            "value" => "v_conv",
+            _ => return None,
+        };
+        let path = format!("{layer}/{}/{conv}", self.spec.name);
+        self.has_scales.then(|| KernelScale::new(&path, ScaledSide::Results))
     }
 
     /// Path of the norm of tokens beside the sequence, if there are such tokens. Source: flaxformer
@@ -174,6 +188,8 @@ impl Part for Attention {
                 let (shape, axes) = ([emb_dim, width], ["embed", "joined_kv"]);
                 tree.push(kernel(&spec.path, shape, axes, initializer));
                 tree.extend(self.stream.bias(&spec.path, width, "joined_kv"));
+                let heads = [self.num_heads, self.head_dim];
+                tree.extend(spec.scale.map(|scale| scale.param(&heads, &["heads", "kv"])));
             }
         }
         tree.extend(self.stream.bias(&out.path, emb_dim, "embed"));

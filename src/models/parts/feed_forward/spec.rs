@@ -2,7 +2,8 @@
 
 use crate::models::parts::experts::ExpertsBlock;
 use crate::models::parts::{
-    ForwardWork, KernelSpec, MatrixProducts, Part, PassContext, StreamDims, Tokens, kernel,
+    ForwardWork, KernelScale, KernelSpec, MatrixProducts, Part, PassContext, ScaledSide,
+    StreamDims, Tokens, kernel,
 };
 use crate::nn::{Activation, ExpertsSpec, Initializer, ParamSpec, RoutingMode};
 
@@ -32,6 +33,8 @@ pub struct FeedForward {
     pub initializer: Initializer,
     /// The dropouts of a block without experts, besides that of every part's result.
     pub drops: FeedForwardDropout,
+    /// Whether a learned vector multiplies what is between the projections of a block without experts.
+    pub has_scales: bool,
 }
 
 /// The places of a feed-forward block in which activations are dropped, besides the result of every part.
@@ -58,13 +61,15 @@ impl FeedForwardSpec {
             _ => format!("wi_{index}"),
         };
         let path = |index| format!("{}/{}", self.path(layer), name(index));
-        let kernel = |index| KernelSpec { path: path(index), divisor: None, has_bias: false };
+        let kernel =
+            |index| KernelSpec { path: path(index), divisor: None, has_bias: false, scale: None };
         (0..self.activations.len()).map(kernel).collect()
     }
 
     /// The output kernel.
     pub fn output(&self, layer: &str) -> KernelSpec {
-        KernelSpec { path: format!("{}/wo", self.path(layer)), divisor: None, has_bias: false }
+        let path = format!("{}/wo", self.path(layer));
+        KernelSpec { path, divisor: None, has_bias: false, scale: None }
     }
 
     /// Path of the router's projection in the layer of that path.
@@ -103,7 +108,11 @@ impl FeedForward {
 
     /// The output kernel of a block without experts.
     pub(super) fn output(&self, layer: &str) -> KernelSpec {
-        KernelSpec { has_bias: self.stream.has_biases, ..self.spec.output(layer) }
+        let scale = self.has_scales.then(|| {
+            let path = format!("{}/intermediate_conv", self.spec.path(layer));
+            KernelScale::new(&path, ScaledSide::Inputs)
+        });
+        KernelSpec { has_bias: self.stream.has_biases, scale, ..self.spec.output(layer) }
     }
 
     fn experts(&self) -> Option<ExpertsBlock<'_>> {
@@ -124,7 +133,10 @@ impl Part for FeedForward {
             tree.push(kernel(&input.path, shape, ["embed", "mlp"], *initializer));
             tree.extend(stream.bias(&input.path, spec.dim, "mlp"));
         }
-        let output = self.output(layer).path;
+        let output = self.output(layer);
+        let scale = output.scale.map(|scale| scale.param(&[spec.dim], &["mlp"]));
+        tree.extend(scale);
+        let output = output.path;
         let shape = [spec.dim, stream.emb_dim];
         tree.push(kernel(&output, shape, ["mlp", "embed"], *initializer));
         tree.extend(stream.bias(&output, stream.emb_dim, "embed"));

@@ -89,6 +89,9 @@ fn encoder(spec: &TransformerSpec) -> Result<&StackSpec, String> {
             RowsKind::Prompt => "a soft prompt",
         });
     }
+    if encoder.dims.style.has_scales {
+        return refused("the scales of IA3 (k_conv, v_conv, intermediate_conv)");
+    }
     if encoder.dims.num_cdq_heads > 0 {
         return refused("heads whose queries depend on the row (num_cdq_heads)");
     }
