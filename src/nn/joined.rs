@@ -44,6 +44,18 @@ impl Joined {
         Self { wholes: self.wholes.iter().map(plus).collect(), width: self.width }
     }
 
+    /// Returns the parts plus `inputs` `[.., in]` times a kernel `[in, parts * width]`.
+    pub fn plus_product(self, inputs: &Tensor, kernel: &Tensor) -> Self {
+        let rows = |tensor: &Tensor| tensor.reshape([-1, last_extent(tensor)]);
+        let (inputs, mut start) = (rows(inputs), 0);
+        let plus = |whole: &Tensor| {
+            let own = kernel.narrow(1, start, last_extent(whole));
+            start += last_extent(whole);
+            rows(whole).addmm(&inputs, &own).view_as(whole)
+        };
+        Self { wholes: self.wholes.iter().map(plus).collect(), width: self.width }
+    }
+
     /// Returns each part `[.., width]` as a view.
     pub fn parts(&self) -> Vec<Tensor> {
         let of = |whole: &Tensor| match last_extent(whole) == self.width {

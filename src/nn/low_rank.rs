@@ -3,6 +3,7 @@
 use tch::{Kind, Tensor};
 
 use super::dropout::Dropout;
+use super::joined::Joined;
 use super::params::Params;
 use super::profiler::{Activity, part};
 use super::shard::MeshDim;
@@ -46,21 +47,59 @@ impl LowRank {
         Self { factor: self.factor / divisor, ..self }
     }
 
-    /// Returns the addition to the kernel's product: `[.., in]` to `[.., out]`. In training some inputs are dropped.
-    pub fn of(&self, inputs: &Tensor, dropout: Dropout) -> Tensor {
+    /// Returns the inputs' product with the first factor: `[.., in]` to `[.., rank]`. In training some inputs are dropped.
+    fn reduced(&self, inputs: &Tensor, dropout: Dropout) -> Tensor {
         let dropout = dropout.with_rate(self.dropout_rate);
-        let inputs = match (self.dropout_rate, self.divides_inputs) {
-            (0.0, _) => inputs.shallow_clone(),
-            (_, true) => dropout.apply_to_columns(inputs.shallow_clone()),
-            (_, false) => dropout.apply_along_length(inputs.shallow_clone()),
+        let inputs = match self.divides_inputs {
+            true => dropout.apply_to_columns(inputs.shallow_clone()),
+            false => dropout.apply_along_length(inputs.shallow_clone()),
         };
-        let _part = part(Activity::Products);
-        inputs.matmul(&self.first).matmul(&self.second) * self.factor
+        inputs.matmul(&self.first)
     }
 
     /// Returns the addition to the kernel itself: `[in, out]`.
     pub fn kernel(&self) -> Tensor {
         self.first.matmul(&self.second) * self.factor
+    }
+}
+
+/// The additions to some of several kernels that multiply the same inputs and lie side by side.
+#[derive(Debug)]
+pub struct LowRanks {
+    additions: Vec<LowRank>,
+    /// The second factors, each in rows of its own and in the columns of its kernel: `[ranks, kernels * out]`.
+    second: Tensor,
+}
+
+impl LowRanks {
+    /// Joins the additions to kernels in order; `None` if no kernel has one.
+    pub fn new(of_kernels: Vec<Option<LowRank>>) -> Option<Self> {
+        let last = of_kernels.len() as i64 - 1;
+        let in_columns = (0..).zip(&of_kernels).filter_map(|(place, addition)| {
+            let LowRank { second, factor, .. } = addition.as_ref()?;
+            let width = second.size()[1];
+            Some((second * *factor).constant_pad_nd([place * width, (last - place) * width]))
+        });
+        let in_columns: Vec<Tensor> = in_columns.collect();
+        let second = (!in_columns.is_empty()).then(|| Tensor::cat(&in_columns, 0))?;
+        Some(Self { additions: of_kernels.into_iter().flatten().collect(), second })
+    }
+
+    /// Returns the kernels' products of these inputs with those of the additions.
+    pub fn add(&self, products: Joined, inputs: &Tensor, dropout: Dropout) -> Joined {
+        let _part = part(Activity::Products);
+        let reduced = match &self.additions[..] {
+            // The same inputs of all.
+            [LowRank { dropout_rate: 0.0, .. }, ..] => {
+                let firsts: Vec<&Tensor> = self.additions.iter().map(|it| &it.first).collect();
+                inputs.matmul(&Tensor::cat(&firsts, 1))
+            }
+            additions => {
+                let reduced = additions.iter().map(|it| it.reduced(inputs, dropout));
+                Tensor::cat(&reduced.collect::<Vec<_>>(), -1)
+            }
+        };
+        products.plus_product(&reduced, &self.second)
     }
 }
 

@@ -121,7 +121,7 @@ pub use layers::{activated, embed, kind};
 #[cfg(feature = "torch")]
 pub use lookahead::Lookahead;
 #[cfg(feature = "torch")]
-pub use low_rank::LowRank;
+pub use low_rank::{LowRank, LowRanks};
 #[cfg(feature = "torch")]
 pub use masks::{
     AttentionBias, bias_from_mask, causal_mask, decoder_positions, pairs, same_segment,

@@ -12,7 +12,8 @@ use crate::models::parts::{
 };
 use crate::nn::{
     AttentionBias, AttentionDims, Block, Division, Dropout, Heads, Joined, Lookahead, LowRank,
-    LowRankScale, Norm, Params, Projection, Projections, RoutingReport, Runs, attention, kind,
+    LowRankScale, LowRanks, Norm, Params, Projection, Projections, RoutingReport, Runs, attention,
+    kind,
 };
 
 /// A stack's weights in the compute dtype.
@@ -293,7 +294,7 @@ impl Load for ForTraining<'_> {
         TrainedKernels {
             projections,
             biases: biases.collect(),
-            additions: specs.iter().map(addition).collect(),
+            additions: LowRanks::new(specs.iter().map(addition).collect()),
             division: Arc::clone(self.params.division()),
         }
     }
@@ -304,8 +305,8 @@ impl Load for ForTraining<'_> {
 #[derive(Debug)]
 struct TrainedKernels {
     projections: Projections,
-    biases: Vec<Tensor>,             // of each, [out], or none
-    additions: Vec<Option<LowRank>>, // to each
+    biases: Vec<Tensor>, // of each, [out], or none
+    additions: Option<LowRanks>,
     division: Arc<Division>,
 }
 
@@ -313,13 +314,10 @@ impl TrainedKernels {
     /// The products of the kernels and of the additions to them.
     fn products(&self, inputs: &Tensor, dropout: Dropout) -> Joined {
         let products = self.projections.forward(inputs);
-        let given = self.additions.iter().map(|it| it.as_ref().map(|it| it.of(inputs, dropout)));
-        let given: Vec<Option<Tensor>> = given.collect();
-        let Some(zeros) = given.iter().flatten().next().map(Tensor::zeros_like) else {
-            return products;
-        };
-        let one = |it: Option<Tensor>| it.unwrap_or_else(|| zeros.shallow_clone());
-        products.plus(&given.into_iter().map(one).collect::<Vec<_>>())
+        match &self.additions {
+            Some(additions) => additions.add(products, inputs, dropout),
+            None => products,
+        }
     }
 }
 
