@@ -263,3 +263,16 @@ fn a_failing_template_says_why() {
         assert!(error.contains(expected), "{error}");
     }
 }
+
+/// prompt-tuning's regular expression `^[^ ]* `: a first character that is a space is all that is removed.
+#[test]
+fn the_first_word_of_a_text_and_its_space_are_removed() {
+    let step = "@prompt_tuning.data.preprocessors.remove_first_text_token()";
+    let gin = format!("steps.preprocessors = [{step}]\n");
+    for (text, expected) in
+        [("sst2 sentence: a b", "sentence: a b"), (" a b", "a b"), ("alone", "alone"), ("", "")]
+    {
+        let found = run(&preprocessors(&gin), vec![example(&json!({"inputs": text}))]).unwrap();
+        assert_eq!(found[0].text("inputs"), Some(expected), "{text:?}");
+    }
+}
