@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tch::{Device, Kind, Tensor};
 
-use super::autograd::custom_function;
+use super::autograd::{custom_function, records_gradients};
 use super::axis::Axes;
 use super::fused::kernels::{self, Kernel};
 use super::profiler::{Activity, part};
@@ -183,7 +183,9 @@ impl Fp8Product {
         *size.last_mut().expect("activations have axes") = out;
         let matrix = inputs.reshape([-1, width]);
         let kind = inputs.kind();
-        let recorded = matrix.requires_grad();
+        // Inputs of a first layer need no gradient where the embedding is frozen.
+        let recorded = records_gradients();
+        let is_trained = kernel.requires_grad();
         let (product, factors) = tch::no_grad(|| {
             let factors = [
                 self.cast(Role::Inputs, &matrix, recorded),
@@ -200,8 +202,9 @@ impl Fp8Product {
             let unscale = [&gradient.unscale, &kernel.unscale];
             let to_inputs = multiply([&gradient.rows, &kernel.rows], unscale, kind);
             let unscale = [&inputs.unscale, &gradient.unscale];
-            let to_kernel = multiply([&inputs.columns, &gradient.columns], unscale, kernel_kind);
-            vec![to_inputs, to_kernel]
+            let factors = [&inputs.columns, &gradient.columns];
+            let to_kernel = is_trained.then(|| multiply(factors, unscale, kernel_kind));
+            vec![to_inputs, to_kernel.unwrap_or_default()]
         };
         custom_function(&[&matrix, kernel], vec![product], gradients)
             .remove(0)

@@ -49,7 +49,8 @@ impl LowRank {
 
     /// Returns the inputs' product with the first factor: `[.., in]` to `[.., rank]`. In training some inputs are dropped.
     fn reduced(&self, inputs: &Tensor, dropout: Dropout) -> Tensor {
-        let dropout = dropout.with_rate(self.dropout_rate);
+        // A mask for each position, as PEFT draws them.
+        let dropout = dropout.with_rate(self.dropout_rate).of_each_position();
         let inputs = match self.divides_inputs {
             true => dropout.apply_to_columns(inputs.shallow_clone()),
             false => dropout.apply_along_length(inputs.shallow_clone()),

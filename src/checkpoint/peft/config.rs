@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::keys::{CHANGES_BASE, LORA, PROMPT_TUNING, REASON};
+use super::keys::{CHANGES_BASE, LORA, OTHER_BASE, PROMPT_TUNING};
 use crate::error::CheckpointError;
 use crate::hugging_face_keys::check_keys;
 use gimlet_storage::Path;
@@ -73,7 +73,7 @@ impl PeftConfig {
                 let init =
                     keys.get("init_lora_weights").and_then(Value::as_str).unwrap_or_default();
                 if CHANGES_BASE.iter().any(|kind| init.starts_with(kind)) {
-                    return Err(expected("init_lora_weights", &format!("true: {REASON}")));
+                    return Err(expected("init_lora_weights", &format!("true: {OTHER_BASE}")));
                 }
                 let rank = count("r")?;
                 let alpha =
@@ -96,7 +96,8 @@ impl PeftConfig {
         Ok(Self { file: file.clone(), adapter, base: base.map(str::to_string) })
     }
 
-    /// Returns the folder of the base model: a path, which may begin in the adapter's own folder, or a name on Hugging Face's hub.
+    /// Returns the folder of the base model: a path, or one from the adapter's own folder on, which comes first if it begins
+    /// with a dot, or a name on Hugging Face's hub.
     ///
     /// # Errors
     /// The file names none, or the path is not valid.
@@ -109,8 +110,11 @@ impl PeftConfig {
                 self.file
             )));
         };
-        let own = self.file.folder().join(name);
-        for found in [Path::parse(name).ok(), Some(own)].into_iter().flatten() {
+        let mut places = [Path::parse(name).ok(), Some(self.file.folder().join(name))];
+        if name.starts_with('.') {
+            places.reverse();
+        }
+        for found in places.into_iter().flatten() {
             if found.is_dir()? {
                 return Ok(found);
             }

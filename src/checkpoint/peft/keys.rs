@@ -12,7 +12,7 @@ const NONE: &[&str] = &["null", "[]", "{}", "false"];
 const OTHER_ARRAYS: &str = "only arrays `lora_A` and `lora_B` of projections are read";
 
 /// Why an adapter whose base changes is refused.
-const OTHER_BASE: &str = "it changes the base model's kernels; save it in PEFT with `path_initial_model_for_weight_conversion`";
+pub(super) const OTHER_BASE: &str = "it changes the base model's kernels; save it in PEFT with `path_initial_model_for_weight_conversion`";
 
 /// The keys of every adapter.
 const EVERY: KeyTable = &[
@@ -75,9 +75,6 @@ pub(super) const LORA: &[KeyTable] = &[
 
 /// Values of `init_lora_weights` that change the base model's kernels too.
 pub(super) const CHANGES_BASE: [&str; 5] = ["pissa", "olora", "corda", "loftq", "mica"];
-
-/// The reason for these, which follows "expected true: ".
-pub(super) const REASON: &str = OTHER_BASE;
 
 /// Those of a soft prompt.
 pub(super) const PROMPT_TUNING: &[KeyTable] = &[

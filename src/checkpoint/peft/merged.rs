@@ -16,12 +16,12 @@ use gimlet_storage::Path;
 struct Merged {
     from: Box<dyn Stored>,
     /// The factors of each kernel that has some, whole and in float32.
-    additions: BTreeMap<String, Addition>,
+    additions: BTreeMap<String, LowRankAddition>,
 }
 
 /// The addition to one kernel, of which each dimension belongs to one of the factors.
 #[derive(Debug)]
-struct Addition {
+struct LowRankAddition {
     first: Vec<f32>,  // [in, rank]
     second: Vec<f32>, // [rank, out], times the factor
     rank: usize,
@@ -34,7 +34,10 @@ struct Addition {
 ///
 /// # Errors
 /// It has none, or they lie in arrays of all layers; arrays that cannot be read.
-pub fn merged(from: Box<dyn Stored>, alpha: f64) -> Result<Box<dyn Stored>, CheckpointError> {
+pub fn merged(
+    from: Box<dyn Stored>,
+    (rank, alpha): (usize, f64),
+) -> Result<Box<dyn Stored>, CheckpointError> {
     let shapes = from.shapes();
     let refused =
         |reason: String| CheckpointError::Export { path: from.path().to_string(), reason };
@@ -48,16 +51,22 @@ pub fn merged(from: Box<dyn Stored>, alpha: f64) -> Result<Box<dyn Stored>, Chec
         let names = FACTORS.map(|(end, _)| format!("{path}{end}"));
         let found = [&kernel, &names[0], &names[1]].map(|name| shapes.get(name));
         let [Some(shape), Some(first), Some(second)] = found else {
-            return Err(refused(format!("`{path}` lacks its kernel or a factor")));
+            return Err(refused(format!(
+                "`{path}` has factors and no kernel of its own; expected layers and kernels in separate arrays: merge after \
+                 `--to peft`, with a base for transformers"
+            )));
         };
-        let (rank, num_inputs) = (second[0], first.len() - 1);
+        let num_inputs = first.len() - 1;
+        if second[0] != rank {
+            return Err(refused(other_rank(&names[1], second[0], rank)));
+        }
         let fits = first[num_inputs] == rank
             && first[..num_inputs] == shape[..num_inputs.min(shape.len())]
             && second[1..] == shape[num_inputs.min(shape.len())..];
         if !fits {
             return Err(refused(format!(
                 "`{kernel}` {shape:?} is not of the dimensions of its factors {first:?} and {second:?}; expected layers in \
-                 separate arrays"
+                 separate arrays: merge after `--to peft`, with a base for transformers"
             )));
         }
         let read = |name: &String| {
@@ -69,8 +78,10 @@ pub fn merged(from: Box<dyn Stored>, alpha: f64) -> Result<Box<dyn Stored>, Chec
         let factor = (alpha / rank as f64) as f32;
         let second = read(&names[1])?.into_iter().map(|value| value * factor).collect();
         let first = read(&names[0])?;
-        additions
-            .insert(kernel, Addition { first, second, rank, num_inputs, shape: shape.clone() });
+        additions.insert(
+            kernel,
+            LowRankAddition { first, second, rank, num_inputs, shape: shape.clone() },
+        );
     }
     if additions.is_empty() {
         return Err(refused(
@@ -80,7 +91,14 @@ pub fn merged(from: Box<dyn Stored>, alpha: f64) -> Result<Box<dyn Stored>, Chec
     Ok(Box::new(Merged { from, additions }))
 }
 
-impl Addition {
+/// Describes factors of another rank than the model's configuration says.
+pub(super) fn other_rank(name: &str, found: usize, expected: usize) -> String {
+    format!(
+        "`{name}` has rank {found}, and gimlet.LoRA.rank is {expected}: give the gin of the run that trained it"
+    )
+}
+
+impl LowRankAddition {
     /// Adds to a part of the kernel, whose ranges these are.
     fn add_to(&self, kernel: &mut [f32], part: &[Range<usize>]) {
         let (inputs, outputs) = part.split_at(self.num_inputs);

@@ -72,14 +72,16 @@ fn factors(
     for (raw, info) in tensors {
         let found = split(raw).and_then(|(kernel, end)| {
             let (own, _) = rows.as_ref()?.to_t5x(&kernel)?;
-            Some((own.strip_suffix("/kernel")?.to_string(), end))
+            let path = own.strip_suffix("/kernel").filter(|path| path.contains("/layers_"))?;
+            Some((path.to_string(), end))
         });
         let [outer, inner] = info.shape[..] else {
             return Err(format!("`{raw}` has shape {:?}, expected two dimensions", info.shape));
         };
         let Some((path, end)) = found else {
             return Err(format!(
-                "`{raw}` belongs to no projection of a layer, expected `{PREFIX}NAME.lora_A.weight` or lora_B.weight"
+                "`{raw}` belongs to no projection of a layer, expected `{PREFIX}NAME.lora_A.weight` or lora_B.weight of one: \
+                 heads and embeddings have no additions"
             ));
         };
         // PEFT's matrices are `[out, in]`.

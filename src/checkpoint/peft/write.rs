@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::config::{Adapter, PeftConfig};
+use super::merged::other_rank;
 use super::{FACTORS, PREFIX, PROMPT, WEIGHTS};
 use crate::array::{Array, DType};
 use crate::error::CheckpointError;
@@ -25,6 +26,8 @@ pub struct PeftOptions {
     pub base: Option<String>,
     /// The kind of the base model, by PEFT's names; `None` for one that PEFT has no kind for.
     pub task_type: Option<&'static str>,
+    /// Its `model_type` in transformers, if its arrays do not show it.
+    pub model_type: Option<String>,
     /// The type of the written arrays; `None` keeps their types.
     pub dtype: Option<DType>,
 }
@@ -48,8 +51,10 @@ pub fn export_peft(
     }
     let from = &Unstacked::new(from);
     let mut arrays = match options.adapter {
-        Adapter::Lora { .. } => factors(from, families)?,
-        Adapter::Prompt { .. } => prompt(from)?,
+        Adapter::Lora { rank, .. } => {
+            factors(from, (families, options.model_type.as_deref()), rank)?
+        }
+        Adapter::Prompt { length } => prompt(from, length)?,
     };
     if let Some(dtype) = options.dtype {
         arrays = arrays.into_iter().map(|(name, array)| (name, array.cast(dtype))).collect();
@@ -70,7 +75,8 @@ fn refused(from: &dyn Stored, reason: String) -> CheckpointError {
 /// Reads the factors of LoRA under PEFT's names, each a matrix `[out, in]`.
 fn factors(
     from: &dyn Stored,
-    families: Families,
+    (families, model_type): (Families, Option<&str>),
+    expected: usize,
 ) -> Result<BTreeMap<String, Array>, CheckpointError> {
     let leaves = from.leaves();
     let own = |name: &str| {
@@ -82,11 +88,12 @@ fn factors(
     if found.is_empty() {
         return Err(refused(from, "it has no additions of LoRA (`lora_a`, `lora_b`)".to_string()));
     }
-    let tables = families.iter().flat_map(|family| family.tables);
+    // The table of the whole model: the layers of families have the same names.
+    let tables = families.iter().flat_map(|family| family.spellings(model_type));
     let kernel = |path: &str| format!("{path}kernel");
-    let known = |rows: &Rows| {
-        found.iter().filter(|(_, (path, _))| rows.to_torch(&kernel(path)).is_some()).count()
-    };
+    let own_names: Vec<&str> =
+        leaves.iter().filter_map(|leaf| leaf.name.strip_prefix(TARGET)).collect();
+    let known = |rows: &Rows| own_names.iter().filter(|name| rows.to_torch(name).is_some()).count();
     let rows = fitting(tables, known).map(|(_, rows)| rows);
     let mut arrays = BTreeMap::new();
     for (name, (path, end)) in &found {
@@ -98,7 +105,10 @@ fn factors(
         };
         let array = from.read(name)?;
         let rank = if *end == FACTORS[0].1 { array.shape.last() } else { array.shape.first() };
-        let rank = rank.copied().unwrap_or(1).max(1);
+        let rank = rank.copied().unwrap_or(0);
+        if rank != expected {
+            return Err(refused(from, other_rank(name, rank, expected)));
+        }
         let others = array.shape.iter().product::<usize>() / rank;
         let shape = if *end == FACTORS[0].1 { vec![others, rank] } else { vec![rank, others] };
         arrays.insert(format!("{PREFIX}{module}{end}"), transposed(Array { shape, ..array }));
@@ -107,13 +117,20 @@ fn factors(
 }
 
 /// Reads a soft prompt under PEFT's name: `[tokens, width]`.
-fn prompt(from: &dyn Stored) -> Result<BTreeMap<String, Array>, CheckpointError> {
+fn prompt(from: &dyn Stored, length: usize) -> Result<BTreeMap<String, Array>, CheckpointError> {
     let (torch, own) = PROMPT;
     let name = format!("{TARGET}{own}");
     if !from.shapes().contains_key(&name) {
         return Err(refused(from, format!("it has no soft prompt (`{own}`)")));
     }
-    Ok(BTreeMap::from([(torch.to_string(), from.read(&name)?)]))
+    let rows = from.read(&name)?;
+    match rows.shape.first() {
+        Some(found) if *found == length => Ok(BTreeMap::from([(torch.to_string(), rows)])),
+        _ => Err(refused(
+            from,
+            format!("`{own}` has shape {:?}, and prompts.Prompt.length is {length}", rows.shape),
+        )),
+    }
 }
 
 /// `adapter_config.json`. PEFT gives additions to the modules whose whole names it lists.

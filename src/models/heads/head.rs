@@ -2,7 +2,7 @@
 
 use tch::{Kind, Tensor};
 
-use crate::nn::autograd::custom_function;
+use crate::nn::autograd::{custom_function, records_gradients};
 use crate::nn::bridge::with_tf32;
 use crate::nn::{Axis, NarrowProduct};
 
@@ -117,11 +117,12 @@ pub(super) struct HeadGradients {
 }
 
 impl HeadGradients {
-    /// Returns room for gradients, or `None` if none is needed. The hidden states decide, because
-    /// parameters require gradients even under `no_grad`.
+    /// Returns room for gradients, or `None` if none is needed. Parameters require gradients even under `no_grad`.
     pub(super) fn new(head: &Head) -> Option<Self> {
         let hidden = || Tensor::empty(head.hidden.size(), (Kind::Float, head.hidden.device()));
-        head.hidden.requires_grad().then(|| Self {
+        let read = [&head.hidden, &head.kernel].into_iter().chain(&head.bias);
+        let is_needed = records_gradients() && read.into_iter().any(Tensor::requires_grad);
+        is_needed.then(|| Self {
             hidden: hidden(),
             // The first slice of rows writes all of it, if there is one.
             kernel: head.kernel.requires_grad().then(|| match head.hidden.size()[0] {

@@ -6,6 +6,9 @@ use super::families::{gin_of_model, open};
 use crate::checkpoint::{Adapter, HuggingFaceConfig, PeftConfig, TARGET};
 use crate::storage::Path;
 
+/// The configurable of models that have soft prompts.
+const ENCODER_DECODER: &str = "models.EncoderDecoderModel";
+
 /// Returns the gin text that stands for an `adapter_config.json`.
 ///
 /// # Errors
@@ -27,10 +30,16 @@ pub(super) fn gin_of_adapter(file: &Path, text: &str) -> Result<String, String> 
                 bound.collect::<String>()
             )
         }
+        Adapter::Prompt { .. } if family.models != [ENCODER_DECODER] => {
+            return Err(format!(
+                "a soft prompt comes before the inputs of an encoder-decoder, and the base model, {base}, is {}",
+                family.name
+            ));
+        }
         Adapter::Prompt { length } => format!(
             "from prompt_tuning import prompts\n\
              from prompt_tuning.train import prompts as train_prompts\n\n\
-             models.EncoderDecoderModel.prompt = @train_prompts.Prompt()\n\
+             {ENCODER_DECODER}.prompt = @train_prompts.Prompt()\n\
              train_prompts.Prompt.prompt = @prompts.Prompt()\n\
              prompts.Prompt.length = {length}\n"
         ),

@@ -3,7 +3,8 @@
 //! A multiplication and an addition count as two. The count includes products of matrices:
 //! projections, the scores and averages of attention over all pairs of positions, and logits. The
 //! backward pass has twice as many as the forward pass, half of them for gradients of kernels, which kernels without an
-//! optimizer do not have. Experts compute all their places, those of training. Lookups are free, and recomputation under a
+//! optimizer do not have. Every layer counts gradients of its inputs, also before the first trained
+//! parameter. Experts compute all their places, those of training. Lookups are free, and recomputation under a
 //! `remat_policy` does not count: these are operations of the model, not of the machine, as
 //! Chowdhery et al. 2022 (arXiv:2204.02311) count them for the utilization of a device.
 

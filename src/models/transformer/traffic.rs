@@ -8,8 +8,8 @@ use crate::nn::{NormKind, RematPolicy};
 impl TransformerSpec {
     /// Returns the bytes that are summed over the model axis for a forward and a backward pass over rows of that shape, a
     /// gather and a scatter of parts counting as one sum. `splits_length` says that the stream is divided along its
-    /// length, and `are_spread` that layers are made again because their parameters are. Without a trained embedding no
-    /// gradient passes the first part of a stack.
+    /// length, and `are_spread` that layers are made again because their parameters are. Without a trained embedding or
+    /// trained rows before it no gradient passes the first part of a stack.
     pub fn summed_bytes(
         &self,
         shape: &StepShape,
@@ -28,7 +28,11 @@ impl TransformerSpec {
                 _ if splits_length => 0.5,
                 _ => 0.0,
             };
-            let before = if is_trained(&self.tokens.table()) { 0.0 } else { 1.0 };
+            let has_rows = self.stacks().next() == Some(stack);
+            let rows = self.learned_rows.as_ref().filter(|_| has_rows);
+            let passes = is_trained(&self.tokens.table())
+                || rows.is_some_and(|rows| is_trained(rows.kind.name()));
+            let before = if passes { 0.0 } else { 1.0 };
             let sums = num_parts * (2.0 + again) - before;
             // Gradients at the stack's end, and their gather at its beginning.
             let ends = if splits_length { 1.5 } else { 1.0 };

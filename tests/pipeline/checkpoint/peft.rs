@@ -81,7 +81,7 @@ fn a_merged_kernel_is_the_sum_in_whole_and_in_parts() {
         let products = (0..3).map(|at| first[row * 3 + at] * second[at * 16 + column]);
         own[row * 16 + column] + scale * products.sum::<f32>()
     };
-    let merged = merged(stored, alpha).unwrap();
+    let merged = merged(stored, (3, alpha)).unwrap();
     assert!(merged.leaves().iter().all(|leaf| !leaf.name.contains("/lora_")));
     let whole = floats(&*merged, &kernel);
     let part = merged.read_part(&kernel, &[4..6, 9..16]).unwrap().to_f32().unwrap();
@@ -100,6 +100,7 @@ fn what_is_written_is_what_was_read() {
             adapter: adapter(name),
             base: Some(format!("{FOLDERS}/flan_t5")),
             task_type: Some("SEQ_2_SEQ_LM"),
+            model_type: None,
             dtype: None,
         };
         let from = open(&folder(name)).unwrap();
@@ -154,6 +155,6 @@ fn an_adapter_of_another_model_or_another_kind_is_refused() {
             assert!(error.contains(part), "{part}: {error}");
         }
     }
-    let plain = merged(open(&folder("flan_t5")).unwrap(), 1.0).unwrap_err();
+    let plain = merged(open(&folder("flan_t5")).unwrap(), (3, 1.0)).unwrap_err();
     assert!(matches!(plain, CheckpointError::Export { .. }), "{plain}");
 }

@@ -155,14 +155,20 @@ pub(super) fn options(args: &ConvertArgs, from: &Path) -> Result<HuggingFaceOpti
     args.over(options)
 }
 
-/// Returns the adapter of the model that is converted from a path, and the kind of model by PEFT's names.
+/// The adapter of a model.
+pub(super) struct OwnAdapter {
+    pub adapter: Adapter,
+    /// The kind of its base model, by PEFT's names.
+    pub task_type: Option<&'static str>,
+    /// The `model_type` of its base model, if arrays do not show it.
+    pub model_type: Option<String>,
+}
+
+/// Returns the adapter of the model that is converted from a path.
 ///
 /// # Errors
 /// Mistakes in the configuration; the model has no adapter.
-pub(super) fn adapter(
-    args: &ConvertArgs,
-    from: &Path,
-) -> Result<(Adapter, Option<&'static str>), Failure> {
+pub(super) fn adapter(args: &ConvertArgs, from: &Path) -> Result<OwnAdapter, Failure> {
     let model = evaluated(&args.gin, from)?.model;
     let spec = model.transformer();
     let refused = |reason: &str| Err(Failure::usage(anyhow!("the model of `{from}` {reason}")));
@@ -190,7 +196,11 @@ pub(super) fn adapter(
             return refused("has no adapter, expected one with gimlet.LoRA or a soft prompt");
         }
     };
-    Ok((adapter, spec.encoder.is_some().then_some("SEQ_2_SEQ_LM")))
+    Ok(OwnAdapter {
+        adapter,
+        task_type: spec.encoder.is_some().then_some("SEQ_2_SEQ_LM"),
+        model_type: model.hugging_face().ok().and_then(|options| options.model_type),
+    })
 }
 
 /// The soft prompt of a network, if it has one.

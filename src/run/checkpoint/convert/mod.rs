@@ -8,7 +8,7 @@ mod verify;
 
 use self::args::{TargetFormat, is_torch_file};
 pub use self::configuration::{NamedVocabulary, model_at};
-use self::configuration::{adapter, evaluated, options, tell_unheld};
+use self::configuration::{OwnAdapter, adapter, evaluated, options, tell_unheld};
 use self::folder::{Stop, convert_all};
 use super::arrays::size;
 use super::meter::Meter;
@@ -35,8 +35,8 @@ struct Conversion<'a> {
     args: &'a ConvertArgs,
     /// The properties of the model, for formats of weights.
     options: HuggingFaceOptions,
-    /// The adapter, if it is merged or written alone, and the kind of its base model.
-    adapter: Option<(Adapter, Option<&'static str>)>,
+    /// The adapter, if it is merged or written alone.
+    adapter: Option<OwnAdapter>,
 }
 
 pub(super) fn run(args: &ConvertArgs) -> Result<(), Failure> {
@@ -163,7 +163,9 @@ fn convert(
     let Conversion { args, options, adapter } = conversion;
     refuse_damage(&*stored)?;
     let stored = match adapter {
-        Some((Adapter::Lora { alpha, .. }, _)) if args.merge => merged(stored, *alpha)?,
+        Some(OwnAdapter { adapter: Adapter::Lora { rank, alpha, .. }, .. }) if args.merge => {
+            merged(stored, (*rank, *alpha))?
+        }
         _ => stored,
     };
     let from = Metered::new(&*stored, target);
@@ -179,9 +181,14 @@ fn convert(
             export_trainer(&from, (target, step), options, HUGGING_FACE)?;
         }
         TargetFormat::Peft => {
-            let (adapter, task_type) = adapter.expect("it is found for this format");
-            let (base, dtype) = (args.base.clone(), args.dtype());
-            let options = PeftOptions { adapter, base, task_type, dtype };
+            let own = adapter.as_ref().expect("it is found for this format");
+            let options = PeftOptions {
+                adapter: own.adapter,
+                base: args.base.clone(),
+                task_type: own.task_type,
+                model_type: own.model_type.clone(),
+                dtype: args.dtype(),
+            };
             export_peft(&from, target, &options, HUGGING_FACE)?;
         }
         _ if args.is_file() => export_torch(&from, target, options, HUGGING_FACE)?,
