@@ -103,6 +103,21 @@ fn factors_give_what_their_kernel_gives_and_its_gradients() {
 }
 
 #[test]
+fn a_head_is_trained_before_frozen_layers() {
+    let _held = fixture::generator();
+    let spec = spec(&fixture::tiny_config(), RematPolicy::None);
+    let drawn = || Params::init(&spec.param_tree(), 4, tch::Device::Cpu);
+    let is_head = |name: &str| name == "decoder/logits_dense/kernel";
+    let (whole, frozen) = (drawn(), drawn().freeze(&|name| !is_head(name)));
+    let of_head = |params: &Params| {
+        let gradients = gradients(&spec, params);
+        let place = params.iter().position(|(name, _)| is_head(name)).expect("it has a head");
+        gradients[place].shallow_clone()
+    };
+    assert_near(&of_head(&frozen), &of_head(&whole), "the head");
+}
+
+#[test]
 fn inputs_of_additions_alone_are_dropped() {
     let _held = fixture::generator();
     let config = fixture::tiny_config();
