@@ -1,7 +1,8 @@
 """Runs `train_step.py` and `gimlet bench train_step` in turn and prints the ratio of their steps.
 
 Both wait passively for their OpenMP threads, since the machine may be shared, and flush denormals. Each
-round starts both processes afresh, in alternating order; the first step of a process is left out.
+round starts both processes afresh, in alternating order; the first step of a process is left out. `--lora` compares
+training of LoRA's factors, and measures Gimlet's training of the whole model beside them.
 
 Usage: python compare_train_step.py --peer_python PYTHON --gimlet BINARY [--dtype bfloat16] [--rounds 3]
 (`make build` makes BINARY, target/release/gimlet)
@@ -45,6 +46,7 @@ def main():
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--attention", default="sdpa")
     parser.add_argument("--size", choices=list(BATCHES), default="small")
+    parser.add_argument("--lora", action="store_true")
     args = parser.parse_args()
     rows, inputs, targets = BATCHES[args.size]
 
@@ -56,6 +58,10 @@ def main():
                          f"--attention={args.attention}", f"--size={args.size}", f"--batch_size={rows}",
                          f"--inputs_length={inputs}", f"--targets_length={targets}"],
     }
+    if args.lora:
+        commands["gimlet, whole"] = list(commands["gimlet"])
+        commands["gimlet"].append("--gin_file=gimlet/lora.gin")
+        commands["transformers"].append("--lora")
     seconds, cpu, peak = ({name: [] for name in commands} for _ in range(3))
     for index in range(args.rounds):
         names = list(commands) if index % 2 == 0 else list(commands)[::-1]

@@ -5,9 +5,10 @@ the configuration says) and has T5X's initial scale (its own saturates the softm
 backward pass with denormals), denormals are flushed, attention is torch's SDPA, dropout is off, no
 padding mask is passed since no token is padding, and gradients are freed before each step. In bfloat16
 it runs under autocast, as its users do; BERT masks 15% of its tokens, has no dropout and AdamW; parameters stay float32. On a GPU float32 products are in TF32, and the
-clock stops when the device has finished.
+clock stops when the device has finished. With `--lora`, PEFT adds factors of rank 8 to the queries and values of the T5,
+and they alone are trained.
 
-Needs torch 2.11.0 and transformers 5.23.0. Run it through `compare_train_step.py`.
+Needs torch 2.11.0 and transformers 5.23.0, and for `--lora` peft 0.21.2. Run it through `compare_train_step.py`.
 """
 
 import argparse
@@ -85,6 +86,7 @@ def main():
     parser.add_argument("--size", choices=[*SIZES, *BERTS], default="small")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--compile", action="store_true", help="torch.compile the model")
+    parser.add_argument("--lora", action="store_true", help="train an adapter of PEFT's")
     args = parser.parse_args()
 
     cuda = args.device == "cuda"
@@ -100,7 +102,13 @@ def main():
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01)
     else:
         model = build(args.size, args.attention).to(args.device)
-        optimizer = Adafactor(model.parameters(), lr=1e-2, scale_parameter=True, relative_step=False, warmup_init=False)
+        if args.lora:
+            from peft import LoraConfig, get_peft_model
+
+            model = get_peft_model(model, LoraConfig(r=8, lora_alpha=16, lora_dropout=0.0, target_modules=["q", "v"]))
+        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        # As `gimlet/lora.gin`: the second factors begin with 0.
+        optimizer = Adafactor(trained, lr=1e-2, scale_parameter=not args.lora, relative_step=False, warmup_init=False)
     if args.compile:
         model = torch.compile(model)
     tokens = lambda length: torch.randint(2, model.config.vocab_size - 100, (args.batch_size, length), device=args.device)
