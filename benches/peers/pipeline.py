@@ -51,7 +51,7 @@ def t5_preprocessors(folder):
     return module
 
 
-def corrupt_spans(corpus, model, t5, pack, num_batches):
+def corrupt_spans(corpus, model, t5, pack, num_batches, threads=1):
     feature = seqio.Feature(seqio.SentencePieceVocabulary(model, extra_ids=100))
     rekey = seqio.map_over_dataset(lambda line: {"inputs": "", "targets": line})
     name = f"bench_{pack}"
@@ -64,7 +64,7 @@ def corrupt_spans(corpus, model, t5, pack, num_batches):
         name, {"inputs": 512, "targets": 114}, dataset_split="train", shuffle=True, seed=0,
         feature_converter=seqio.EncDecFeatureConverter(pack=pack), num_epochs=None)
     options = tf.data.Options()
-    options.threading.private_threadpool_size = 1
+    options.threading.private_threadpool_size = threads
     batches = dataset.batch(BATCH_SIZE, drop_remainder=True).with_options(options).prefetch(4)
     batches = batches.as_numpy_iterator()
     for _ in range(WARM_UP):

@@ -1,7 +1,7 @@
 """Compares the batches that a loop in Python gets: from Gimlet's package, from SeqIO, and those of `gimlet bench data`.
 
 Span corruption of one text in rows of 512 and 114 tokens, batches of 128, as in `pipeline.py`. Each round starts every
-reader afresh, on two cores.
+reader afresh, on two cores. Rates are by the clock and, for busy machines, by processor time, that of SeqIO without its start.
 
 Usage: PYTHONPATH=python python python_data.py --corpus=TEXT --model=SPM --peer_python=PYTHON --t5=DIR
 (`make_corpus.py` makes the text and the model; the other arguments are those of `compare_pipeline.py`)
@@ -10,6 +10,7 @@ Usage: PYTHONPATH=python python python_data.py --corpus=TEXT --model=SPM --peer_
 import argparse
 import json
 import pathlib
+import resource
 import statistics
 import subprocess
 import sys
@@ -42,6 +43,7 @@ MIXTURE_OR_TASK_NAME = "bench"
 TASK_FEATURE_LENGTHS = {lengths}
 TRAIN_STEPS = 1
 MODEL_DIR = "none"
+DROPOUT_RATE = 0.0
 BATCH_SIZE = {batch_size}
 """
 
@@ -72,7 +74,13 @@ def by_the_program(folder, batches):
 def by_seqio(args):
     import pipeline
 
-    pipeline.corrupt_spans(args.corpus, args.model, pipeline.t5_preprocessors(args.t5), False, args.batches)
+    pipeline.corrupt_spans(args.corpus, args.model, pipeline.t5_preprocessors(args.t5), False, args.batches, threads=2)
+
+
+def cpu_seconds():
+    """Of this process and of those that it has started and that have ended."""
+    both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in both)
 
 
 def main():
@@ -88,21 +96,26 @@ def main():
     if args.seqio:
         return by_seqio(args)
     again = [args.peer_python, *sys.argv, "--seqio"]
-    rates = {"package": [], "program": [], "seqio": []}
+    rates = {kind: {"package": [], "program": [], "seqio": []} for kind in ("seconds", "cpu_seconds")}
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         (folder / "task.gin").write_text(TASK.format(model=args.model, corpus=args.corpus))
         (folder / "run.gin").write_text(RUN.format(lengths=LENGTHS, batch_size=BATCH_SIZE))
         for _ in range(args.rounds):
-            rates["package"].append(by_the_package(folder, args.batches))
-            rates["program"].append(by_the_program(folder, args.batches))
+            for name, read in {"package": by_the_package, "program": by_the_program}.items():
+                before = cpu_seconds()
+                rates["seconds"][name].append(read(folder, args.batches))
+                used = cpu_seconds() - before
+                rates["cpu_seconds"][name].append((args.batches + WARM_UP) * BATCH_SIZE / used)
             done = subprocess.run(again, check=True, stdout=subprocess.PIPE, text=True)
             record = json.loads(done.stdout.splitlines()[-1])
-            rates["seqio"].append(record["examples"] / record["seconds"])
-    for other in ("program", "seqio"):
-        ratios = [ours / theirs for ours, theirs in zip(rates["package"], rates[other])]
-        print(f"package / {other}: {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
-    print(", ".join(f"{name} {statistics.median(found):,.0f} rows/s" for name, found in rates.items()))
+            for kind, found in rates.items():
+                found["seqio"].append(record["examples"] / record[kind])
+    for kind, found in rates.items():
+        for other in ("program", "seqio"):
+            ratios = [ours / theirs for ours, theirs in zip(found["package"], found[other])]
+            print(f"package / {other} by {kind}: {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
+        print(", ".join(f"{name} {statistics.median(values):,.0f} rows/s" for name, values in found.items()))
 
 
 if __name__ == "__main__":

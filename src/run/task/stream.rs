@@ -222,14 +222,11 @@ fn write(batch: &Batch, state: &str, out: &mut impl Write) -> io::Result<()> {
     out.write_all(&((header.len() + 4 * numbers) as u64).to_le_bytes())?;
     out.write_all(&header)?;
     for feature in &batch.features {
-        match &feature.values {
-            BatchValues::Ints(values) => {
-                values.iter().try_for_each(|value| out.write_all(&value.to_le_bytes()))?;
-            }
-            BatchValues::Floats(values) => {
-                values.iter().try_for_each(|value| out.write_all(&value.to_le_bytes()))?;
-            }
-        }
+        let bytes: Vec<[u8; 4]> = match &feature.values {
+            BatchValues::Ints(values) => values.iter().map(|it| it.to_le_bytes()).collect(),
+            BatchValues::Floats(values) => values.iter().map(|it| it.to_le_bytes()).collect(),
+        };
+        out.write_all(bytes.as_flattened())?;
     }
     out.flush()
 }
