@@ -46,7 +46,7 @@ fn additions_alone_change_and_have_state() {
 }
 
 #[test]
-#[ignore = "needs a Python with peft, transformers and torch: `GIMLET_PYTHON=python3 make soak`"]
+#[ignore = "takes ten seconds, and needs a Python with peft, transformers and torch: `GIMLET_PYTHON=python3 make soak`"]
 fn peft_finds_the_same_logits() {
     let Some(python) = std::env::var_os("GIMLET_PYTHON") else {
         eprintln!("skipped: GIMLET_PYTHON names no Python with peft");
