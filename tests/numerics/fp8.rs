@@ -14,6 +14,7 @@ const STEPS: i64 = 30;
 
 /// The loss before each step on a batch of eight random rows.
 fn losses(fp8: Option<TransformerEngineConfig>) -> Vec<f64> {
+    let _held = fixture::generator();
     tch::set_num_threads(1);
     let config = T5Config { emb_dim: 32, head_dim: 8, mlp_dim: 64, fp8, ..fixture::tiny_config() };
     let t5 = T5::new(config.transformer());
