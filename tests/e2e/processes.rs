@@ -101,7 +101,10 @@ pub fn difference_of_arrays(found: &dyn Stored, expected: &dyn Stored) -> Differ
 
 pub fn assert_same_run(found: &Path, expected: &Path) {
     let found = differences(found, expected, STEPS);
-    assert!(found.iter().all(|found| found.is_at_most(TOLERANCE)), "{found:?}");
+    // Means of squared gradients among the arrays differ twice as much as gradients do.
+    let [of_metrics, of_arrays] = &found;
+    let is_same = of_metrics.is_at_most(TOLERANCE) && of_arrays.is_at_most(2.0 * TOLERANCE);
+    assert!(is_same, "{found:?}");
 }
 
 #[test]
