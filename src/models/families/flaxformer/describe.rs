@@ -17,33 +17,29 @@ use crate::models::transformer::{
 };
 use crate::nn::{Initializer, RelativePosition, RematPolicy};
 
+/// The parameters that set dimensions of a T5; `$num_encoder_layers` is that of its encoder.
+macro_rules! of_t5 {
+    ($num_encoder_layers:literal) => {
+        &[
+            ("vocab_size", "embedding.Embed.num_embeddings"),
+            ("emb_dim", "embedding.Embed.features"),
+            ("num_heads", "dense_attention.MultiHeadDotProductAttention.num_heads"),
+            ("head_dim", "dense_attention.MultiHeadDotProductAttention.head_dim"),
+            ("mlp_dim", "dense.MlpBlock.intermediate_dim"),
+            ("mlp_activations", "dense.MlpBlock.activations"),
+            ("layer_norm_epsilon", "layer_norm.T5LayerNorm.epsilon"),
+            ("num_encoder_layers", $num_encoder_layers),
+            ("num_decoder_layers", "t5_architecture.Decoder.num_layers"),
+            ("dropout_rate", "linen.Dropout.rate"),
+        ]
+    };
+}
+
 /// Parameters that set dimensions of a T5 or of a decoder alone.
-const OF_T5: &[(&str, &str)] = &[
-    ("vocab_size", "embedding.Embed.num_embeddings"),
-    ("emb_dim", "embedding.Embed.features"),
-    ("num_heads", "dense_attention.MultiHeadDotProductAttention.num_heads"),
-    ("head_dim", "dense_attention.MultiHeadDotProductAttention.head_dim"),
-    ("mlp_dim", "dense.MlpBlock.intermediate_dim"),
-    ("mlp_activations", "dense.MlpBlock.activations"),
-    ("layer_norm_epsilon", "layer_norm.T5LayerNorm.epsilon"),
-    ("num_encoder_layers", "t5_architecture.Encoder.num_layers"),
-    ("num_decoder_layers", "t5_architecture.Decoder.num_layers"),
-    ("dropout_rate", "linen.Dropout.rate"),
-];
+const OF_T5: &[(&str, &str)] = of_t5!("t5_architecture.Encoder.num_layers");
 
 /// Those that set dimensions of a T5 with a prompt.
-const OF_PROMPTED_T5: &[(&str, &str)] = &[
-    ("vocab_size", "embedding.Embed.num_embeddings"),
-    ("emb_dim", "embedding.Embed.features"),
-    ("num_heads", "dense_attention.MultiHeadDotProductAttention.num_heads"),
-    ("head_dim", "dense_attention.MultiHeadDotProductAttention.head_dim"),
-    ("mlp_dim", "dense.MlpBlock.intermediate_dim"),
-    ("mlp_activations", "dense.MlpBlock.activations"),
-    ("layer_norm_epsilon", "layer_norm.T5LayerNorm.epsilon"),
-    ("num_encoder_layers", "layers.PromptEncoder.num_layers"),
-    ("num_decoder_layers", "t5_architecture.Decoder.num_layers"),
-    ("dropout_rate", "linen.Dropout.rate"),
-];
+const OF_PROMPTED_T5: &[(&str, &str)] = of_t5!("layers.PromptEncoder.num_layers");
 
 /// Those that set dimensions of a LongT5.
 const OF_LONG_T5: &[(&str, &str)] = &[

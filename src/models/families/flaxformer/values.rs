@@ -1,6 +1,6 @@
 //! Values that have one meaning here.
 
-use crate::gin::ValueKind;
+use crate::gin::{Value, ValueKind};
 
 gimlet_gin::only! {
     /// Projections without bias.
@@ -51,4 +51,44 @@ gimlet_gin::only! {
     NotQuantized = ValueKind::Bool(false), "kernels are not quantized; `train.te_config_cls` has 8-bit products";
     /// No options of quantization.
     NoQuantization = ValueKind::None, "kernels are not quantized; `train.te_config_cls` has 8-bit products";
+}
+
+/// Declares types that read one tuple of names of axes, or a list of them.
+macro_rules! only_axes {
+    ($($(#[$doc:meta])* $name:ident = $axes:expr, $reason:literal;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct $name;
+
+        impl crate::gin::FromGin for $name {
+            fn expected() -> String {
+                $crate::models::flaxformer::values::names(&$axes, crate::gin::ValueKind::Tuple).to_string()
+            }
+
+            fn from_gin(
+                value: &crate::gin::Value,
+                cx: &mut crate::gin::Evaluator<'_>,
+            ) -> Result<Self, crate::gin::Reported> {
+                use crate::gin::{ValueKind, is_same};
+                let names = |kind| crate::models::flaxformer::values::names(&$axes, kind);
+                let is = |kind| is_same(&value.kind, &names(kind));
+                match is(ValueKind::Tuple) || is(ValueKind::List) {
+                    true => Ok(Self),
+                    false => Err(cx.unfit_because(value, &Self::expected(), $reason)),
+                }
+            }
+
+            fn to_gin(&self) -> Option<crate::gin::ValueKind> {
+                let tuple = crate::gin::ValueKind::Tuple;
+                Some(crate::models::flaxformer::values::names(&$axes, tuple))
+            }
+        }
+    )*};
+}
+pub(super) use only_axes;
+
+/// Names of axes as a tuple, or as a list.
+pub(super) fn names(axes: &[&str], kind: fn(Vec<Value>) -> ValueKind) -> ValueKind {
+    let name = |axis: &&str| Value::unplaced(ValueKind::Str(axis.to_string()));
+    kind(axes.iter().map(name).collect())
 }

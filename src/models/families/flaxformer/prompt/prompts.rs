@@ -2,7 +2,8 @@
 
 use super::combine::CombinationFn;
 use super::initial::PromptInit;
-use crate::gin::{Configurable, Evaluator, FromGin, Ref, Reported, Value, ValueKind, is_same};
+use crate::gin::{Configurable, Ref};
+use crate::models::flaxformer::values::only_axes;
 use crate::models::parts::{LearnedRows, RowsKind, StreamDims};
 use crate::nn::Dtype;
 
@@ -48,34 +49,7 @@ impl TrainPrompt {
     }
 }
 
-/// The logical axes of a prompt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PromptAxes;
-
-impl PromptAxes {
-    fn value(items: fn(Vec<Value>) -> ValueKind) -> ValueKind {
-        let axis = |name: &str| Value::unplaced(ValueKind::Str(name.to_string()));
-        items(["prompt", "prompt_embed"].map(axis).to_vec())
-    }
-}
-
-impl FromGin for PromptAxes {
-    fn expected() -> String {
-        Self::value(ValueKind::Tuple).to_string()
-    }
-
-    fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
-        let is = |items| is_same(&value.kind, &Self::value(items));
-        match is(ValueKind::Tuple) || is(ValueKind::List) {
-            true => Ok(Self),
-            false => {
-                let reason = "every process has the whole prompt, so that files hold it";
-                Err(cx.unfit_because(value, &Self::expected(), reason))
-            }
-        }
-    }
-
-    fn to_gin(&self) -> Option<ValueKind> {
-        Some(Self::value(ValueKind::Tuple))
-    }
+only_axes! {
+    /// The logical axes of a prompt.
+    PromptAxes = ["prompt", "prompt_embed"], "every process has the whole prompt, so that files hold it";
 }
