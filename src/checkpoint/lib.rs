@@ -42,6 +42,7 @@ mod marks;
 mod mismatch;
 mod more_tokens;
 mod msgpack;
+mod name_patterns;
 mod names;
 mod native;
 mod npy;
@@ -99,6 +100,7 @@ pub use marks::{
 };
 pub use mismatch::Mismatch;
 pub use more_tokens::{MoreTokens, with_more_tokens};
+pub use name_patterns::{NamePatterns, NotAPattern};
 pub use names::Axes;
 pub use names::hugging_face::{
     Arrays, ConfigFacts, Description, Exchanged, Families, HeadFacts, HuggingFaceFamily,

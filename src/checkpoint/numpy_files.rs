@@ -1,11 +1,10 @@
 //! Parameters beside a checkpoint as files of numpy's, which stay when the checkpoint is removed:
 //! `MODEL_DIR/numpy_checkpoints/checkpoint_7/encoder.prompt.prompt.prompt`. Source: prompt-tuning `train/utils.py`.
 
-use fancy_regex::Regex;
-
 use super::array::{ArrayView, DType};
 use super::error::CheckpointError;
 use super::marks::checkpoint_dir;
+use super::name_patterns::{NamePatterns, NotAPattern};
 use super::npy::npy_bytes;
 use gimlet_storage::Path;
 
@@ -15,7 +14,7 @@ pub const NUMPY_DIR: &str = "numpy_checkpoints";
 /// The parameters that are written.
 #[derive(Clone, Debug, Default)]
 pub struct NumpyFiles {
-    patterns: Vec<Regex>,
+    patterns: NamePatterns,
 }
 
 impl NumpyFiles {
@@ -24,17 +23,15 @@ impl NumpyFiles {
     /// # Errors
     /// A pattern is not a regular expression.
     pub fn new(patterns: &[String]) -> Result<Self, String> {
-        let compile = |pattern: &String| {
-            Regex::new(&format!(r"\A(?:{pattern})\z")).map_err(|error| {
-                format!("utils.Checkpointer.save_paths has '{pattern}', which is not a regular expression: {error}")
-            })
-        };
-        Ok(Self { patterns: patterns.iter().map(compile).collect::<Result<_, _>>()? })
+        let patterns = NamePatterns::new(patterns).map_err(|NotAPattern { pattern, reason }| {
+            format!("utils.Checkpointer.save_paths has '{pattern}', which is not a regular expression: {reason}")
+        })?;
+        Ok(Self { patterns })
     }
 
-    /// Whether a parameter is written: `encoder/prompt/prompt/prompt`. A pattern that is too hard to match does not match.
+    /// Whether a parameter is written: `encoder/prompt/prompt/prompt`.
     pub fn holds(&self, param: &str) -> bool {
-        self.patterns.iter().any(|pattern| pattern.is_match(param).unwrap_or(false))
+        self.patterns.match_any(param)
     }
 }
 

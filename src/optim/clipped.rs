@@ -52,6 +52,10 @@ impl Rule for Clipped {
         self.rule().none_path(param)
     }
 
+    fn choice(&self) -> Box<dyn Fn(&str) -> bool + '_> {
+        self.rule().choice()
+    }
+
     fn count_paths(&self) -> Vec<String> {
         self.rule().count_paths()
     }

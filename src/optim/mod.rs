@@ -119,6 +119,11 @@ impl OptimizerDef {
         self.spec().none_path(param)
     }
 
+    /// Returns the choice of the parameters that it updates, for many questions. The others have no gradients.
+    pub fn choice(&self) -> Box<dyn Fn(&str) -> bool + '_> {
+        self.spec().choice()
+    }
+
     /// Returns T5X's paths of counts of updates beside `state/step`, below `param_states/`.
     pub fn count_paths(&self) -> Vec<String> {
         self.spec().count_paths()

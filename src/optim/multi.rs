@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use fancy_regex::Regex;
 
-use crate::checkpoint::mesh_spellings;
+use crate::checkpoint::{NamePatterns, mesh_spellings};
 use crate::gin::{Configurable, Nested};
 
 use super::OptimizerDef;
@@ -40,29 +40,27 @@ pub struct ModelParamTraversal {
 
 impl ModelParamTraversal {
     fn patterns(&self) -> Result<ParamFilter, OptimError> {
-        let whole =
-            |pattern: &String| compile("filter_fn", pattern, &format!(r"\A(?:{pattern})\z"));
-        let of_mesh = |pattern: &String| compile("mesh_variable_filter", pattern, pattern);
+        let unfit = |param, pattern: &str, reason| OptimError::Pattern {
+            param,
+            pattern: pattern.to_string(),
+            reason,
+        };
+        let paths = NamePatterns::new(&self.filter_fn);
+        let of_mesh = |pattern: &String| {
+            Regex::new(pattern)
+                .map_err(|error| unfit("mesh_variable_filter", pattern, error.to_string()))
+        };
         Ok(ParamFilter {
-            paths: self.filter_fn.iter().map(whole).collect::<Result<_, _>>()?,
+            paths: paths.map_err(|error| unfit("filter_fn", &error.pattern, error.reason))?,
             mesh_names: self.mesh_variable_filter.as_ref().map(of_mesh).transpose()?,
         })
     }
 }
 
-/// Compiles the expression for a pattern of a parameter.
-fn compile(param: &'static str, pattern: &str, expression: &str) -> Result<Regex, OptimError> {
-    Regex::new(expression).map_err(|error| OptimError::Pattern {
-        param,
-        pattern: pattern.to_string(),
-        reason: error.to_string(),
-    })
-}
-
 /// The compiled form of a choice.
 #[derive(Debug)]
 pub(super) struct ParamFilter {
-    paths: Vec<Regex>,
+    paths: NamePatterns,
     mesh_names: Option<Regex>,
 }
 
@@ -71,7 +69,7 @@ impl ParamFilter {
     pub(super) fn chooses(&self, param: &str) -> bool {
         let is_found = |pattern: &Regex, name: &str| pattern.is_match(name).unwrap_or(false);
         let path = format!("/{param}");
-        self.paths.iter().any(|pattern| is_found(pattern, &path))
+        self.paths.match_any(&path)
             || self.mesh_names.as_ref().is_some_and(|pattern| {
                 mesh_spellings(param).iter().any(|name| is_found(pattern, name))
             })
@@ -122,6 +120,12 @@ impl Rule for MultiOptimizer {
 
     fn none_path(&self, param: &str) -> Option<String> {
         matches!(self.of(param), Ok(None)).then(|| param.to_string())
+    }
+
+    fn choice(&self) -> Box<dyn Fn(&str) -> bool + '_> {
+        // Patterns that are none, and parameters that are chosen twice, are refused elsewhere.
+        let Ok(filters) = self.filters() else { return Box::new(|_| true) };
+        Box::new(move |param| filters.iter().any(|filter| filter.chooses(param)))
     }
 
     fn count_paths(&self) -> Vec<String> {

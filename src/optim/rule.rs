@@ -51,6 +51,11 @@ pub trait Rule: Prepare + AnySpec {
         None
     }
 
+    /// Returns the choice of the parameters that it updates, for many questions. The others have no gradients.
+    fn choice(&self) -> Box<dyn Fn(&str) -> bool + '_> {
+        Box::new(|param| self.none_path(param).is_none())
+    }
+
     /// Returns T5X's paths of counts of updates beside `state/step`, below `param_states/`.
     fn count_paths(&self) -> Vec<String> {
         Vec::new()

@@ -48,7 +48,8 @@ impl TrainState {
         let shards = specs.iter().map(|param| (param.name.clone(), shard(param))).collect();
         let division = Division::new(axes.clone(), mesh.splits_length(), shards);
         let params = draw_params(&specs, seed, mesh).divided(division);
-        let params = params.freeze(&|name| !model.is_trained(name));
+        let is_trained = def.choice();
+        let params = params.freeze(&|name| !is_trained(name));
         Ok(Self { step: 0, params, optimizer, loss_scaling: LossScaling::default() })
     }
 

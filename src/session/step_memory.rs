@@ -35,7 +35,7 @@ pub fn step_estimate(
     let of_state = updated.sum::<u64>() as f64 / model.num_params() as f64;
     let own = |param: &ParamSpec| count(mesh.shard(&param.axes, &param.shape));
     let state = (4.0 * numbers as f64 * of_state) as u64;
-    let held = Held::of(&params, &own, &|name| model.is_trained(name), state);
+    let held = Held::of(&params, &own, &*model.optimizer_def().choice(), state);
     let whole = model.estimate(held, gradients, &shape, mesh.local_device());
     Ok(Estimate { activations: whole.activations / mesh.model().size as u64, ..whole })
 }

@@ -46,11 +46,13 @@ pub fn traffic(train: &Train, mesh: &Mesh) -> Result<Traffic, UnfitSpec> {
     let are_spread = shards.iter().any(|part| part.dim(MeshDim::Data).is_some() && !part.stays);
     let are_experts_divided = shards.iter().any(|part| part.stays);
     let spec = train.model.transformer();
-    let is_trained = |name: &str| train.model.is_trained(name);
+    let is_trained = train.model.optimizer_def().choice();
     let layout = (mesh.splits_length(), are_spread);
-    let summed = spec.summed_bytes(&shape, layout, &is_trained);
+    let summed = spec.summed_bytes(&shape, layout, &*is_trained);
     let exchanged = if are_experts_divided { spec.exchanged_bytes(&shape) } else { 0.0 };
-    let of_params = params.iter().map(|param| of_param(train, mesh, param, parts as f64));
+    let of_params = params
+        .iter()
+        .map(|param| of_param(train, mesh, (param, is_trained(&param.name)), parts as f64));
     Ok(Traffic {
         model: ring(mesh.model().size) * summed * parts as f64,
         data: of_params.sum::<f64>(),
@@ -67,8 +69,13 @@ fn shard(mesh: &Mesh, param: &ParamSpec) -> Shard {
     mesh.shard(&param.axes, &param.shape)
 }
 
-/// Returns the bytes of a parameter and its gradient along the data axis.
-fn of_param(train: &Train, mesh: &Mesh, param: &ParamSpec, num_microbatches: f64) -> f64 {
+/// Returns the bytes of a parameter, and of its gradient if it is trained, along the data axis.
+fn of_param(
+    train: &Train,
+    mesh: &Mesh,
+    (param, is_trained): (&ParamSpec, bool),
+    num_microbatches: f64,
+) -> f64 {
     let pjit = train.partitioner.pjit();
     let (held, updated) = (shard(mesh, param), mesh.state_shard(&param.axes, &param.shape));
     // Parts that are sent are as large as the first one.
@@ -81,7 +88,6 @@ fn of_param(train: &Train, mesh: &Mesh, param: &ParamSpec, num_microbatches: f64
         along.map(|extent| extent as f64).product::<f64>() * NUMBER
     };
     let others = mesh.data().size as f64 - 1.0;
-    let is_trained = train.model.is_trained(&param.name);
     match (held.dim(MeshDim::Data), updated.dim(MeshDim::Data)) {
         (Some(_), _) if held.stays => 0.0,
         (Some(_), _) => {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::FACTORS;
-use crate::array::{Array, ArrayInfo, DType};
+use crate::array::{Array, ArrayInfo};
 use crate::error::CheckpointError;
 use crate::format::{Format, Without};
 use crate::stored::Stored;
@@ -165,7 +165,6 @@ impl Stored for Merged {
             CheckpointError::damaged(self.path(), format!("`{name}` does not hold floats"))
         })?;
         addition.add_to(&mut kernel, part);
-        let dtype: DType = found.dtype;
-        Ok(Array::from_f32(&found.shape, &kernel).cast(dtype))
+        Ok(Array::from_f32(&found.shape, &kernel).cast(found.dtype))
     }
 }

@@ -37,11 +37,6 @@ pub trait BaseModel: HasNetwork + AnySpec {
     /// Optimizer.
     fn optimizer_def(&self) -> &OptimizerDef;
 
-    /// Whether the optimizer updates a parameter. The others have no gradients.
-    fn is_trained(&self, param: &str) -> bool {
-        self.optimizer_def().none_path(param).is_none()
-    }
-
     /// Parameters of the loss.
     fn loss_spec(&self) -> LossSpec;
 
@@ -185,6 +180,6 @@ pub trait BaseModel: HasNetwork + AnySpec {
 
     /// Operations of a training step over rows of that shape, padding included.
     fn train_step_flops(&self, shape: &StepShape) -> f64 {
-        self.transformer().train_step_flops(shape, &|name| self.is_trained(name))
+        self.transformer().train_step_flops(shape, &*self.optimizer_def().choice())
     }
 }

@@ -16,9 +16,9 @@ pub fn describe_model(model: &Model, out: &mut String) {
 
 /// Counts the parameters that are trained, if those are not all, and their state.
 pub fn describe_trained(model: &Model, out: &mut String) {
-    let tree = model.param_tree();
+    let (tree, is_trained) = (model.param_tree(), model.optimizer_def().choice());
     let (trained, others): (Vec<_>, Vec<_>) =
-        tree.iter().partition(|param| model.is_trained(&param.name));
+        tree.iter().partition(|param| is_trained(&param.name));
     if !others.is_empty() {
         let numbers = trained.iter().map(|param| param.num_elements()).sum();
         let _ = writeln!(

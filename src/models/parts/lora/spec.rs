@@ -1,7 +1,6 @@
 //! The description of LoRA: additions of low rank to kernels.
 
-use fancy_regex::Regex;
-
+use crate::checkpoint::{NamePatterns, NotAPattern};
 use crate::gin::Configurable;
 use crate::models::parts::param;
 use crate::nn::{Distribution, FanMode, Initializer, LowRankScale, ParamSpec};
@@ -47,13 +46,10 @@ impl LoRA {
     /// The factors beside those kernels, of the parameters of layers, that it chooses.
     pub fn params(&self, of_layers: &[ParamSpec]) -> Vec<ParamSpec> {
         // Patterns that are none are found by the check.
-        let patterns: Vec<Regex> =
-            self.projections.iter().filter_map(|it| whole(it).ok()).collect();
+        let patterns = NamePatterns::new(&self.projections).unwrap_or_default();
         let chosen = of_layers.iter().filter_map(|param| {
             let path = projection(param)?;
-            // A pattern that is too hard to match does not match.
-            let matches = |it: &Regex| it.is_match(&format!("/{path}")).unwrap_or(false);
-            patterns.iter().any(matches).then(|| self.factors(path, param))
+            patterns.match_any(&format!("/{path}")).then(|| self.factors(path, param))
         });
         chosen.flatten().collect()
     }
@@ -78,10 +74,10 @@ impl LoRA {
         if self.rank == 0 {
             return Err("gimlet.LoRA.rank is 0, expected at least 1".to_string());
         }
-        for pattern in &self.projections {
-            whole(pattern).map_err(|error| {
-                format!("`{pattern}` of gimlet.LoRA.projections is not a pattern: {error}")
-            })?;
+        if let Err(NotAPattern { pattern, reason }) = NamePatterns::new(&self.projections) {
+            return Err(format!(
+                "`{pattern}` of gimlet.LoRA.projections is not a pattern: {reason}"
+            ));
         }
         if self.params(of_layers).is_empty() {
             let known = of_layers.iter().filter_map(projection).map(|path| format!("/{path}"));
@@ -99,8 +95,4 @@ impl LoRA {
 /// The path of a projection of a layer, if the parameter is its kernel. Experts are no projections.
 fn projection(param: &ParamSpec) -> Option<&str> {
     (param.shape.len() == 2).then(|| param.name.strip_suffix("/kernel")).flatten()
-}
-
-fn whole(pattern: &str) -> fancy_regex::Result<Regex> {
-    Regex::new(&format!(r"\A(?:{pattern})\z"))
 }
