@@ -101,6 +101,7 @@ fn compile(libtorch: &Path, cuda: bool) {
         for include in cuda_includes(libtorch) {
             build.include(include);
         }
+        add_cudnn(&mut build, libtorch);
     }
     build.compile("gimlet_bridge");
 }
@@ -134,6 +135,24 @@ fn cuda_includes(libtorch: &Path) -> Vec<PathBuf> {
         fail("the feature `cuda` needs CUDA's headers: run `make cuda`, which fetches them");
     }
     found
+}
+
+/// Adds attention by cuDNN, if its headers are there: those of its C++ frontend come with no libtorch.
+fn add_cudnn(build: &mut cc::Build, libtorch: &Path) {
+    let wheels = libtorch.with_file_name("nvidia");
+    // The second place is that of the frontend's own wheel, beside PyTorch's.
+    let frontends = [wheels.join("cudnn_frontend/include"), libtorch.with_file_name("include")];
+    let frontend = frontends.into_iter().find(|path| path.join("cudnn_frontend.h").exists());
+    let Some(frontend) = frontend else {
+        println!(
+            "cargo::warning=attention is built without cuDNN, since `cudnn_frontend.h` is missing: run `make cuda` \
+             or install nvidia-cudnn-frontend beside PyTorch"
+        );
+        return;
+    };
+    build.include(frontend).include(wheels.join("cudnn/include")).files(sources("cudnn", "cpp"));
+    // libtorch has loaded the library, wherever it lies.
+    build.define("GIMLET_CUDNN", None).define("NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING", None);
 }
 
 /// Compiles `bridge/kernels/*.cu`, all at the same time.

@@ -1,7 +1,5 @@
 // libtorch's attention kernels for CUDA devices, for `src/nn/fused/attention/device.rs`: those that take a bias
 // and give its gradient, and those that take runs of keys instead. Neither divides scores or drops weights.
-//
-// All tensors are [batch, length, heads, width]; numbers along a head lie side by side.
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/_efficient_attention_backward.h>
@@ -11,6 +9,7 @@
 
 #include <optional>
 
+#include "device_attention.h"
 #include "guarded.h"
 
 namespace {
@@ -27,30 +26,6 @@ std::optional<at::Tensor> if_defined(const at::Tensor& tensor) {
 }  // namespace
 
 extern "C" {
-
-// The inputs of an attention.
-struct GimletOperands {
-  const at::Tensor *query, *key, *value;
-  const at::Tensor* bias;  // [batch, heads, queries, keys], rows 16 bytes apart; or undefined
-  // int32 [runs + 1], the starts of runs of queries and of keys in [length, heads, width]; or
-  // undefined, and everything is [batch, length, heads, width].
-  const at::Tensor *query_starts, *key_starts;
-  int64_t longest_query_run, longest_key_run;
-  // Whether gradients of queries, keys and values, of equal length, should be parts of one tensor,
-  // [batch, length, 3, heads, width], if a kernel can do that.
-  bool gradients_joined;
-};
-
-// The results of a forward pass: its output, of the queries' shape, and the inputs of the backward
-// pass.
-struct GimletKept {
-  at::Tensor *out, *normalizers, *random_seed, *random_offset;
-};
-
-// Undefined tensors, to be set; that of the bias stays undefined unless its gradient is needed.
-struct GimletGradients {
-  at::Tensor *query, *key, *value, *bias;
-};
 
 char* gimlet_efficient_attention(const GimletOperands* in, const GimletKept* kept) noexcept {
   return guarded([&] {

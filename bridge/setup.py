@@ -44,7 +44,7 @@ CPU_LIBRARIES = [
 ]
 # libtorch.so is a shell that would load CUDA; gcc's own libgomp.so is not on every machine.
 CPU_LINKS = {"libtorch.so": "libtorch_cpu.so", "libgomp.so": "libgomp.so.1"}
-# What torch 2.11.0 itself requires, the headers that the bridge's CUDA half includes (crt, cccl), and
+# What torch 2.11.0 itself requires, the headers that the bridge's CUDA half includes (crt, cccl, cudnn-frontend), and
 # the compiler of its kernels (nvcc, nvvm).
 CUDA_WHEELS = CPU_WHEELS + [
     "nvidia-cublas==13.1.0.3",
@@ -54,6 +54,7 @@ CUDA_WHEELS = CPU_WHEELS + [
     "nvidia-nvvm==13.0.*",
     "nvidia-cuda-nvrtc==13.0.*",
     "nvidia-cudnn-cu13==9.19.0.56",
+    "nvidia-cudnn-frontend==1.32.0",
     "nvidia-cufft==12.0.0.61",
     "nvidia-cufile==1.15.1.6",
     "nvidia-curand==10.4.0.35",
@@ -64,6 +65,8 @@ CUDA_WHEELS = CPU_WHEELS + [
     "nvidia-nvjitlink==13.0.*",
     "nvidia-nvshmem-cu13==3.4.5",
 ]
+# Where its headers go, which its wheel leaves beside all packages.
+CUDNN_FRONTEND = "nvidia/cudnn_frontend/include"
 
 
 def main():
@@ -92,7 +95,8 @@ def set_up_cuda():
     if check_own_libtorch():
         return
     torch = CUDA_DIR / "torch"
-    if is_complete(torch, [torch / "lib" / "libtorch_cuda.so", CUDA_DIR / "nvidia/cu13/bin/nvcc"]):
+    last = ["nvidia/cu13/bin/nvcc", f"{CUDNN_FRONTEND}/cudnn_frontend.h"]
+    if is_complete(torch, [torch / "lib" / "libtorch_cuda.so", *(CUDA_DIR / name for name in last)]):
         return
     say(f"fetching libtorch {TORCH_VERSION} for CUDA 13 into {CUDA_DIR.name}/ (2.6 GB, once)")
     clear(CUDA_DIR, ["torch", "nvidia"])
@@ -223,6 +227,8 @@ def cpu_destination(name):
 
 def cuda_destination(name):
     """The wheels' own places: torch's libraries find NVIDIA's by relative paths."""
+    if name.startswith("include/cudnn"):
+        return name.replace("include", CUDNN_FRONTEND, 1)
     kept = ("torch/include/", "torch/lib/", "torch/version.py", "nvidia/")
     return name if name.startswith(kept) else None
 

@@ -201,7 +201,7 @@ impl Network for EncoderNetwork {
             None => mask,
         };
         let embedded = self.0.tokens.embed(params, tokens);
-        let input = StackInput { embedded, visible: &Visible::Pairs(mask), real: None };
+        let input = StackInput { embedded, visible: &Visible::masked(mask), real: None };
         let passed = Stack::new(&self.0.last, params).forward(input, None, dropout);
         let head = self.0.tokens.head(params, &passed.hidden);
         LossOutput::new(batch, [TokenLogits::MASKED.loss(&head, batch, spec)])

@@ -54,7 +54,8 @@ pub fn bias_from_mask(allowed: &Tensor, kind: Kind) -> Tensor {
 /// The addend for the scores of an attention over whole sequences, shared by the layers of a stack.
 #[derive(Debug)]
 pub struct AttentionBias {
-    /// A learned bias, `[1, num_heads, q_length, kv_length]`.
+    /// A learned bias, `[1, num_heads, q_length, kv_length]`, of the distance between query and key alone: kernels over runs
+    /// read it from the start for each of them.
     pub position: Option<Tensor>,
     /// Mask of allowed pairs, bool `[batch or 1, 1, q_length or 1, kv_length or 1]`; on CPUs of all
     /// rows and keys.

@@ -1,26 +1,46 @@
 //! The starts and ends of examples in rows, as the host knows them: attention kernels take them
 //! instead of a mask.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use tch::{Device, Kind, Tensor};
+
+/// Numbers of runs that are used between a power of two and the next.
+const SIZES_OF_A_POWER: usize = 8;
 
 /// Runs of queries, each with the run of keys that it attends to, over all rows of a batch.
 ///
 /// Padded queries, whose results are not read, attend to the keys of the last example of their row;
-/// padded keys make a run without queries.
-#[derive(Debug)]
+/// padded keys make a run without queries. Runs without either follow, so that batches with about as many
+/// runs have equal shapes.
+#[derive(Clone, Debug)]
 pub struct Runs {
-    /// int32 `[runs + 1]` for queries and for keys, in a batch laid out row after row; `None` if
-    /// every query attends to every key of its row.
-    starts: Option<[Tensor; 2]>,
+    /// `None` if every query attends to every key of its row.
+    ragged: Option<Ragged>,
     longest: [i64; 2],
+    causal: bool,
 }
 
-impl Clone for Runs {
+/// Runs that are parts of rows, of queries and of keys.
+#[derive(Debug)]
+struct Ragged {
+    /// int32 `[runs + 1]`, in a batch laid out row after row.
+    starts: [Tensor; 2],
+    /// int32 `[runs]`
+    lengths: [Tensor; 2],
+    /// Multiples of the starts, by side and factor.
+    multiples: Arc<Mutex<HashMap<(usize, i64), Tensor>>>,
+}
+
+impl Clone for Ragged {
     /// Returns other handles of the same tensors.
     fn clone(&self) -> Self {
-        let starts =
-            self.starts.as_ref().map(|starts| starts.each_ref().map(Tensor::shallow_clone));
-        Self { starts, longest: self.longest }
+        Self {
+            starts: self.starts.each_ref().map(Tensor::shallow_clone),
+            lengths: self.lengths.each_ref().map(Tensor::shallow_clone),
+            multiples: Arc::clone(&self.multiples),
+        }
     }
 }
 
@@ -40,19 +60,60 @@ impl Runs {
         let side = |index: usize| runs.iter().map(move |run: &[i64; 2]| run[index]);
         let longest = [0, 1].map(|index| side(index).max().unwrap_or(0));
         let whole = runs.iter().all(|run| *run == lengths);
-        let starts = (!whole).then(|| [0, 1].map(|index| starts(side(index)).to_device(device)));
-        Some(Self { starts, longest })
+        let ragged = (!whole).then(|| Ragged::new(runs, device));
+        Some(Self { ragged, longest, causal: false })
+    }
+
+    /// The same, without pairs whose key is after the query, both counted from the starts of their runs.
+    pub fn causal(self) -> Self {
+        Self { causal: true, ..self }
+    }
+
+    /// Whether it is without these pairs.
+    pub fn are_causal(&self) -> bool {
+        self.causal
+    }
+
+    /// Whether every query attends to every key of its row, or to those up to its own position.
+    pub fn are_whole_rows(&self) -> bool {
+        self.ragged.is_none()
     }
 
     /// Returns int32 `[runs + 1]`, the starts of runs of queries and of keys; `None` if every query
     /// attends to every key of its row.
     pub fn starts(&self) -> Option<&[Tensor; 2]> {
-        self.starts.as_ref()
+        self.ragged.as_ref().map(|ragged| &ragged.starts)
+    }
+
+    /// Returns int32 `[runs]`, the lengths of runs of queries and of keys, where they have starts.
+    pub fn run_lengths(&self) -> Option<&[Tensor; 2]> {
+        self.ragged.as_ref().map(|ragged| &ragged.lengths)
+    }
+
+    /// Returns the starts of queries (0) or keys (1) times a factor, made once, where they have starts.
+    pub fn multiplied_starts(&self, side: usize, factor: i64) -> Option<Tensor> {
+        let ragged = self.ragged.as_ref()?;
+        let mut made = ragged.multiples.lock().unwrap_or_else(PoisonError::into_inner);
+        let multiple = made.entry((side, factor)).or_insert_with(|| &ragged.starts[side] * factor);
+        Some(multiple.shallow_clone())
     }
 
     /// Returns the lengths of the longest runs of queries and of keys.
     pub fn longest(&self) -> [i64; 2] {
         self.longest
+    }
+}
+
+impl Ragged {
+    fn new(mut runs: Vec<[i64; 2]>, device: Device) -> Self {
+        let step = (runs.len().next_power_of_two() / SIZES_OF_A_POWER).max(1);
+        runs.resize(runs.len().next_multiple_of(step), [0; 2]);
+        let lengths = [0, 1].map(|side: usize| runs.iter().map(move |run| run[side]));
+        Self {
+            starts: lengths.clone().map(|lengths| starts(lengths).to_device(device)),
+            lengths: lengths.map(|lengths| int32(&lengths.collect::<Vec<_>>()).to_device(device)),
+            multiples: Arc::default(),
+        }
     }
 }
 
@@ -100,8 +161,11 @@ fn starts(lengths: impl Iterator<Item = i64>) -> Tensor {
         *end += length;
         Some(*end)
     });
-    let starts: Vec<i64> = std::iter::once(0).chain(ends).collect();
-    Tensor::from_slice(&starts).to_kind(Kind::Int)
+    int32(&std::iter::once(0).chain(ends).collect::<Vec<_>>())
+}
+
+fn int32(numbers: &[i64]) -> Tensor {
+    Tensor::from_slice(numbers).to_kind(Kind::Int)
 }
 
 #[cfg(test)]
@@ -142,11 +206,25 @@ mod tests {
     }
 
     #[test]
+    fn many_runs_are_filled_up_with_empty_ones() {
+        let ids = Tensor::arange_start(1, 10, (Kind::Int64, Device::Cpu)).repeat([2, 1]);
+        let runs = Runs::between(&ids, &ids, Device::Cpu).unwrap().causal();
+        assert!(runs.are_causal() && !runs.are_whole_rows());
+        let numbers = |tensor: &Tensor| Vec::<i32>::try_from(tensor).unwrap();
+        let starts: Vec<i32> = (0..=18).chain([18; 2]).collect();
+        assert_eq!(numbers(&runs.starts().unwrap()[1]), starts);
+        let lengths = [[1; 18].as_slice(), &[0; 2]].concat();
+        assert_eq!(numbers(&runs.run_lengths().unwrap()[0]), lengths);
+        let multiples: Vec<i32> = starts.iter().map(|start| start * 24).collect();
+        assert_eq!(numbers(&runs.multiplied_starts(0, 24).unwrap()), multiples);
+    }
+
+    #[test]
     fn full_and_empty_rows_are_one_run() {
         let ids = |rows: &[[i64; 3]]| Tensor::from_slice2(rows);
         let full = ids(&[[1, 1, 1], [1, 1, 1]]);
         let runs = Runs::between(&full, &full, Device::Cpu).unwrap();
-        assert!(runs.starts().is_none());
+        assert!(runs.are_whole_rows() && runs.multiplied_starts(0, 2).is_none());
         assert_eq!(runs.longest(), [3, 3]);
         let empty = ids(&[[0, 0, 0], [1, 1, 1]]);
         let runs = Runs::between(&full, &empty, Device::Cpu);

@@ -10,8 +10,8 @@ use crate::nn::fused::gated_gelu;
 use crate::nn::fused::kernels::Kernel;
 use crate::nn::{
     AttentionBias, AttentionDims, Dropout, Fp8Format, Heads, Joined, Params, Projection,
-    RelativePosition, RmsNorm, Runs, TransformerEngineConfig, add_and_norm, attention,
-    relative_position_bias,
+    RelativePosition, RmsNorm, Runs, TransformerEngineConfig, add_and_norm, attention, causal_mask,
+    pairs, relative_position_bias,
 };
 use crate::optim::{Adafactor, Gradient, Optimizer, OptimizerDef, ParamShape};
 use crate::telemetry;
@@ -44,12 +44,10 @@ fn try_all(device: Device) {
         try_fp8(&inputs);
     }
     for kind in [Kind::BFloat16, Kind::Half] {
-        let narrow = Inputs { kind, device };
-        try_one(Kernel::EfficientAttention, || narrow.attention(true));
-        try_one(Kernel::FlashAttention, || narrow.attention(false));
+        try_attention(&Inputs { kind, device });
     }
     let wide = Inputs { kind: Kind::Float, device };
-    try_one(Kernel::EfficientAttention, || wide.attention(true));
+    try_one(Kernel::EfficientAttention, || wide.attention(true, false));
     try_one(Kernel::CrossEntropy, || wide.cross_entropy());
     try_one(Kernel::Adafactor, || wide.adafactor());
 }
@@ -61,6 +59,18 @@ fn try_fp8(inputs: &Inputs) {
     try_one(Kernel::Fp8Product, || inputs.fp8_product());
     Kernel::Fp8Cast.trust(casts);
     try_one(Kernel::Fp8Cast, || inputs.fp8_product());
+}
+
+/// Tries the kernels that take the place of others last, against these.
+fn try_attention(inputs: &Inputs) {
+    let cudnn = Kernel::CudnnAttention.is_trusted();
+    Kernel::CudnnAttention.trust(false);
+    try_one(Kernel::EfficientAttention, || inputs.attention(true, false));
+    try_one(Kernel::FlashAttention, || inputs.attention(false, false));
+    Kernel::CudnnAttention.trust(cudnn);
+    for causal in [false, true] {
+        try_one(Kernel::CudnnAttention, || inputs.attention(true, causal));
+    }
 }
 
 /// Compares the results with the kernel and without it, unless it has failed before.
@@ -143,19 +153,30 @@ impl Inputs {
         self.with_gradients(&[bias], &[&embedding])
     }
 
-    fn attention(&self, learned_bias: bool) -> Vec<Tensor> {
+    /// Self-attention of a full row and a padded one, whose results for padding are not compared.
+    fn attention(&self, learned_bias: bool, causal: bool) -> Vec<Tensor> {
         let (batch, length, count, width) = (2, 24, 2, 16);
         let joined = self.leaf(&[batch, length, 3 * count * width]);
-        let position = self.leaf(&[1, count, length, length]);
+        let by_distance = self.leaf(&[count, 2 * length - 1]);
         let heads = Heads { joined: Joined::new(vec![joined.shallow_clone()], 3), count };
-        let ids = Tensor::ones([batch, length], (Kind::Int64, Device::Cpu));
-        let allowed = Tensor::ones([batch, 1, length, length], (Kind::Bool, self.device));
+        let lengths = Tensor::from_slice(&[length, length - 5]).unsqueeze(-1);
+        let positions = Tensor::arange(length, (Kind::Int64, Device::Cpu));
+        let ids = positions.lt_tensor(&lengths).to_kind(Kind::Int64);
+        let real = ids.gt(0).to_device(self.device);
         let runs = Runs::between(&ids, &ids, self.device);
-        let learned = learned_bias.then(|| position.shallow_clone());
+        let (runs, allowed) = match causal {
+            false => (runs, pairs(&real, &real)),
+            true => (
+                runs.map(Runs::causal),
+                pairs(&real, &real).logical_and(&causal_mask(length, self.device)),
+            ),
+        };
+        let learned = learned_bias.then(|| by_distance.unfold(1, length, 1).unsqueeze(0).flip([2]));
         let bias = AttentionBias::new(learned, &allowed).over(runs);
         let dims = AttentionDims { num_heads: count, head_dim: width, float32_logits: false };
         let averages = attention(&heads, &bias, &dims, Dropout::off());
-        let inputs = [&joined, &position];
+        let averages = averages * real.unsqueeze(-1).to_kind(self.kind);
+        let inputs = [&joined, &by_distance];
         self.with_gradients(&[averages], if learned_bias { &inputs } else { &inputs[..1] })
     }
 
@@ -240,8 +261,8 @@ mod tests {
                 inputs.norm(),
                 inputs.gated_gelu(),
                 inputs.relative_position(),
-                inputs.attention(true),
-                inputs.attention(false),
+                inputs.attention(true, true),
+                inputs.attention(false, false),
                 inputs.fp8_product(),
                 wide.cross_entropy(),
                 wide.adafactor(),

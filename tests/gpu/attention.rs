@@ -1,13 +1,14 @@
-//! Compares attention by libtorch's kernels with plain operations, in shapes whose rows kernels
+//! Compares attention by kernels of cuDNN and libtorch with plain operations, in shapes whose rows kernels
 //! cannot read in place, with padding and with packed examples.
 
+use gimlet::nn::fused::kernels::Kernel;
 use gimlet::nn::{
     AttentionBias, AttentionDims, Dropout, Heads, Joined, Params, Projection, Projections, Runs,
     attention,
 };
 use tch::{Device, Kind, Tensor};
 
-use crate::{Comparison, EFFICIENT, FLASH, compare_ways, cuda, random};
+use crate::{Comparison, EFFICIENT, FLASH, compare_ways, cuda, over_runs, random};
 
 const EMBED: i64 = 96;
 
@@ -18,8 +19,12 @@ struct Case {
     /// Segment ids on the CPU, int64 [batch, length].
     query_ids: Tensor,
     key_ids: Tensor,
-    /// Whether the host provides the starts of runs: flash, if nothing is learned.
+    /// Whether a query sees no later key, in self-attention.
+    causal: bool,
+    /// Whether the host provides the starts of runs.
     runs: bool,
+    /// The operations that compute it in bfloat16 and float16.
+    kernels: &'static [&'static str; 2],
 }
 
 /// Returns the results of real queries, and the gradients of all parameters and inputs.
@@ -35,8 +40,20 @@ fn results(case: &Case, leaves: &[Tensor; 3], params: &Params, by_kernel: bool) 
     let [real_query, real_key] = ids.each_ref().map(|ids| ids.gt(0));
     let allowed = gimlet::nn::pairs(&real_query, &real_key)
         .logical_and(&gimlet::nn::same_segment(&ids[0], &ids[1]));
-    let runs = || Runs::between(&case.query_ids, &case.key_ids, Device::Cuda(0));
-    let learned = case.learned.then(|| position.to_kind(case.kind));
+    let runs = || {
+        let runs = Runs::between(&case.query_ids, &case.key_ids, Device::Cuda(0));
+        if case.causal { runs.map(Runs::causal) } else { runs }
+    };
+    let allowed = match case.causal {
+        true => allowed.logical_and(&gimlet::nn::causal_mask(ids[0].size()[1], Device::Cuda(0))),
+        false => allowed,
+    };
+    let keys = case.key_ids.size()[1];
+    let learned = case.learned.then(|| {
+        // A number for each distance, as relative positions have.
+        let position = position.to_kind(case.kind);
+        position.unfold(1, keys, 1).unsqueeze(0).flip([2])
+    });
     let bias = AttentionBias::new(learned, &allowed).over(case.runs.then(runs).flatten());
     let context = if case.learned { inputs } else { context };
     let [inputs, context] = [inputs, context].map(|tensor| tensor.to_kind(case.kind));
@@ -71,12 +88,11 @@ fn check(what: &str, case: &Case) {
     let leaves = [
         leaf(&[batch, queries, EMBED], 1.0),
         leaf(&[batch, keys, EMBED], 1.0),
-        leaf(&[1, 4, queries, keys], 1.0),
+        leaf(&[4, queries + keys - 1], 1.0),
     ];
     let tolerance = if case.kind == Kind::Float { 2e-5 } else { 3e-2 };
     let what = format!("{what} {:?}", case.kind);
-    let by_flash = case.runs && !case.learned && case.kind != Kind::Float;
-    let kernels = if by_flash { &FLASH } else { &EFFICIENT };
+    let kernels = if case.kind == Kind::Float { &EFFICIENT } else { case.kernels };
     let comparison = Comparison { what: &what, kernels, tolerance };
     compare_ways(&comparison, |by_kernel| results(case, &leaves, &params, by_kernel));
 }
@@ -103,10 +119,21 @@ fn self_attention_with_a_learned_bias() {
             (70, [&[69], &[10, 20, 30], &[2, 68]]),
         ];
         for (length, rows) in cases {
-            for dropout in [Dropout::off(), Dropout::train(0.1)] {
-                let (query_ids, key_ids) = (ids(length, &rows), ids(length, &rows));
-                let case = Case { kind, learned: true, dropout, query_ids, key_ids, runs: true };
-                check(&format!("self attention {length}"), &case);
+            for (dropout, causal) in [(Dropout::off(), false), (Dropout::train(0.1), true)] {
+                for (runs, kernels) in [(true, over_runs(true)), (false, &EFFICIENT)] {
+                    let (query_ids, key_ids) = (ids(length, &rows), ids(length, &rows));
+                    let case = Case {
+                        kind,
+                        learned: true,
+                        dropout,
+                        query_ids,
+                        key_ids,
+                        causal,
+                        runs,
+                        kernels,
+                    };
+                    check(&format!("self attention {length}, runs: {runs}"), &case);
+                }
             }
         }
     }
@@ -122,11 +149,22 @@ fn cross_attention_over_runs_and_with_masks() {
             [[&[100], &[50, 60], &[1, 2, 111]], [&[500], &[300, 200], &[5, 500, 7]]],
         ];
         for [queries, keys] in cases {
-            for runs in [true, false] {
+            for kernels in [over_runs(false), &FLASH, &EFFICIENT] {
                 let (query_ids, key_ids) = (ids(114, &queries), ids(512, &keys));
-                let dropout = Dropout::train(0.1);
-                let case = Case { kind, learned: false, dropout, query_ids, key_ids, runs };
-                check(&format!("cross attention, runs: {runs}"), &case);
+                let case = Case {
+                    kind,
+                    learned: false,
+                    dropout: Dropout::train(0.1),
+                    query_ids,
+                    key_ids,
+                    causal: false,
+                    runs: kernels != &EFFICIENT,
+                    kernels,
+                };
+                // libtorch's is used where cuDNN's is not there.
+                Kernel::CudnnAttention.trust(kernels != &FLASH);
+                check(&format!("cross attention by {}", kernels[0]), &case);
+                Kernel::CudnnAttention.trust(true);
             }
         }
     }

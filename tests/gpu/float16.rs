@@ -12,7 +12,7 @@ use gimlet::nn::{
 use gimlet::optim::{Adafactor, Incoming, LossScale, Optimizer, OptimizerDef, ParamShape, Watch};
 use tch::{Device, Kind, Tensor};
 
-use crate::{EFFICIENT, FLASH, cuda, launches, model, relative_error};
+use crate::{cuda, launches, model, over_runs, relative_error};
 
 /// The scale of a loss that is a sum over some hundred tokens: gradients stay below 65504.
 const SCALE: f64 = 64.0;
@@ -123,10 +123,10 @@ fn a_step_in_float16_is_near_one_in_float32() {
         [Dtype::Float32, Dtype::Float16].map(|dtype| model::config(dtype).transformer());
     let batch = model::packed(device);
     let (wide, half) = (T5::new(wide), T5::new(half));
-    let ran = [EFFICIENT, FLASH].concat();
+    let ran = [*over_runs(true), *over_runs(false)].concat();
     check("T5", [&wide, &half], (wide.spec(), &batch), &ran);
     for (name, sparsity, ran) in
-        [("BERT", None, &FLASH[..]), ("BERT with blocks", Some(big_bird()), &[])]
+        [("BERT", None, &over_runs(false)[..]), ("BERT with blocks", Some(big_bird()), &[])]
     {
         let [wide, half] = [Dtype::Float32, Dtype::Float16]
             .map(|dtype| bert(dtype, sparsity.clone()).transformer());

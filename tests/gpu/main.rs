@@ -20,10 +20,20 @@ use tch::{Device, Kind, Tensor};
 /// Relative errors from another order of sums.
 const DTYPES: [(Kind, f64); 2] = [(Kind::Float, 2e-6), (Kind::BFloat16, 4e-3)];
 
-/// libtorch's attention with a bias, and its attention over runs of keys.
+/// cuDNN's attention, libtorch's with a bias, and libtorch's over runs of keys.
+const CUDNN: [&str; 2] = ["cudnn_attention", "cudnn_attention_backward"];
 const EFFICIENT: [&str; 2] =
     ["aten::_efficient_attention_forward", "aten::_efficient_attention_backward"];
 const FLASH: [&str; 2] = ["aten::_flash_attention_forward", "aten::_flash_attention_backward"];
+
+/// The attention of a device in bfloat16 and float16, where the host knows the examples.
+fn over_runs(learned_bias: bool) -> &'static [&'static str; 2] {
+    match (kernels::generation(Device::Cuda(0)), learned_bias) {
+        (9.., _) => &CUDNN,
+        (_, true) => &EFFICIENT,
+        (_, false) => &FLASH,
+    }
+}
 
 /// Locks the device: tests seed its generator, and disable kernels for all threads.
 fn cuda() -> (Device, MutexGuard<'static, ()>) {

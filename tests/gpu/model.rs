@@ -7,7 +7,7 @@ use gimlet::models::{Batch, Network, feature};
 use gimlet::nn::{Dropout, Dtype, Fp8Format, Params, RematPolicy, TransformerEngineConfig};
 use tch::{Device, Kind, Tensor};
 
-use crate::{Comparison, EFFICIENT, FLASH, both_ways, compare_ways, cuda, relative_error};
+use crate::{Comparison, EFFICIENT, both_ways, compare_ways, cuda, over_runs, relative_error};
 
 pub fn config(dtype: Dtype) -> T5Config {
     T5Config {
@@ -100,9 +100,9 @@ fn kernels(dtype: Dtype) -> Vec<&'static str> {
         "cross_entropy",
         "diagonal_sums",
     ];
-    kernels.extend(EFFICIENT);
-    if dtype == Dtype::Bfloat16 {
-        kernels.extend(FLASH);
+    match dtype {
+        Dtype::Float32 => kernels.extend(EFFICIENT),
+        _ => kernels.extend([true, false].into_iter().flat_map(over_runs)),
     }
     kernels
 }

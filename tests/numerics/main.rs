@@ -6,6 +6,7 @@ mod adamw;
 mod attention;
 mod bert;
 mod cuda;
+mod cudnn;
 mod decode;
 mod fixture;
 mod float16;

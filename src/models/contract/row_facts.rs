@@ -9,31 +9,38 @@ use crate::nn::Runs;
 /// Facts about the examples in the rows of a batch.
 #[derive(Clone, Debug)]
 pub struct RowFacts {
-    /// Whether the encoder's tokens of every row are one example without padding.
-    pub full_inputs: bool,
-    /// Whether the targets of every row are one example without padding.
-    pub full_targets: bool,
-    /// Runs of targets with the runs of the encoder's tokens that they attend to, if examples lie in
-    /// order.
+    /// Runs of the encoder's tokens, each of which attends to itself, if examples lie in order.
+    pub inputs: Option<Runs>,
+    /// Runs of targets, whose tokens attend to themselves and to those before them.
+    pub targets: Option<Runs>,
+    /// Runs of targets with the runs of the encoder's tokens that they attend to.
     pub cross: Option<Runs>,
 }
 
 impl RowFacts {
     /// Computes the facts of a batch on the CPU, with its runs on `device`.
     pub(super) fn of(batch: &Batch, device: Device) -> Self {
+        // A masked token may become any other, also padding.
+        let masked = batch.get(feature::ENCODER_LOSS_WEIGHTS).map(|weights| weights.gt(0));
         let ids = |tokens: &str, segment_ids: &str| {
-            let real = batch.get(tokens)?.gt(0).to_kind(Kind::Int64);
+            let real = batch.get(tokens)?.gt(0);
+            let real = match &masked {
+                Some(masked) if tokens == feature::ENCODER_INPUT_TOKENS => real.logical_or(masked),
+                _ => real,
+            };
+            let real = real.to_kind(Kind::Int64);
             Some(batch.get(segment_ids).map_or_else(|| real.shallow_clone(), |ids| ids * &real))
         };
         let inputs = ids(feature::ENCODER_INPUT_TOKENS, feature::ENCODER_SEGMENT_IDS);
         let targets = ids(feature::DECODER_TARGET_TOKENS, feature::DECODER_SEGMENT_IDS);
-        let is_full = |ids: &Tensor| ids.eq(1).all().int64_value(&[]) == 1;
+        let runs = |queries: &Option<Tensor>, keys: &Option<Tensor>| {
+            let (queries, keys) = queries.as_ref().zip(keys.as_ref())?;
+            Runs::between(queries, keys, device)
+        };
         Self {
-            full_inputs: inputs.as_ref().is_some_and(is_full),
-            full_targets: targets.as_ref().is_some_and(is_full),
-            cross: targets
-                .zip(inputs)
-                .and_then(|(targets, inputs)| Runs::between(&targets, &inputs, device)),
+            inputs: runs(&inputs, &inputs),
+            targets: runs(&targets, &targets).map(Runs::causal),
+            cross: runs(&targets, &inputs),
         }
     }
 }
@@ -52,7 +59,8 @@ mod tests {
     /// Checks whether inputs and targets are full, and the starts of runs of inputs.
     fn check(batch: &Batch, full: (bool, bool), expected: Option<&[i32]>) {
         let facts = RowFacts::of(batch, Device::Cpu);
-        assert_eq!((facts.full_inputs, facts.full_targets), full);
+        let are_whole = |runs: &Option<Runs>| runs.as_ref().is_some_and(Runs::are_whole_rows);
+        assert_eq!((are_whole(&facts.inputs), are_whole(&facts.targets)), full);
         let starts = facts.cross.expect("examples lie in order");
         let starts = starts.starts().map(|starts| Vec::<i32>::try_from(&starts[1]).unwrap());
         assert_eq!(starts.as_deref(), expected);
@@ -72,10 +80,23 @@ mod tests {
     }
 
     #[test]
+    fn a_masked_token_that_became_padding_is_none() {
+        let tokens = Tensor::from_slice2(&[[3i64, 0, 5, 0]]);
+        let weights = Tensor::from_slice2(&[[0.0f32, 1.0, 0.0, 0.0]]);
+        let batch = Batch::new([
+            (feature::ENCODER_INPUT_TOKENS, tokens),
+            (feature::ENCODER_LOSS_WEIGHTS, weights),
+        ]);
+        let runs = RowFacts::of(&batch, Device::Cpu).inputs.expect("an example, then padding");
+        assert_eq!(Vec::<i32>::try_from(&runs.starts().unwrap()[1]).unwrap(), [0, 3, 4]);
+    }
+
+    #[test]
     fn a_decoder_alone_has_no_runs() {
         let targets = Tensor::from_slice2(&[[3i64, 4], [5, 6]]);
         let facts =
             RowFacts::of(&Batch::new([(feature::DECODER_TARGET_TOKENS, targets)]), Device::Cpu);
-        assert!(facts.cross.is_none() && facts.full_targets && !facts.full_inputs);
+        assert!(facts.cross.is_none() && facts.inputs.is_none());
+        assert!(facts.targets.is_some_and(|runs| runs.are_whole_rows() && runs.are_causal()));
     }
 }

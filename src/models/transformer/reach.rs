@@ -8,15 +8,20 @@ use super::spec::StackSpec;
 use crate::models::parts::RelativeBias;
 use crate::nn::{
     AttentionBias, AttentionDims, BlockBias, BlockRows, Dropout, Heads, LayoutBias, LayoutTiles,
-    attention, bias_from_mask, block_attention, layout_attention,
+    Runs, attention, bias_from_mask, block_attention, layout_attention,
 };
 
 /// The positions that may attend to each other.
 #[derive(Debug)]
 pub enum Visible {
-    /// Pairs: bool `[batch, 1, length, length]`, with extents of 1 on CUDA where all are alike, and for queries that all see the
-    /// same keys.
-    Pairs(Tensor),
+    /// Pairs.
+    Pairs {
+        /// bool `[batch, 1, length, length]`, with extents of 1 on CUDA where all are alike, and for queries that all see the
+        /// same keys.
+        mask: Tensor,
+        /// The same as runs, if the host knows them.
+        runs: Option<Runs>,
+    },
     /// Positions of the same example: int64 `[batch, length]`, its number, or 0 for padding. Each example is one run.
     Examples(Tensor),
     /// Keys of the blocks that the layout of each layer shows.
@@ -31,10 +36,15 @@ pub enum Visible {
 }
 
 impl Visible {
+    /// The pairs of a mask alone.
+    pub fn masked(mask: Tensor) -> Self {
+        Self::Pairs { mask, runs: None }
+    }
+
     /// The addend for scores of keys that all queries of a row share: `[batch or 1, 1, length or 1]`.
     pub(super) fn of_keys(&self, kind: Kind) -> Tensor {
         match self {
-            Self::Pairs(mask) => bias_from_mask(&mask.any_dim(2, false), kind),
+            Self::Pairs { mask, .. } => bias_from_mask(&mask.any_dim(2, false), kind),
             Self::Examples(_) | Self::Blocks { .. } => {
                 panic!("queries that depend on the row attend to all of it")
             }
@@ -90,8 +100,8 @@ impl OwnBias {
     pub(super) fn new(spec: &StackSpec, visible: &Visible, length: i64, shared: &[Tensor]) -> Self {
         let handles = || shared.iter().map(Tensor::shallow_clone);
         match (visible, spec.reach.radius()) {
-            (Visible::Pairs(mask), None) => {
-                let bias = AttentionBias::new(handles().next(), mask);
+            (Visible::Pairs { mask, runs }, None) => {
+                let bias = AttentionBias::new(handles().next(), mask).over(runs.clone());
                 Self::Pairs { bias, length, position: spec.position }
             }
             (Visible::Examples(segments), Some(radius)) => Self::Blocks {
@@ -135,7 +145,7 @@ impl OwnBias {
             panic!("layers that attend to neighbours share an embedding")
         };
         let own = position.map(|position| position.of_pairs(embedding, *length));
-        let bias = AttentionBias::new(own, &bias.allowed);
+        let bias = AttentionBias::new(own, &bias.allowed).over(bias.runs.clone());
         Self::Pairs { bias, length: *length, position: *position }
     }
 

@@ -61,7 +61,7 @@ impl Sequences {
 
     /// The keys that queries attend to.
     fn visible(&self) -> Visible {
-        Visible::Pairs(self.real.unsqueeze(1).unsqueeze(1))
+        Visible::masked(self.real.unsqueeze(1).unsqueeze(1))
     }
 
     /// `[batch, length, columns]` to `[rows, columns]`.

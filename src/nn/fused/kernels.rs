@@ -37,6 +37,8 @@ pub enum Kernel {
     Fp8Product,
     /// Updates by Adafactor.
     Adafactor,
+    /// cuDNN's attention over runs, with a bias.
+    CudnnAttention,
     /// libtorch's attention over runs of keys.
     FlashAttention,
     /// libtorch's attention with a bias.
@@ -104,13 +106,16 @@ pub fn fit(tensor: &Tensor, widest: i64) -> bool {
 
 /// Whether kernels were compiled for the device: a CPU, or an A100 or newer. Older devices use libtorch.
 fn are_compiled_for(device: Device) -> bool {
-    static NEW_ENOUGH: OnceLock<Vec<bool>> = OnceLock::new();
-    let index = match device {
-        Device::Cuda(index) if cfg!(feature = "cuda") => index,
-        device => return device == Device::Cpu,
-    };
-    let ask = || cuda_devices().iter().map(|device| device.capability.0 >= 8).collect();
-    NEW_ENOUGH.get_or_init(ask).get(index).copied().unwrap_or(false)
+    device == Device::Cpu || generation(device) >= 8
+}
+
+/// The first number of a CUDA device's compute capability, 8 for A100s and 9 for H100s and H200s; 0 for other devices and builds.
+pub fn generation(device: Device) -> i64 {
+    static FOUND: OnceLock<Vec<i64>> = OnceLock::new();
+    let Device::Cuda(index) = device else { return 0 };
+    let ask = || cuda_devices().iter().map(|device| i64::from(device.capability.0)).collect();
+    let found = FOUND.get_or_init(ask).get(index).filter(|_| cfg!(feature = "cuda"));
+    found.copied().unwrap_or(0)
 }
 
 /// Launches a kernel on the tensors' device. An undefined tensor (`Tensor::new`) is an absent one.

@@ -52,6 +52,7 @@ impl Bert {
             None => tokens.gt(0),
         };
         // A padded query sees what others of its row see; its result is not read.
+        let runs = batch.facts().and_then(|facts| facts.inputs.clone());
         let model = &params.division().axes.model;
         let visible = match segments {
             _ if !self.spec.last.layouts.is_empty() => Visible::Blocks {
@@ -61,9 +62,9 @@ impl Bert {
             },
             Some(ids) => {
                 let keys = real.unsqueeze(1).unsqueeze(1);
-                Visible::Pairs(keys.logical_and(&same_segment(ids, ids)))
+                Visible::Pairs { mask: keys.logical_and(&same_segment(ids, ids)), runs }
             }
-            None => Visible::Pairs(real.unsqueeze(1).unsqueeze(1)),
+            None => Visible::Pairs { mask: real.unsqueeze(1).unsqueeze(1), runs },
         };
         let positions = segments.and_then(|_| batch.get(feature::ENCODER_POSITIONS));
         let embedded = self.spec.tokens.embed(params, tokens);

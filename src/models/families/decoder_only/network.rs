@@ -9,8 +9,8 @@ use crate::models::heads::Head;
 use crate::models::transformer::{Passed, Stack, StackInput, TransformerSpec, Visible};
 use crate::models::{BaseModel, Batch, HasNetwork, Network, Predict, feature};
 use crate::nn::{
-    Dropout, Params, RoutingReport, TransformerEngineConfig, causal_mask, decoder_positions, pairs,
-    same_segment,
+    Dropout, Params, RoutingReport, Runs, TransformerEngineConfig, causal_mask, decoder_positions,
+    pairs, same_segment,
 };
 
 /// A decoder alone. It holds no weights: every method gets them as `Params`.
@@ -34,7 +34,8 @@ impl DecoderOnly {
             true => prefix_mask(batch.tensor(feature::DECODER_CAUSAL_ATTENTION)),
             false => causal_mask(targets.size()[1], targets.device()),
         };
-        if batch.facts().is_some_and(|facts| facts.full_targets) {
+        let runs = batch.facts().and_then(|facts| facts.targets.as_ref());
+        if runs.is_some_and(Runs::are_whole_rows) {
             return allowed;
         }
         // Targets, not the decoder's inputs, because those begin with 0.
@@ -44,6 +45,12 @@ impl DecoderOnly {
             Some(ids) => mask.logical_and(&same_segment(ids, ids)),
             None => mask,
         }
+    }
+
+    /// The same as runs, unless a prefix is seen by all of itself.
+    fn runs(&self, batch: &Batch) -> Option<Runs> {
+        let facts = batch.facts().filter(|_| !self.inputs_bidirectional_attention);
+        facts.and_then(|facts| facts.targets.clone())
     }
 }
 
@@ -65,7 +72,7 @@ impl PredictsTargets for DecoderOnly {
         let tokens = batch.tensor(feature::DECODER_INPUT_TOKENS);
         let input = StackInput {
             embedded: self.spec.tokens.embed(params, tokens),
-            visible: &Visible::Pairs(self.mask(batch)),
+            visible: &Visible::Pairs { mask: self.mask(batch), runs: self.runs(batch) },
             real: self.spec.last.sparse.is_some().then(|| decoder_positions(tokens)),
         };
         let Passed { hidden, routing } =

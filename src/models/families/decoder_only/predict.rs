@@ -85,7 +85,7 @@ impl<'a> Predictor<'a> {
         let params = &spec.begin(params);
         let embedded = spec.tokens.embed(params, &tokens);
         let real = spec.last.sparse.is_some().then(|| decoder_positions(&tokens));
-        let visible = Visible::Pairs(mask);
+        let visible = Visible::masked(mask);
         let input = StackInput { embedded, visible: &visible, real };
         Stack::new(&spec.last, params).watched(input, &mut |layer, joined| {
             let [_, key, value] = &joined.parts()[..] else { unreachable!("query, key and value") };

@@ -13,7 +13,8 @@ use crate::models::transformer::{
 };
 use crate::models::{Batch, Predict, RowFacts, feature};
 use crate::nn::{
-    Dropout, Lookahead, Params, RoutingReport, causal_mask, decoder_positions, pairs, same_segment,
+    Dropout, Lookahead, Params, RoutingReport, Runs, causal_mask, decoder_positions, pairs,
+    same_segment,
 };
 
 /// A T5. It holds no weights: every method gets them as `Params`.
@@ -46,7 +47,7 @@ impl T5 {
         let input = StackInput {
             embedded: self.with_rows(params, tokens, self.spec.tokens.embed(params, tokens)),
             visible: &match self.encoder().reach {
-                Reach::All => Visible::Pairs(pairs(&real, &real)),
+                Reach::All => Visible::masked(pairs(&real, &real)),
                 _ => Visible::Examples(real.to_kind(Kind::Int64)),
             },
             real: self.encoder().sparse.is_some().then(|| real.shallow_clone()),
@@ -101,7 +102,9 @@ impl PredictsTargets for T5 {
         let embedded = self.spec.tokens.embed(params, &Tensor::cat(&[inputs, targets], 1));
         let lengths = [inputs, targets].map(|tokens| tokens.size()[1]);
         let real = self.real_inputs(inputs);
-        let masks = Masks::new(batch, &real, self.encoder().reach);
+        // Runs are those of tokens alone.
+        let facts = batch.facts().filter(|_| self.spec.learned_rows.is_none());
+        let masks = Masks::new(batch, &real, self.encoder().reach, facts);
         let of_encoder = StackInput {
             embedded: self.with_rows(params, inputs, embedded.narrow(1, 0, lengths[0])),
             visible: &masks.encoder,
@@ -109,7 +112,7 @@ impl PredictsTargets for T5 {
         };
         let of_decoder = StackInput {
             embedded: embedded.narrow(1, lengths[0], lengths[1]),
-            visible: &Visible::Pairs(masks.decoder),
+            visible: &masks.decoder,
             real: self.spec.last.sparse.is_some().then(|| decoder_positions(targets)),
         };
         let layers = self.spec.stacks().flat_map(StackSpec::layers);
@@ -119,9 +122,7 @@ impl PredictsTargets for T5 {
         let encoding = Encoding {
             hidden: encoded.hidden,
             mask: masks.cross.shallow_clone(),
-            // Runs are those of tokens alone.
-            runs: (batch.facts().filter(|_| self.spec.learned_rows.is_none()))
-                .and_then(|facts| facts.cross.clone()),
+            runs: facts.and_then(|facts| facts.cross.clone()),
         };
         let decoder = Stack::among(&layers, &self.spec.last, params);
         let decoded = decoder.forward(of_decoder, Some(&encoding), dropout);
@@ -134,63 +135,62 @@ impl PredictsTargets for T5 {
     }
 }
 
-/// Masks of the pairs of positions that may attend, bool `[batch, 1, q_length, kv_length]`; of an encoder whose positions attend
-/// to neighbours, the examples.
+/// The pairs of positions that may attend; of an encoder whose positions attend to neighbours, the examples.
 struct Masks {
     encoder: Visible,
-    decoder: Tensor,
-    cross: Tensor,
+    decoder: Visible,
+    cross: Tensor, // bool [batch, 1, targets_length, inputs_length]
 }
 
 impl Masks {
-    fn new(batch: &Batch, real_input: &Tensor, reach: Reach) -> Self {
+    fn new(batch: &Batch, real_input: &Tensor, reach: Reach, facts: Option<&RowFacts>) -> Self {
         // Targets, not the decoder's inputs, because those begin with 0.
         let targets = batch.tensor(feature::DECODER_TARGET_TOKENS);
         let real_target = targets.gt(0);
         let causal = causal_mask(targets.size()[1], targets.device());
-        let masks = Self {
-            encoder: match reach {
-                Reach::All => Visible::Pairs(pairs(real_input, real_input)),
-                _ => Visible::Examples(real_input.to_kind(Kind::Int64)),
-            },
-            decoder: pairs(&real_target, &real_target).logical_and(&causal),
-            cross: pairs(&real_target, real_input),
-        }
-        .within_examples(batch);
-        match batch.facts() {
-            Some(facts) => masks.of_one_row(facts, causal),
-            None => masks,
-        }
-    }
-
-    /// Removes pairs of different examples of packed rows.
-    fn within_examples(self, batch: &Batch) -> Self {
+        let all = Tensor::ones([1, 1, 1, 1], (Kind::Bool, targets.device()));
         let ids = [feature::ENCODER_SEGMENT_IDS, feature::DECODER_SEGMENT_IDS];
-        let [Some(encoder), Some(decoder)] = ids.map(|name| batch.get(name)) else { return self };
+        let ids = ids.map(|name| batch.get(name));
+        let ids = ids[0].zip(ids[1]);
+        // Pairs of one example of packed rows.
+        let within = |mask: Tensor, ids: Option<(&Tensor, &Tensor)>| match ids {
+            Some((queries, keys)) => mask.logical_and(&same_segment(queries, keys)),
+            None => mask,
+        };
+        let own = |real: &Tensor, ids: Option<&Tensor>| {
+            within(pairs(real, real), ids.map(|ids| (ids, ids)))
+        };
+        // If each row is one example without padding, a mask of one row suffices: with a position bias added, it stays as
+        // small as the bias.
+        let visible = |runs: Option<&Runs>, of_whole_rows: Tensor, mask: &dyn Fn() -> Tensor| {
+            let is_whole = runs.is_some_and(Runs::are_whole_rows);
+            Visible::Pairs {
+                mask: if is_whole { of_whole_rows } else { mask() },
+                runs: runs.cloned(),
+            }
+        };
+        let of_encoder = ids.map(|ids| ids.0);
         Self {
-            encoder: match self.encoder {
-                Visible::Pairs(pairs) => {
-                    Visible::Pairs(pairs.logical_and(&same_segment(encoder, encoder)))
+            encoder: match reach {
+                Reach::All => visible(facts.and_then(|facts| facts.inputs.as_ref()), all, &|| {
+                    own(real_input, of_encoder)
+                }),
+                _ => {
+                    let real = real_input.to_kind(Kind::Int64);
+                    Visible::Examples(
+                        of_encoder.map_or_else(|| real.shallow_clone(), |ids| &real * ids),
+                    )
                 }
-                Visible::Examples(real) => Visible::Examples(real * encoder),
-                other => other,
             },
-            decoder: self.decoder.logical_and(&same_segment(decoder, decoder)),
-            cross: self.cross.logical_and(&same_segment(decoder, encoder)),
-        }
-    }
-
-    /// Returns masks of one row instead, if each row is one example without padding: with a
-    /// position bias added, they stay as small as the bias.
-    fn of_one_row(self, facts: &RowFacts, causal: Tensor) -> Self {
-        let all = Tensor::ones([1, 1, 1, 1], (Kind::Bool, causal.device()));
-        Self {
-            encoder: match self.encoder {
-                Visible::Pairs(_) if facts.full_inputs => Visible::Pairs(all),
-                encoder => encoder,
-            },
-            decoder: if facts.full_targets { causal } else { self.decoder },
-            cross: self.cross,
+            decoder: visible(
+                facts.and_then(|facts| facts.targets.as_ref()),
+                causal.shallow_clone(),
+                &|| own(&real_target, ids.map(|ids| ids.1)).logical_and(&causal),
+            ),
+            cross: within(
+                pairs(&real_target, real_input),
+                ids.map(|(inputs, targets)| (targets, inputs)),
+            ),
         }
     }
 }

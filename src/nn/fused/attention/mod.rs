@@ -4,17 +4,17 @@
 //! | --- | --- | --- | --- |
 //! | CPU | any | float32, bfloat16 | `bridge/attention.cpp`, block by block |
 //! | CPU | any | float16 | none: plain operations |
+//! | CUDA from the H100 on | any, and the host knows the starts of examples | bfloat16, float16 | cuDNN's kernel, over runs or all keys |
 //! | CUDA | no learned one, and the host knows the starts of examples | bfloat16, float16 | libtorch's flash kernel, over runs of keys or all keys |
 //! | CUDA | any other | any | libtorch's memory-efficient kernel, with the mask as a bias |
 //! | CUDA, `float32_attention_logits` | any | bfloat16, float16 | none: plain operations, with a notice to the user |
 //! | CUDA before the A100, heads of an odd width | any | any | none, as above |
 //!
-//! A kernel that failed its trial at the start (`session::kernel_trials`) gives way to the next line.
+//! A kernel that failed its trial at the start (`session::kernel_trials`), or that cuDNN does not have for a shape, gives way to
+//! the next line.
 //!
-//! Flash takes no bias, so a learned one, which needs a gradient too, uses the memory-efficient
-//! kernel, even for packed rows: that kernel takes runs or a bias, not both. On Hopper cuDNN's
-//! graph API would sum the bias' gradient over the batch itself; its C++ frontend is not part of
-//! libtorch and is not used.
+//! Flash takes no bias and the memory-efficient kernel takes runs or a bias, not both: a learned bias of packed rows is
+//! expanded to every row there, and so is its gradient. cuDNN's kernel takes both and sums the gradient over the batch.
 //!
 //! No kernel drops weights: T5X shares that mask among queries, so it is a factor of the values,
 //! which the caller draws ([`crate::nn::Dropout::mask_of_keys`]), and a recomputed layer draws it
@@ -30,11 +30,11 @@ use tch::{Device, Kind, Tensor};
 
 use super::kernels::{self, Kernel};
 use crate::nn::masks::AttentionBias;
-use crate::nn::{AttentionDims, Heads};
+use crate::nn::{AttentionDims, Heads, Runs};
 use crate::telemetry::warn_once;
 
-/// The widest heads for flash, below its own limit: enough for every T5.
-const WIDEST_FLASH_HEAD: i64 = 128;
+/// The widest heads for kernels over runs, below their own limits: enough for every T5.
+const WIDEST_HEAD_OVER_RUNS: i64 = 128;
 
 /// Returns the values, times `factors` `[batch, num_heads, kv_length, 1]` if there are any,
 /// averaged for each query with the softmax of its scores plus the bias:
@@ -49,21 +49,21 @@ pub fn fused_attention(
     let [query, ..] = heads.detach().split();
     let case = Case {
         device: query.device(),
+        generation: kernels::generation(query.device()),
         kind: query.kind(),
         kernels: kernels::fit(&query, i64::MAX),
         learned_bias: bias.position.is_some(),
-        runs_known: bias.runs.is_some(),
+        runs: bias.runs.as_ref().map(Runs::are_causal),
     };
     match case.way(dims) {
         Way::Blocks => Some(cpu::attention(heads, factors, bias)),
-        Way::Flash if Kernel::FlashAttention.is_trusted() => {
-            Some(device::attention(&device::FLASH, heads, factors, bias))
+        Way::First(kernels) => {
+            let trusted = kernels.iter().filter(|(kernel, _)| kernel.is_trusted());
+            // The user was notified of the others at the start.
+            let mut attended =
+                trusted.filter_map(|(_, calls)| device::attention(calls, heads, factors, bias));
+            attended.next()
         }
-        Way::Flash | Way::Efficient if Kernel::EfficientAttention.is_trusted() => {
-            Some(device::attention(&device::EFFICIENT, heads, factors, bias))
-        }
-        // The user was notified at the start.
-        Way::Flash | Way::Efficient => None,
         Way::WrittenOut(reason) => {
             warn_once(&format!("attention is computed the slow way, score by score: {reason}"));
             None
@@ -75,18 +75,22 @@ pub fn fused_attention(
 #[derive(Clone, Copy)]
 struct Case {
     device: Device,
+    generation: i64,
     kind: Kind,
     /// Whether kernels are compiled for the device and heads of that width.
     kernels: bool,
     learned_bias: bool,
-    runs_known: bool,
+    /// Whether runs are causal, if the host knows them.
+    runs: Option<bool>,
 }
 
-#[derive(Debug, PartialEq)]
+/// A kernel of CUDA's with its calls.
+type DeviceKernel = (Kernel, &'static device::Kernel);
+
 enum Way {
     Blocks,
-    Flash,
-    Efficient,
+    /// The first one that is trusted and has the shape.
+    First(Vec<DeviceKernel>),
     WrittenOut(&'static str),
 }
 
@@ -107,10 +111,18 @@ impl Case {
         if narrow && dims.float32_logits {
             return Way::WrittenOut("`float32_attention_logits` requires scores in float32");
         }
-        if narrow && !self.learned_bias && self.runs_known && dims.head_dim <= WIDEST_FLASH_HEAD {
-            return Way::Flash;
-        }
-        Way::Efficient
+        let over_runs = narrow && self.runs.is_some() && dims.head_dim <= WIDEST_HEAD_OVER_RUNS;
+        let kernels: [(bool, DeviceKernel); 3] = [
+            (over_runs && self.generation >= 9, (Kernel::CudnnAttention, &device::CUDNN)),
+            (
+                over_runs && !self.learned_bias && self.runs == Some(false),
+                (Kernel::FlashAttention, &device::FLASH),
+            ),
+            (true, (Kernel::EfficientAttention, &device::EFFICIENT)),
+        ];
+        Way::First(
+            kernels.into_iter().filter(|(suits, _)| *suits).map(|(_, kernel)| kernel).collect(),
+        )
     }
 }
 
@@ -118,35 +130,48 @@ impl Case {
 mod tests {
     use super::*;
 
+    /// Checks the kernels of a case on a device, or the reason why there is none.
     fn check(change: impl Fn(&mut Case, &mut AttentionDims), expected: &str) {
         let mut case = Case {
             device: Device::Cuda(0),
+            generation: 8,
             kind: Kind::BFloat16,
             kernels: true,
             learned_bias: false,
-            runs_known: true,
+            runs: Some(false),
         };
         let mut dims = AttentionDims { num_heads: 6, head_dim: 64, float32_logits: false };
         change(&mut case, &mut dims);
-        let found = format!("{:?}", case.way(&dims));
+        let found = match case.way(&dims) {
+            Way::Blocks => "blocks".to_owned(),
+            Way::First(kernels) => {
+                let names = kernels.iter().map(|(kernel, _)| format!("{kernel:?}"));
+                names.collect::<Vec<_>>().join(" ").replace("Attention", "")
+            }
+            Way::WrittenOut(reason) => reason.to_owned(),
+        };
         assert!(found.starts_with(expected), "{found} is not {expected}");
     }
 
     #[test]
     fn every_case_has_the_way_of_the_table() {
-        check(|_, _| {}, "Flash");
+        check(|_, _| {}, "Flash Efficient");
+        check(|case, _| case.generation = 9, "Cudnn Flash Efficient");
+        check(|case, _| (case.generation, case.learned_bias) = (9, true), "Cudnn Efficient");
+        check(|case, _| (case.generation, case.runs) = (9, Some(true)), "Cudnn Efficient");
+        check(|case, _| (case.generation, case.runs) = (9, None), "Efficient");
+        check(|case, _| case.runs = Some(true), "Efficient");
         check(|case, _| case.kind = Kind::Half, "Flash");
-        check(|case, _| case.device = Device::Cpu, "Blocks");
+        check(|case, _| case.device = Device::Cpu, "blocks");
         let half_on_cpu = |case: &mut Case, _: &mut AttentionDims| {
             (case.kind, case.device) = (Kind::Half, Device::Cpu);
         };
-        check(half_on_cpu, "WrittenOut(\"CPUs have");
+        check(half_on_cpu, "CPUs have");
         check(|case, _| case.learned_bias = true, "Efficient");
-        check(|case, _| case.runs_known = false, "Efficient");
         check(|case, _| case.kind = Kind::Float, "Efficient");
         check(|_, dims| dims.head_dim = 256, "Efficient");
-        check(|_, dims| dims.float32_logits = true, "WrittenOut(\"`float32");
-        check(|case, _| case.kernels = false, "WrittenOut(\"the kernels");
+        check(|_, dims| dims.float32_logits = true, "`float32");
+        check(|case, _| case.kernels = false, "the kernels");
         let float = |case: &mut Case, dims: &mut AttentionDims| {
             (case.kind, dims.float32_logits) = (Kind::Float, true);
         };

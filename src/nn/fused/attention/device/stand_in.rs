@@ -4,42 +4,22 @@
 
 use tch::{Device, Kind, Tensor};
 
-use super::{Kept, Kernel, Operands, with_bias, with_runs};
+use crate::nn::Runs;
+
+use super::{Kept, Kernel, Operands, with_bias, with_runs, with_runs_and_bias};
 
 pub(super) static EFFICIENT: Kernel = Kernel {
     operands: with_bias,
+    refusal: |_| None,
     forward: |operands| {
         refuse_what_the_kernel_does(operands);
-        let scores = scores(operands);
-        let normalizers = scores.logsumexp([-1], false);
-        let value = operands.value.transpose(1, 2).to_kind(Kind::Float);
-        let heads = (scores - normalizers.unsqueeze(-1)).exp().matmul(&value);
-        let out = heads.transpose(1, 2).to_kind(operands.query.kind()).contiguous();
-        kept(out, normalizers)
+        attend(operands)
     },
     backward: |operands, kept, out_gradient| {
-        let wide = |tensor: &Tensor| tensor.transpose(1, 2).to_kind(Kind::Float);
-        let weights = (scores(operands) - kept.normalizers.unsqueeze(-1)).exp();
-        let [query, key, value, out, gradient] =
-            [&operands.query, &operands.key, &operands.value, &kept.out, out_gradient].map(wide);
-        let delta = (&gradient * out).sum_dim_intlist(-1, true, Kind::Float);
-        let of_scores = &weights * (gradient.matmul(&value.transpose(-2, -1)) - delta);
-        let kind = operands.query.kind();
-        let narrow = |tensor: Tensor| tensor.transpose(1, 2).to_kind(kind).contiguous();
-        let gradients = [
-            narrow(of_scores.matmul(&key)),
-            narrow(of_scores.transpose(-2, -1).matmul(&query)),
-            narrow(weights.transpose(-2, -1).matmul(&gradient)),
-        ];
-        let [query, key, value] = match operands.gradients_joined {
-            true => {
-                let joined = Tensor::stack(&gradients, 2);
-                [0, 1, 2].map(|index| joined.select(2, index))
-            }
-            false => gradients,
-        };
+        let [query, key, value, bias] = gradients(operands, kept, out_gradient);
+        let [query, key, value] = laid_out(operands, [query, key, value]);
         let bias = match operands.bias_needs {
-            true => in_rows_of_16(&of_scores.to_kind(kind)),
+            true => in_rows_of_16(&bias.to_kind(operands.query.kind())),
             false => Tensor::new(),
         };
         [query, key, value, bias]
@@ -48,29 +28,109 @@ pub(super) static EFFICIENT: Kernel = Kernel {
 
 pub(super) static FLASH: Kernel = Kernel {
     operands: with_runs,
-    forward: |operands| {
-        let out = Tensor::zeros(operands.query.size(), (operands.query.kind(), Device::Cpu));
-        for_each_run(operands, |run, queries, _| {
-            let kept = (EFFICIENT.forward)(&run);
-            queries(&out).copy_(&kept.out.view_as(&queries(&out)));
-        });
-        kept(out, Tensor::new())
-    },
+    refusal: |_| None,
+    forward: attend_over_runs,
     backward: |operands, kept, out_gradient| {
-        let [query, key, value] = [&operands.query, &operands.key, &operands.value]
-            .map(|tensor| Tensor::zeros(tensor.size(), (tensor.kind(), Device::Cpu)));
-        for_each_run(operands, |run, queries, keys| {
-            let again = (EFFICIENT.forward)(&run);
-            assert_eq!(again.out, queries(&kept.out).view_as(&again.out));
-            let gradient = queries(out_gradient).view_as(&again.out);
-            let [q, k, v, _] = (EFFICIENT.backward)(&run, &again, &gradient);
-            queries(&query).copy_(&q.view_as(&queries(&query)));
-            keys(&key).copy_(&k.view_as(&keys(&key)));
-            keys(&value).copy_(&v.view_as(&keys(&value)));
-        });
+        let [query, key, value, _] = gradients_over_runs(operands, kept, out_gradient);
         [query, key, value, Tensor::new()]
     },
 };
+
+pub(super) static CUDNN: Kernel = Kernel {
+    operands: with_runs_and_bias,
+    refusal: |_| None,
+    forward: |operands| {
+        check_offsets(operands);
+        attend_over_runs(operands)
+    },
+    backward: |operands, kept, out_gradient| {
+        assert!(operands.with_backward, "a backward pass was foretold");
+        let [query, key, value, bias] = gradients_over_runs(operands, kept, out_gradient);
+        let [query, key, value] = laid_out(operands, [query, key, value]);
+        let kind = operands.query.kind();
+        let bias = if operands.bias_needs { bias.to_kind(kind) } else { Tensor::new() };
+        [query, key, value, bias]
+    },
+};
+
+fn attend(operands: &Operands) -> Kept {
+    let scores = scores(operands);
+    let normalizers = scores.logsumexp([-1], false);
+    let value = operands.value.transpose(1, 2).to_kind(Kind::Float);
+    let heads = (scores - normalizers.unsqueeze(-1)).exp().matmul(&value);
+    kept(heads.transpose(1, 2).to_kind(operands.query.kind()).contiguous(), normalizers)
+}
+
+/// Gradients of queries, keys and values, and that of the scores in float32, `[batch, heads, queries, keys]`.
+fn gradients(operands: &Operands, kept: &Kept, out_gradient: &Tensor) -> [Tensor; 4] {
+    let wide = |tensor: &Tensor| tensor.transpose(1, 2).to_kind(Kind::Float);
+    let weights = (scores(operands) - kept.normalizers.unsqueeze(-1)).exp();
+    let [query, key, value, out, gradient] =
+        [&operands.query, &operands.key, &operands.value, &kept.out, out_gradient].map(wide);
+    let delta = (&gradient * out).sum_dim_intlist(-1, true, Kind::Float);
+    let of_scores = &weights * (gradient.matmul(&value.transpose(-2, -1)) - delta);
+    let kind = operands.query.kind();
+    let narrow = |tensor: Tensor| tensor.transpose(1, 2).to_kind(kind).contiguous();
+    [
+        narrow(of_scores.matmul(&key)),
+        narrow(of_scores.transpose(-2, -1).matmul(&query)),
+        narrow(weights.transpose(-2, -1).matmul(&gradient)),
+        of_scores,
+    ]
+}
+
+fn attend_over_runs(operands: &Operands) -> Kept {
+    let out = Tensor::zeros(operands.query.size(), (operands.query.kind(), Device::Cpu));
+    for_each_run(operands, |run, queries, _| {
+        queries(&out).copy_(&attend(&run).out.view_as(&queries(&out)));
+    });
+    kept(out, Tensor::new())
+}
+
+/// The gradient of the bias is that of what all rows share.
+fn gradients_over_runs(operands: &Operands, kept: &Kept, out_gradient: &Tensor) -> [Tensor; 4] {
+    let [query, key, value] = [&operands.query, &operands.key, &operands.value]
+        .map(|tensor| Tensor::zeros(tensor.size(), (tensor.kind(), Device::Cpu)));
+    let bias = match operands.bias.defined() {
+        true => Tensor::zeros(operands.bias.size(), (Kind::Float, Device::Cpu)),
+        false => Tensor::new(),
+    };
+    for_each_run(operands, |run, queries, keys| {
+        let again = attend(&run);
+        assert_eq!(again.out, queries(&kept.out).view_as(&again.out));
+        let gradient = queries(out_gradient).view_as(&again.out);
+        let [q, k, v, scores] = gradients(&run, &again, &gradient);
+        queries(&query).copy_(&q.view_as(&queries(&query)));
+        keys(&key).copy_(&k.view_as(&keys(&key)));
+        keys(&value).copy_(&v.view_as(&keys(&value)));
+        if bias.defined() {
+            let [num_queries, num_keys] = [scores.size()[2], scores.size()[3]];
+            let _ = bias.narrow(2, 0, num_queries).narrow(3, 0, num_keys).g_add_(&scores);
+        }
+    });
+    [query, key, value, bias]
+}
+
+/// Lays gradients side by side if that is asked for.
+fn laid_out(operands: &Operands, gradients: [Tensor; 3]) -> [Tensor; 3] {
+    if !operands.gradients_joined {
+        return gradients;
+    }
+    let joined = Tensor::stack(&gradients, -3);
+    [0, 1, 2].map(|index| joined.select(-3, index))
+}
+
+/// The starts of runs must be those of tensors that lie like these.
+fn check_offsets(operands: &Operands) {
+    let Some(starts) = operands.runs.as_ref().and_then(Runs::starts) else { return };
+    let Operands { query, key, value, .. } = operands;
+    let lies_dense = |part: &Tensor| part.contiguous();
+    let tensors = [query, key, value, &lies_dense(query), &lies_dense(key)];
+    for ((tensor, offsets), side) in tensors.iter().zip(&operands.offsets).zip([0, 1, 1, 0, 1]) {
+        assert_eq!(*offsets, &starts[side] * tensor.stride()[0]);
+        assert_eq!(offsets.kind(), Kind::Int);
+    }
+}
 
 /// `[batch, heads, queries, keys]`
 fn scores(operands: &Operands) -> Tensor {
@@ -115,36 +175,46 @@ fn for_each_run(
     operands: &Operands,
     body: impl Fn(Operands, &dyn Fn(&Tensor) -> Tensor, &dyn Fn(&Tensor) -> Tensor),
 ) {
-    let places: Vec<[(i64, i64); 2]> = match operands.starts[0].defined() {
-        false => (0..operands.query.size()[0]).map(|row| [(row, 1); 2]).collect(),
-        true => {
-            let starts = operands.starts.each_ref().map(|starts| {
+    let runs = operands.runs.as_ref();
+    let places: Vec<[(i64, i64); 2]> = match runs.and_then(Runs::starts) {
+        None => (0..operands.query.size()[0]).map(|row| [(row, 1); 2]).collect(),
+        Some(starts) => {
+            let starts = starts.each_ref().map(|starts| {
                 assert_eq!(starts.kind(), Kind::Int);
                 Vec::<i32>::try_from(starts).expect("int32 of one axis")
             });
             let run = |index: usize| {
                 [0, 1].map(|side: usize| {
                     let [start, end] = [starts[side][index], starts[side][index + 1]];
-                    assert!(i64::from(end - start) <= operands.longest[side], "none is longer");
+                    let longest = runs.expect("they have starts").longest()[side];
+                    assert!(i64::from(end - start) <= longest, "none is longer");
                     (i64::from(start), i64::from(end - start))
                 })
             };
             (0..starts[0].len() - 1).map(run).filter(|run| run[0].1 > 0).collect()
         }
     };
+    let is_causal = runs.is_some_and(Runs::are_causal);
     for [queries, keys] in places {
         let pick = |tensor: &Tensor, (start, length): (i64, i64)| tensor.narrow(0, start, length);
         let row = |tensor: Tensor| if tensor.dim() == 3 { tensor.unsqueeze(0) } else { tensor };
-        let run = Operands {
-            query: row(pick(&operands.query, queries)),
-            key: row(pick(&operands.key, keys)),
-            value: row(pick(&operands.value, keys)),
-            bias: Tensor::new(),
-            bias_needs: false,
-            gradients_joined: false,
-            starts: [(); 2].map(|()| Tensor::new()),
-            longest: [0; 2],
+        let parts = [
+            row(pick(&operands.query, queries)),
+            row(pick(&operands.key, keys)),
+            row(pick(&operands.value, keys)),
+        ];
+        let [num_queries, num_keys] = [parts[0].size()[1], parts[1].size()[1]];
+        let hidden = match is_causal {
+            true => {
+                Tensor::full([num_queries, num_keys], -1e10, (Kind::Float, Device::Cpu)).triu(1)
+            }
+            false => Tensor::zeros([num_queries, num_keys], (Kind::Float, Device::Cpu)),
         };
+        let bias = match operands.bias.defined() {
+            true => operands.bias.narrow(2, 0, num_queries).narrow(3, 0, num_keys) + hidden,
+            false => hidden,
+        };
+        let run = Operands { bias, ..Operands::of(parts, None) };
         body(run, &|tensor| pick(tensor, queries), &|tensor| pick(tensor, keys));
     }
 }

@@ -42,7 +42,9 @@ fn run(
         leaf(&[batch, length, count as i64 * heads * width])
     });
     let wholes: Vec<Tensor> = wholes.collect();
-    let position = leaf(&[1, heads, queries, keys]);
+    // A number for each distance, as relative positions have: only then may each example read the bias from its start.
+    let by_distance = leaf(&[heads, queries + keys - 1]);
+    let position = by_distance.unfold(1, keys, 1).unsqueeze(0).flip([2]);
     let joined = Joined::new(wholes.iter().map(Tensor::shallow_clone).collect(), 3);
     let heads = Heads { joined, count: heads };
     let [_, _, value] = heads.split();
@@ -53,14 +55,15 @@ fn run(
         allowed = allowed.logical_and(&causal_mask(queries, Device::Cpu));
     }
     let learned = case.position.then(|| position.shallow_clone());
-    let bias =
-        AttentionBias::new(learned, &allowed).over(Runs::between(query_ids, key_ids, Device::Cpu));
+    let runs = Runs::between(query_ids, key_ids, Device::Cpu);
+    let runs = if case.causal { runs.map(Runs::causal) } else { runs };
+    let bias = AttentionBias::new(learned, &allowed).over(runs);
     let out = attend(&heads, factors.as_ref(), &bias) * real_query.unsqueeze(-1).to_kind(case.kind);
     let weights = Tensor::randn(out.size(), (Kind::Float, Device::Cpu));
     (out.to_kind(Kind::Float) * weights).sum(Kind::Float).backward();
     let mut found = vec![out.detach()];
     found.extend(wholes.iter().map(Tensor::grad));
-    found.extend(case.position.then(|| position.grad()));
+    found.extend(case.position.then(|| by_distance.grad()));
     found
 }
 
@@ -91,7 +94,9 @@ fn learned(ids: [Tensor; 2]) -> Case {
 
 fn check(case: &Case, bound: f64) {
     let _held = crate::nn::GENERATOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let found = run(case, |heads, factors, bias| attention(case.kernel, heads, factors, bias));
+    let found = run(case, |heads, factors, bias| {
+        attention(case.kernel, heads, factors, bias).expect("a stand-in refuses nothing")
+    });
     let expected = run(case, written_out);
     assert_eq!(found.len(), expected.len());
     for (index, (found, expected)) in found.iter().zip(&expected).enumerate() {
@@ -121,6 +126,20 @@ fn with_a_learned_bias_padding_and_packed_examples() {
 }
 
 #[test]
+fn over_runs_with_a_learned_bias_that_rows_share() {
+    let packed = ids(&[[1, 1, 1, 2, 2, 0], [1, 1, 0, 0, 0, 0], [1, 2, 3, 3, 4, 4]]);
+    for ids in [packed, ids(&[[1; 13], [1; 13]])] {
+        for (joined, dropout) in [(&[3][..], Dropout::train(0.3)), (&[1, 1, 1], Dropout::off())] {
+            for causal in [false, true] {
+                let ids = [ids.shallow_clone(), ids.shallow_clone()];
+                let kernel = &stand_in::CUDNN;
+                check(&Case { kernel, joined, dropout, causal, ..learned(ids) }, 1e-5);
+            }
+        }
+    }
+}
+
+#[test]
 fn gradients_of_what_one_product_made_lie_as_it_does() {
     let ids = ids(&[[1, 1, 1, 2, 2, 0], [1, 1, 0, 0, 0, 0], [1, 2, 3, 3, 4, 4]]);
     for dropout in [Dropout::off(), Dropout::train(0.3)] {
@@ -133,7 +152,7 @@ fn gradients_of_what_one_product_made_lie_as_it_does() {
 fn between_padded_and_packed_sequences_without_a_bias() {
     let queries = ids(&[[1, 1, 1, 2, 0], [1, 1, 0, 0, 0], [1, 1, 1, 1, 1]]);
     let keys = ids(&[[1, 2, 2, 0, 0, 0, 0], [1, 1, 1, 1, 1, 1, 0], [1, 1, 1, 1, 1, 1, 1]]);
-    for kernel in [&stand_in::EFFICIENT, &stand_in::FLASH] {
+    for kernel in [&stand_in::EFFICIENT, &stand_in::FLASH, &stand_in::CUDNN] {
         let ids = [queries.shallow_clone(), keys.shallow_clone()];
         let joined: &[usize] = &[1, 2];
         let dropout = Dropout::train(0.3);
@@ -143,7 +162,7 @@ fn between_padded_and_packed_sequences_without_a_bias() {
 
 #[test]
 fn between_full_sequences_without_a_bias() {
-    for kernel in [&stand_in::EFFICIENT, &stand_in::FLASH] {
+    for kernel in [&stand_in::EFFICIENT, &stand_in::FLASH, &stand_in::CUDNN] {
         let ids = [ids(&[[1; 5], [1; 5]]), ids(&[[1; 7], [1; 7]])];
         check(&Case { kernel, position: false, ..learned(ids) }, 1e-5);
     }
@@ -173,4 +192,18 @@ fn calls_reach_the_operations_of_libtorch() {
         let said = refusal(|| drop((kernel.backward)(&operands, &kept, &kept.out)));
         assert!(said.contains(&format!("{name}backward")), "{said}");
     }
+}
+
+#[test]
+fn without_cudnn_another_kernel_is_asked() {
+    let heads = Tensor::ones([2, 3, 8, 8], (Kind::BFloat16, Device::Cpu));
+    let full = ids(&[[1; 8], [1; 8]]);
+    let allowed = Tensor::ones([1, 1, 1, 1], (Kind::Bool, Device::Cpu));
+    let bias = AttentionBias::new(None, &allowed).over(Runs::between(&full, &full, Device::Cpu));
+    let operands = (CUDNN.operands)([&heads; 3], &bias);
+    let reason = (CUDNN.refusal)(&operands).expect("there is none for CPUs");
+    assert!(!reason.is_empty());
+    let joined = Joined::new(vec![Tensor::ones([2, 8, 24], (Kind::BFloat16, Device::Cpu))], 3);
+    let heads = Heads { joined, count: 1 };
+    assert!(attention(&CUDNN, &heads, None, &bias).is_none());
 }
