@@ -34,19 +34,22 @@ struct Graph : at::cuda::CUDAGraph {
 
 namespace {
 
-std::unique_ptr<Graph> capture(int32_t device, void* data, bool (*work)(void*)) {
-  c10::cuda::CUDAGuard on(static_cast<c10::DeviceIndex>(device));
-  // Captures need a stream of their own, and the inputs of the work must be finished.
-  c10::cuda::device_synchronize();
-  // One stream for each device: libraries keep a workspace for every stream that they have seen.
+// One stream for each device: captures need one of their own, and libraries keep a workspace for every stream that they
+// have seen.
+c10::cuda::CUDAStream capture_stream(int32_t device) {
   static std::map<int32_t, c10::cuda::CUDAStream> streams;
-  c10::cuda::CUDAStreamGuard guard(streams.try_emplace(device, c10::cuda::getStreamFromPool()).first->second);
-  // Libraries set themselves up in a first call, which a capture forbids.
-  if (!work(data)) return nullptr;
+  return streams.try_emplace(device, c10::cuda::getStreamFromPool()).first->second;
+}
+
+// Records work for which libraries are set up, in memory of its own or in that of `beside`.
+std::unique_ptr<Graph> record(int32_t device, Graph* beside, void* data, bool (*work)(void*)) {
+  c10::cuda::CUDAGuard on(static_cast<c10::DeviceIndex>(device));
+  // The inputs of the work must be finished.
   c10::cuda::device_synchronize();
+  c10::cuda::CUDAStreamGuard guard(capture_stream(device));
   auto graph = std::make_unique<Graph>();
   // Other threads may copy batches in the meantime.
-  graph->capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
+  graph->capture_begin(beside ? beside->pool() : at::cuda::MempoolId_t{0, 0}, cudaStreamCaptureModeThreadLocal);
   const bool done = work(data);
   try {
     graph->capture_end();
@@ -56,6 +59,17 @@ std::unique_ptr<Graph> capture(int32_t device, void* data, bool (*work)(void*)) 
   }
   c10::cuda::device_synchronize();
   return done ? std::move(graph) : nullptr;
+}
+
+std::unique_ptr<Graph> capture(int32_t device, void* data, bool (*work)(void*)) {
+  {
+    c10::cuda::CUDAGuard on(static_cast<c10::DeviceIndex>(device));
+    c10::cuda::device_synchronize();
+    c10::cuda::CUDAStreamGuard guard(capture_stream(device));
+    // Libraries set themselves up in a first call, which a capture forbids.
+    if (!work(data)) return nullptr;
+  }
+  return record(device, nullptr, data, work);
 }
 
 }  // namespace
@@ -72,6 +86,20 @@ char* gimlet_cuda_graph_capture(int32_t device, void* data, bool (*work)(void*),
   return guarded([&] {
 #ifdef GIMLET_CUDA
     *graph = capture(device, data, work).release();
+#else
+    TORCH_CHECK(false, "this build has no CUDA");
+#endif
+  });
+}
+
+// Calls `work` with `data` once, to record its work on the device, which libraries have done before; in the memory of
+// `beside`, unless that is null: then the two must be started in turn. The rest is as for `gimlet_cuda_graph_capture`.
+char* gimlet_cuda_graph_record(int32_t device, Graph* beside, void* data, bool (*work)(void*), Graph** graph) noexcept {
+  return guarded([&] {
+#ifdef GIMLET_CUDA
+    // What an earlier run of the work has left is memory for the graph's own.
+    if (!beside) c10::cuda::CUDACachingAllocator::emptyCache();
+    *graph = record(device, beside, data, work).release();
 #else
     TORCH_CHECK(false, "this build has no CUDA");
 #endif

@@ -34,9 +34,6 @@ namespace {
 using namespace gimlet::cudnn;
 namespace fe = cudnn_frontend;
 
-// Lengths of ragged rows are rounded up to it, so that batches share plans.
-constexpr int64_t kLengthStep = 64;
-
 // A graph that is ready to run, or the reason why there is none.
 struct Plan {
   std::shared_ptr<fe::graph::Graph> graph;
@@ -86,8 +83,6 @@ const Plan& plan(const Attention& attention, cudnnHandle_t handle, c10::DeviceIn
   return made.emplace(std::pair(device, attention), make(attention, handle)).first->second;
 }
 
-int64_t rounded(int64_t length) { return (length + kLengthStep - 1) / kLengthStep * kLengthStep; }
-
 // The strides of [batch, length, heads, width], or of [length, heads, width] over ragged rows of up to `length`.
 Strides strides_of(const at::Tensor& tensor, int64_t length) {
   const bool is_ragged = tensor.dim() == 3;
@@ -105,8 +100,8 @@ Attention described(const GimletOperands& in) {
   found.heads = query.size(-2);
   found.width = query.size(-1);
   found.batch = found.is_ragged ? in.query_starts->size(0) - 1 : query.size(0);
-  found.queries = found.is_ragged ? rounded(in.longest_query_run) : query.size(1);
-  found.keys = found.is_ragged ? rounded(in.longest_key_run) : in.key->size(1);
+  found.queries = found.is_ragged ? in.longest_query_run : query.size(1);
+  found.keys = found.is_ragged ? in.longest_key_run : in.key->size(1);
   if (in.bias->defined()) {
     found.queries = std::min(found.queries, in.bias->size(2));
     found.keys = std::min(found.keys, in.bias->size(3));

@@ -238,27 +238,26 @@ gimlet::CastFp8 cast_fp8(const Call& call) {
   return arguments;
 }
 
-// Numbers: those of the rule in order, from the first.
-gimlet::AdafactorRule adafactor_rule(const Call& call) {
+// Tensor `rates`: those that change. Numbers: those of the rule in order, from the first.
+gimlet::AdafactorRule adafactor_rule(const Call& call, size_t rates) {
   const auto number = [&](size_t index) { return static_cast<float>(call.number(index)); };
+  constexpr int64_t kRates = sizeof(gimlet::AdafactorRates) / sizeof(float);
+  TORCH_CHECK(call.tensor(rates).numel() == kRates, "rates of shape ", call.tensor(rates).sizes());
   gimlet::AdafactorRule rule{};
-  rule.learning_rate = number(0);
-  rule.decay = number(1);
-  rule.mixing = number(2);
-  rule.epsilon = number(3);
-  rule.by_parameter_scale = call.number(4) != 0;
-  rule.least_scale = number(5);
-  rule.greatest_scale = number(6);
-  rule.threshold = number(7);
-  rule.kept = number(8);
+  rule.rates = static_cast<const gimlet::AdafactorRates*>(call.data(rates, at::kFloat));
+  rule.epsilon = number(0);
+  rule.by_parameter_scale = call.number(1) != 0;
+  rule.least_scale = number(2);
+  rule.greatest_scale = number(3);
+  rule.threshold = number(4);
   return rule;
 }
 
-// gradient, param, row_moment, column_moment. Numbers: the rule's, mean_of_rows.
+// gradient, param, row_moment, column_moment, rates. Numbers: the rule's, mean_of_rows.
 gimlet::AdafactorMatrix adafactor_matrix(const Call& call) {
   const at::Tensor &gradient = call.tensor(0), &param = call.tensor(1);
   gimlet::AdafactorMatrix arguments{};
-  arguments.rule = adafactor_rule(call);
+  arguments.rule = adafactor_rule(call, 4);
   arguments.rows = gradient.size(0);
   arguments.columns = last_extent(gradient);
   TORCH_CHECK(gradient.dim() == 2 && param.sizes() == gradient.sizes(), "a matrix of shape ",
@@ -269,7 +268,7 @@ gimlet::AdafactorMatrix adafactor_matrix(const Call& call) {
   arguments.param = static_cast<float*>(call.data(1, at::kFloat));
   arguments.row_moment = call.data<float>(2, at::kFloat);
   arguments.column_moment = static_cast<float*>(call.data(3, at::kFloat));
-  arguments.mean_of_rows = call.number(9) != 0;
+  arguments.mean_of_rows = call.number(5) != 0;
 #ifdef GIMLET_CUDA
   if (gradient.is_cuda()) {
     // The allocator keeps it for what the stream still does.
@@ -281,14 +280,14 @@ gimlet::AdafactorMatrix adafactor_matrix(const Call& call) {
   return arguments;
 }
 
-// gradient, param, moment. Numbers: the rule's.
+// gradient, param, moment, rates. Numbers: the rule's.
 gimlet::AdafactorVector adafactor_vector(const Call& call) {
   const at::Tensor &gradient = call.tensor(0), &param = call.tensor(1);
   TORCH_CHECK(param.sizes() == gradient.sizes() && call.tensor(2).sizes() == gradient.sizes() &&
                   gradient.numel() <= 1 << 20,
               "a vector of shape ", param.sizes(), " with a gradient of shape ", gradient.sizes());
   gimlet::AdafactorVector arguments{};
-  arguments.rule = adafactor_rule(call);
+  arguments.rule = adafactor_rule(call, 3);
   arguments.gradient = call.data<float>(0, at::kFloat);
   arguments.param = call.data<float>(1, at::kFloat);
   arguments.moment = call.data<float>(2, at::kFloat);

@@ -9,19 +9,18 @@
 extern "C" {
 
 struct GimletAdamW {
-  double learning_rate;
   double b1;
   double b2;
   double eps;
   double weight_decay;
 };
 
-// Update number `number`, a float32 scalar on the tensors' device, counted from 1, of `count` parameters with
-// their gradients and both moments, all float32. Null, or a message to be freed with `free`.
+// Update number `number`, counted from 1, of `count` parameters with their gradients and both moments, all float32;
+// number and learning rate are float32 scalars on the tensors' device. Null, or a message to be freed with `free`.
 char* gimlet_fused_adamw(const GimletAdamW* factors, const at::Tensor* const* params,
                          const at::Tensor* const* grads, const at::Tensor* const* means,
                          const at::Tensor* const* squares, size_t count,
-                         const at::Tensor* number) noexcept {
+                         const at::Tensor* learning_rate, const at::Tensor* number) noexcept {
   return guarded([&] {
     const auto list = [count](const at::Tensor* const* tensors) {
       std::vector<at::Tensor> out;
@@ -29,7 +28,7 @@ char* gimlet_fused_adamw(const GimletAdamW* factors, const at::Tensor* const* pa
       return out;
     };
     at::_fused_adamw_(list(params), list(grads), list(means), list(squares), {},
-                      std::vector<at::Tensor>(count, *number), factors->learning_rate, factors->b1,
+                      std::vector<at::Tensor>(count, *number), *learning_rate, factors->b1,
                       factors->b2, factors->weight_decay, factors->eps, /*amsgrad=*/false,
                       /*maximize=*/false);
   });

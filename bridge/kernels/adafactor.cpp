@@ -25,14 +25,14 @@ constexpr int64_t kMostParts = 64;
 
 float step_size(const AdafactorRule& rule, double param_squares, double update_squares, int64_t count) {
   const auto root = [count](double squares) { return static_cast<float>(std::sqrt(squares / static_cast<double>(count))); };
-  float size = rule.learning_rate;
+  float size = rule.rates->learning_rate;
   if (rule.by_parameter_scale) {
     size *= std::min(std::max(root(param_squares), rule.least_scale), rule.greatest_scale);
   }
   return size / std::max(root(update_squares) / rule.threshold, 1.0f);
 }
 
-float mixed(const AdafactorRule& rule, float moment, float square) { return rule.decay * moment + rule.mixing * square; }
+float mixed(const AdafactorRule& rule, float moment, float square) { return rule.rates->decay * moment + rule.rates->mixing * square; }
 
 // The sums of one part of the rows.
 struct Part {
@@ -141,7 +141,7 @@ void adafactor_matrix(const AdafactorMatrix& call) {
     column_means[column] = sum / static_cast<float>(call.rows);
   }
   Factors factors{factors_of(call.rule, row_means, call.row_moment, call.mean_of_rows),
-                  factors_of(call.rule, column_means, call.column_moment, !call.mean_of_rows), call.rule.kept, 0};
+                  factors_of(call.rule, column_means, call.column_moment, !call.mean_of_rows), call.rule.rates->kept, 0};
   for_each(parts, [&](Part& part) { gimlet_sum_update(call, factors, part); });
   factors.size = step_size(call.rule, total(parts, &Part::param_squares), total(parts, &Part::update_squares),
                            call.rows * call.columns);
@@ -158,7 +158,7 @@ void adafactor_vector(const AdafactorVector& call) {
   }
   const float size = step_size(call.rule, param_squares, update_squares, call.count);
   for (int i = 0; i < call.count; ++i) {
-    call.param[i] = call.param[i] * call.rule.kept - size * call.gradient[i] / std::sqrt(call.moment[i]);
+    call.param[i] = call.param[i] * call.rule.rates->kept - size * call.gradient[i] / std::sqrt(call.moment[i]);
   }
 }
 

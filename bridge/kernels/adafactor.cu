@@ -127,7 +127,7 @@ __device__ float mixed(const AdafactorRule& rule, float* moment, const float* su
   float sum = 0;
 #pragma unroll 4
   for (int index = 0; index < count; ++index) sum += sums[index * stride];
-  *moment = rule.decay * *moment + rule.mixing * (sum / static_cast<float>(mean_of));
+  *moment = rule.rates->decay * *moment + rule.rates->mixing * (sum / static_cast<float>(mean_of));
   return *moment;
 }
 
@@ -199,7 +199,7 @@ __global__ void sum_update(AdafactorMatrix call, Plan plan) {
 
 // The factor of an update, from sums of squares over `count` numbers.
 __device__ float step_size(const AdafactorRule& rule, float param_squares, float update_squares, float count) {
-  float size = rule.learning_rate;
+  float size = rule.rates->learning_rate;
   if (rule.by_parameter_scale) {
     const float scale = at_least(sqrtf(param_squares / count), rule.least_scale);
     size *= at_most(scale, rule.greatest_scale);
@@ -226,7 +226,7 @@ __global__ void apply_update(AdafactorMatrix call, Plan plan) {
 #pragma unroll
       for (int i = 0; i < kSize; ++i) {
         const float update = gradient.values[i] * of_row * factors.of_columns[p][i];
-        param.values[i] = param.values[i] * call.rule.kept - size * update;
+        param.values[i] = param.values[i] * call.rule.rates->kept - size * update;
       }
       store(call.param + place, param);
     }
@@ -239,7 +239,7 @@ __global__ void update_vector(AdafactorVector call) {
   for (int index = threadIdx.x; index < call.count; index += kVectorThreads) {
     const float gradient = call.gradient[index], param = call.param[index];
     const float square = gradient * gradient + call.rule.epsilon;
-    const float moment = call.rule.decay * call.moment[index] + call.rule.mixing * square;
+    const float moment = call.rule.rates->decay * call.moment[index] + call.rule.rates->mixing * square;
     const float update = gradient * rsqrtf(moment);
     call.moment[index] = moment;
     param_squares += param * param;
@@ -251,7 +251,7 @@ __global__ void update_vector(AdafactorVector call) {
   const float size = step_size(call.rule, param_squares, update_squares, count);
   for (int index = threadIdx.x; index < call.count; index += kVectorThreads) {
     const float update = call.gradient[index] * rsqrtf(call.moment[index]);
-    call.param[index] = call.param[index] * call.rule.kept - size * update;
+    call.param[index] = call.param[index] * call.rule.rates->kept - size * update;
   }
 }
 

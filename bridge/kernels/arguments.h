@@ -101,15 +101,20 @@ struct CastFp8 {
   int columns;
 };
 
-// Adafactor's factors, the same for all parameters.
-struct AdafactorRule {
+// Adafactor's factors that change from update to update, in memory, so that recorded work reads those of its time.
+struct AdafactorRates {
   float learning_rate;
   float decay, mixing;  // of a second moment, and of the squares mixed into it
-  float epsilon;        // added to squares
+  float kept;           // of the parameter, less its weight decay
+};
+
+// Adafactor's factors, the same for all parameters.
+struct AdafactorRule {
+  const AdafactorRates* rates;
+  float epsilon;  // added to squares
   bool by_parameter_scale;
   float least_scale, greatest_scale;  // of the parameter, then
   float threshold;                    // of the update's root mean square; infinite for none
-  float kept;                         // of the parameter, less its weight decay
 };
 
 // Updates a matrix and its two moments, one of which is divided by its mean.

@@ -37,5 +37,6 @@ pub use vocabularies::{GetInputVocabulary, GetOutputVocabulary};
 
 #[cfg(feature = "torch")]
 pub use contract::{
-    Batch, FillingNetwork, HasNetwork, Network, Predict, PredictingNetwork, RowFacts, feature,
+    Batch, BatchShape, FillingNetwork, HasNetwork, Network, Predict, PredictingNetwork, RowFacts,
+    feature,
 };

@@ -33,8 +33,6 @@ pub struct DeviceMemory {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C)]
 pub struct FusedAdamW {
-    /// The factor of updates.
-    pub learning_rate: f64,
     /// Decay of the gradients' mean.
     pub b1: f64,
     /// Decay of the squared gradients' mean.
@@ -80,6 +78,7 @@ unsafe extern "C" {
         means: *const RawTensor,
         squares: *const RawTensor,
         count: usize,
+        learning_rate: RawTensor,
         number: RawTensor,
     ) -> *mut c_char;
     fn gimlet_has_process_group(type_info: *const c_char) -> bool;
@@ -150,9 +149,14 @@ pub fn device_memory(device: Device) -> Option<DeviceMemory> {
 }
 
 /// Applies AdamW's update to parameters in place, given with their gradients and the means of
-/// gradients and of squared gradients: float32 and contiguous, in the same order. `number` counts
-/// this update, from 1: a float32 scalar on their device. Call it under `tch::no_grad`.
-pub fn fused_adamw(factors: &FusedAdamW, lists: [&[Tensor]; 4], number: &Tensor) {
+/// gradients and of squared gradients: float32 and contiguous, in the same order. The learning rate and
+/// `number`, which counts this update from 1, are float32 scalars on their device. Call it under `tch::no_grad`.
+pub fn fused_adamw(
+    factors: &FusedAdamW,
+    lists: [&[Tensor]; 4],
+    learning_rate: &Tensor,
+    number: &Tensor,
+) {
     let count = lists[0].len();
     assert!(lists.iter().all(|list| list.len() == count), "every parameter has all of them");
     let [params, grads, means, squares] = lists.map(raw_tensors);
@@ -165,6 +169,7 @@ pub fn fused_adamw(factors: &FusedAdamW, lists: [&[Tensor]; 4], number: &Tensor)
             means.as_ptr(),
             squares.as_ptr(),
             count,
+            raw(learning_rate),
             raw(number),
         )
     });

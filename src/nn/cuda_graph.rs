@@ -3,7 +3,7 @@
 //! than their launches take.
 //!
 //! On an H200 decoding records its steps. A step that cannot be recorded causes a warning, and decoding goes on without
-//! a graph.
+//! a graph; so does training (`train/step_graph`).
 
 use std::any::Any;
 use std::ffi::{c_char, c_void};
@@ -21,6 +21,13 @@ struct RawGraph {
 unsafe extern "C" {
     fn gimlet_cuda_graph_capture(
         device: i32,
+        data: *mut c_void,
+        work: unsafe extern "C" fn(*mut c_void) -> bool,
+        graph: *mut *mut RawGraph,
+    ) -> *mut c_char;
+    fn gimlet_cuda_graph_record(
+        device: i32,
+        beside: *mut RawGraph,
         data: *mut c_void,
         work: unsafe extern "C" fn(*mut c_void) -> bool,
         graph: *mut *mut RawGraph,
@@ -47,16 +54,40 @@ impl CudaGraph {
     /// outlive the graph. `work` may not wait for the device. The error names the part that cannot
     /// be recorded; without CUDA there is always one.
     pub fn capture(device: usize, work: &mut dyn FnMut()) -> Result<Self, String> {
+        Self::made_of(work, 1, |data, graph| {
+            // SAFETY: `call` gets `data` unchanged, and both pointers outlive the call.
+            unsafe { gimlet_cuda_graph_capture(device as i32, data, call, graph) }
+        })
+    }
+
+    /// Runs `work` once, to record it, for the rest as [`CudaGraph::capture`]: the device has done such work before. With
+    /// another graph it takes that one's memory, and the two must be started in turn. The work itself is not done.
+    pub fn record(
+        device: usize,
+        beside: Option<&Self>,
+        work: &mut dyn FnMut(),
+    ) -> Result<Self, String> {
+        let beside = beside.map_or(null_mut(), |graph| graph.0);
+        Self::made_of(work, 0, |data, graph| {
+            // SAFETY: as above; the graph beside it is borrowed.
+            unsafe { gimlet_cuda_graph_record(device as i32, beside, data, call, graph) }
+        })
+    }
+
+    /// Runs `make` on `work`, whose first runs are for warming up: a panic of these is the caller's.
+    fn made_of(
+        work: &mut dyn FnMut(),
+        warm_ups: usize,
+        make: impl FnOnce(*mut c_void, *mut *mut RawGraph) -> *mut c_char,
+    ) -> Result<Self, String> {
         let mut work = Work { run: work, runs: 0, panic: None };
         let mut graph = null_mut();
         let data: *mut Work = &mut work;
-        // SAFETY: `call` gets `data` unchanged, and both pointers outlive the call.
-        let message =
-            unsafe { gimlet_cuda_graph_capture(device as i32, data.cast(), call, &mut graph) };
+        let message = make(data.cast(), &mut graph);
         let failed = (!message.is_null()).then(|| taken(message));
         match work.panic {
             // The work succeeded before, so the recording is what fails.
-            Some(panic) if work.runs > 0 => return Err(panic_message(panic.as_ref())),
+            Some(panic) if work.runs >= warm_ups => return Err(panic_message(panic.as_ref())),
             Some(panic) => resume_unwind(panic),
             None => {}
         }
@@ -103,7 +134,8 @@ mod tests {
         if tch::Cuda::is_available() {
             return;
         }
-        let error = CudaGraph::capture(0, &mut || ()).expect_err("there is no device");
-        assert!(!error.is_empty());
+        for made in [CudaGraph::capture(0, &mut || ()), CudaGraph::record(0, None, &mut || ())] {
+            assert!(!made.expect_err("there is no device").is_empty());
+        }
     }
 }

@@ -97,9 +97,13 @@ impl Fp8Scaling {
             // A magnitude that is not finite would leave its tensor without a scale until it is forgotten.
             let largest = state.largest.nan_to_num(0.0, 0.0, 0.0);
             state.axes.max_in_place(&largest);
-            state.history.get((state.step - 2) % length).copy_(&largest);
+            // Always the same places, so that a step can be recorded as work of the device.
+            let older = state.history.narrow(0, 1, length - 1).copy();
+            state.history.narrow(0, 0, length - 1).copy_(&older);
+            state.history.get(length - 1).copy_(&largest);
             let largest = state.history.amax([0i64].as_slice(), false);
-            state.scales = scale(&state.maxima, &largest, self.spec.margin);
+            let scales = scale(&state.maxima, &largest, self.spec.margin);
+            state.scales.copy_(&scales);
             let _ = state.largest.zero_();
         });
     }

@@ -6,6 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tch::{Device, Kind, Tensor};
 
+/// The longest lengths of parts of rows are multiples of it.
+const LENGTH_STEP: i64 = 64;
+
 /// Numbers of runs that are used between a power of two and the next.
 const SIZES_OF_A_POWER: usize = 8;
 
@@ -44,6 +47,14 @@ impl Clone for Ragged {
     }
 }
 
+/// What kernels are told of runs by the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunsShape {
+    count: Option<i64>, // of parts of rows
+    longest: [i64; 2],
+    causal: bool,
+}
+
 impl Runs {
     /// Finds runs of equal ids, from 1 up in each row; 0 is padding. int64 `[batch, q_length]` and
     /// `[batch, kv_length]` on the CPU, put on `device`. `None` if ids do not increase, padding is
@@ -60,6 +71,7 @@ impl Runs {
         let side = |index: usize| runs.iter().map(move |run: &[i64; 2]| run[index]);
         let longest = [0, 1].map(|index| side(index).max().unwrap_or(0));
         let whole = runs.iter().all(|run| *run == lengths);
+        let longest = if whole { longest } else { longest.map(rounded_up) };
         let ragged = (!whole).then(|| Ragged::new(runs, device));
         Some(Self { ragged, longest, causal: false })
     }
@@ -98,7 +110,37 @@ impl Runs {
         Some(multiple.shallow_clone())
     }
 
-    /// Returns the lengths of the longest runs of queries and of keys.
+    /// Returns what the host tells kernels of them.
+    pub fn shape(&self) -> RunsShape {
+        let count = self.run_lengths().map(|[queries, _]| queries.size()[0]);
+        RunsShape { count, longest: self.longest, causal: self.causal }
+    }
+
+    /// The same in memory of their own.
+    pub fn copied(&self) -> Self {
+        let copied = |tensors: &[Tensor; 2]| tensors.each_ref().map(Tensor::copy);
+        let ragged = self.ragged.as_ref().map(|ragged| Ragged {
+            starts: copied(&ragged.starts),
+            lengths: copied(&ragged.lengths),
+            multiples: Arc::default(),
+        });
+        Self { ragged, ..*self }
+    }
+
+    /// Writes others of the same shape into the memory of these.
+    pub fn take(&self, others: &Self) {
+        let (Some(own), Some(others)) = (&self.ragged, &others.ragged) else { return };
+        for side in [0, 1] {
+            own.starts[side].shallow_clone().copy_(&others.starts[side]);
+            own.lengths[side].shallow_clone().copy_(&others.lengths[side]);
+        }
+        let made = own.multiples.lock().unwrap_or_else(PoisonError::into_inner);
+        for ((side, factor), multiple) in made.iter() {
+            multiple.shallow_clone().copy_(&(&own.starts[*side] * *factor));
+        }
+    }
+
+    /// Returns the lengths of the longest runs of queries and of keys; of parts of rows rounded up, so that batches agree.
     pub fn longest(&self) -> [i64; 2] {
         self.longest
     }
@@ -153,6 +195,10 @@ fn runs_of_row(queries: &[i64], keys: &[i64]) -> Option<Vec<[i64; 2]>> {
     }
     runs.retain(|run| *run != [0, 0]);
     Some(runs)
+}
+
+fn rounded_up(length: i64) -> i64 {
+    (length + LENGTH_STEP - 1) / LENGTH_STEP * LENGTH_STEP
 }
 
 /// `[0, a, a + b, ...]` of the lengths `a`, `b`, ...
@@ -215,8 +261,20 @@ mod tests {
         assert_eq!(numbers(&runs.starts().unwrap()[1]), starts);
         let lengths = [[1; 18].as_slice(), &[0; 2]].concat();
         assert_eq!(numbers(&runs.run_lengths().unwrap()[0]), lengths);
-        let multiples: Vec<i32> = starts.iter().map(|start| start * 24).collect();
-        assert_eq!(numbers(&runs.multiplied_starts(0, 24).unwrap()), multiples);
+        let multiples = |runs: &Runs| numbers(&runs.multiplied_starts(0, 24).unwrap());
+        assert_eq!(multiples(&runs), starts.iter().map(|start| start * 24).collect::<Vec<_>>());
+
+        let pairs = Tensor::from_slice(&[1i64, 1, 2, 3, 4, 5, 6, 7, 8]).repeat([2, 1]);
+        let others = Runs::between(&pairs, &pairs, Device::Cpu).unwrap().causal();
+        assert!(others.shape() != runs.shape(), "there are only 16");
+        let singles = Runs::between(&ids, &ids.flip([0]), Device::Cpu).unwrap().causal();
+        assert_eq!(singles.shape(), runs.shape());
+        let own = singles.copied();
+        let _ = own.starts().unwrap()[0].shallow_clone().zero_();
+        let _ = own.multiplied_starts(0, 24);
+        own.take(&runs);
+        assert_eq!(multiples(&own), multiples(&runs));
+        assert_eq!(multiples(&singles), multiples(&runs));
     }
 
     #[test]

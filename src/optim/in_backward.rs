@@ -179,6 +179,14 @@ impl Optimizer {
     }
 }
 
+/// Removes hooks and gradients that an update which panicked has left at parameters.
+pub(super) fn forget_gradients(params: &Params) {
+    for (_, param) in trained(params) {
+        no_hook_on_gradient(param);
+        drop(take_gradient(param));
+    }
+}
+
 /// Parameters that have gradients.
 fn trained(params: &Params) -> impl Iterator<Item = (&str, &Tensor)> {
     params.iter().filter(|(_, param)| param.requires_grad())

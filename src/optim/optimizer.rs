@@ -6,6 +6,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::OptimizerDef;
 use super::error::OptimError;
+use super::in_backward::forget_gradients;
 use super::layout::{ParamShape, Slot};
 use super::loss_scale::LossScale;
 use super::parts::OwnPart;
@@ -32,6 +33,10 @@ pub struct Incoming<'a> {
     /// The scale of their loss, by whose inverse they are multiplied.
     pub loss_scale: Option<&'a LossScale>,
 }
+
+/// Handles of an optimizer's states.
+#[derive(Debug)]
+pub struct OptimizerHandles(BTreeMap<String, ParamState>);
 
 /// Updates parameters and owns the necessary state.
 #[derive(Debug)]
@@ -142,12 +147,70 @@ impl Optimizer {
         backward: impl FnOnce(),
     ) -> Result<bool, OptimError> {
         let update = self.prepare(learning_rate, step)?;
+        let is_made = self.make(update, params, watch, incoming, backward)?;
+        self.count += i64::from(is_made);
+        Ok(is_made)
+    }
+
+    /// Returns the values in which this update differs from others, if [`Optimizer::update_from`] can read them from a tensor.
+    ///
+    /// # Errors
+    /// As [`Optimizer::update`].
+    pub fn rates(&self, learning_rate: f32, step: i64) -> Result<Option<Vec<f32>>, OptimError> {
+        Ok(self.prepare(learning_rate, step)?.rates())
+    }
+
+    /// Makes an update as [`Optimizer::update`] does that reads [`Optimizer::rates`] from a tensor on the parameters' device, so
+    /// that it can be recorded and made again. It is not counted: call [`Optimizer::count_update`] for each time.
+    ///
+    /// # Errors
+    /// As [`Optimizer::update`].
+    ///
+    /// # Panics
+    /// If `backward` panics, or the update depends on other values; then [`Optimizer::put_back`] undoes it, if
+    /// the device has done nothing.
+    pub fn update_from(
+        &mut self,
+        rates: &Tensor,
+        params: &Params,
+        watch: &mut Watch,
+        backward: impl FnOnce(),
+    ) -> Result<bool, OptimError> {
+        // What the host knows of time is not the time of the update.
+        let mut update = self.prepare(f32::NAN, i64::from(i32::MAX))?;
+        update.read_from(rates.shallow_clone());
+        self.make(update, params, watch, Incoming::default(), backward)
+    }
+
+    /// Counts an update of [`Optimizer::update_from`].
+    pub fn count_update(&mut self) {
+        self.count += 1;
+    }
+
+    /// Returns other handles of the states, for [`Optimizer::put_back`].
+    pub fn handles(&self) -> OptimizerHandles {
+        let handle = |(name, state): (&String, &ParamState)| (name.clone(), state.shallow_clone());
+        OptimizerHandles(self.states.iter().map(handle).collect())
+    }
+
+    /// Restores the states that an update which panicked has lost, and takes its hooks and gradients from the parameters.
+    pub fn put_back(&mut self, handles: OptimizerHandles, params: &Params) {
+        self.states = handles.0;
+        forget_gradients(params);
+    }
+
+    fn make(
+        &mut self,
+        update: Box<dyn Prepared>,
+        params: &Params,
+        watch: &mut Watch,
+        incoming: Incoming<'_>,
+        backward: impl FnOnce(),
+    ) -> Result<bool, OptimError> {
         let are_divided = self.states.values().any(|state| !state.part.peers().are_alone());
         let waits = self.def.waits_for_all(are_divided) || incoming.loss_scale.is_some();
         let applied = self.apply_in(backward, params, (update, waits), watch, incoming);
-        let is_made = applied.map_err(OptimError::Lost)?;
-        self.count += i64::from(is_made);
-        Ok(is_made)
+        applied.map_err(OptimError::Lost)
     }
 
     fn prepare(&self, learning_rate: f32, step: i64) -> Result<Box<dyn Prepared>, OptimError> {

@@ -32,6 +32,15 @@ pub trait Prepare {
 
 /// One update, with the values that all parameters share.
 pub trait Prepared: Debug + Send {
+    /// Returns the values in which updates of different steps differ, if [`Prepared::read_from`] can take them from elsewhere.
+    fn rates(&self) -> Option<Vec<f32>> {
+        None
+    }
+
+    /// Lets the update read these values from a tensor, float32 on the parameters' device: of work that is recorded and done
+    /// again for later steps. Then an update that depends on other values panics.
+    fn read_from(&mut self, _rates: Tensor) {}
+
     /// Updates parameters and their states with their gradients, whose memory is consumed.
     fn apply(&self, updated: Vec<Updated<'_>>);
 }
@@ -57,6 +66,17 @@ pub struct ParamState {
     pub arrays: Vec<Tensor>,
     /// The part of the parameter that they belong to.
     pub part: OwnPart,
+}
+
+impl ParamState {
+    /// Another handle of the same arrays.
+    pub fn shallow_clone(&self) -> Self {
+        Self {
+            layout: self.layout.clone(),
+            arrays: self.arrays.iter().map(Tensor::shallow_clone).collect(),
+            part: self.part.clone(),
+        }
+    }
 }
 
 /// Applies a prepared update, as a part of the step that the profiler measures.
@@ -89,6 +109,14 @@ struct Clipped {
 }
 
 impl Prepared for Clipped {
+    fn rates(&self) -> Option<Vec<f32>> {
+        self.then.rates()
+    }
+
+    fn read_from(&mut self, rates: Tensor) {
+        self.then.read_from(rates);
+    }
+
     fn apply(&self, updated: Vec<Updated<'_>>) {
         let grads: Vec<_> = updated.iter().map(|given| (&given.grad, &given.state.part)).collect();
         self.clips.iter().for_each(|clip| clip.apply(&grads));

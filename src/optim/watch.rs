@@ -80,27 +80,27 @@ impl Watch {
     }
 
     /// Returns every metric by its tag.
-    pub fn read(mut self) -> BTreeMap<String, f64> {
+    pub fn read(&self) -> BTreeMap<String, f64> {
         const NORM: &str = "weight_gradient_norm";
         // In a fixed order, so that sums do not depend on the order of gradients, and processes agree on it.
-        self.squares.sort_by(|(a, _), (b, _)| a.cmp(b));
-        self.means.sort_by(|(a, ..), (b, ..)| a.cmp(b));
-        self.greatest.sort_by(|(a, _), (b, _)| a.cmp(b));
-        if self.squares.is_empty() {
+        let squares = sorted(&self.squares, |(name, _)| name);
+        let means = sorted(&self.means, |(tag, ..)| tag);
+        let greatest = sorted(&self.greatest, |(tag, _)| tag);
+        if squares.is_empty() {
             return BTreeMap::new();
         }
-        let squares = self.squares.iter().map(|(_, square)| square);
-        let sums = self.values(squares.chain(self.means.iter().map(|(_, sum, _)| sum)), false);
-        let (squared, sums) = sums.split_at(self.squares.len());
-        let means = self.means.iter().zip(sums);
+        let all_sums = squares.iter().map(|(_, square)| square);
+        let sums = self.values(all_sums.chain(means.iter().map(|(_, sum, _)| sum)), false);
+        let (squared, sums) = sums.split_at(squares.len());
+        let means = means.iter().zip(sums);
         let mut out: BTreeMap<String, f64> =
             means.map(|((tag, _, count), sum)| (tag.clone(), (sum / count).sqrt())).collect();
-        let greatest = self.values(self.greatest.iter().map(|(_, value)| value), true);
-        out.extend(self.greatest.iter().map(|(tag, _)| tag.clone()).zip(greatest));
+        let values = self.values(greatest.iter().map(|(_, value)| value), true);
+        out.extend(greatest.iter().map(|(tag, _)| tag.clone()).zip(values));
         out.insert(NORM.to_string(), squared.iter().sum::<f64>().sqrt());
         if self.watched == Watched::Weights {
             let mut groups: BTreeMap<String, f64> = BTreeMap::new();
-            for ((name, _), square) in self.squares.iter().zip(squared) {
+            for ((name, _), square) in squares.iter().zip(squared) {
                 *groups.entry(group(name)).or_default() += square;
             }
             out.extend(
@@ -123,6 +123,12 @@ impl Watch {
         }
         Vec::try_from(values).expect("scalars make a vector")
     }
+}
+
+fn sorted<T>(measures: &[T], name: impl Fn(&T) -> &String) -> Vec<&T> {
+    let mut sorted: Vec<&T> = measures.iter().collect();
+    sorted.sort_by(|a, b| name(a).cmp(name(b)));
+    sorted
 }
 
 /// Returns a stack's layer, such as `encoder/layers_0`, or a part beside the layers.

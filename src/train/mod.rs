@@ -42,6 +42,8 @@ mod start;
 #[cfg(feature = "torch")]
 mod step;
 #[cfg(feature = "torch")]
+mod step_graph;
+#[cfg(feature = "torch")]
 mod trainer_forms;
 #[cfg(feature = "torch")]
 mod trainer_log;
@@ -60,3 +62,9 @@ pub use traffic::{Traffic, bytes_sent, traffic};
 
 #[cfg(feature = "torch")]
 pub use run::{Outcome, train};
+#[cfg(feature = "torch")]
+pub use start::initialize;
+#[cfg(feature = "torch")]
+pub use step::{StepReport, Stepper};
+#[cfg(feature = "torch")]
+pub use step_graph::{Recorder, StepGraphs};

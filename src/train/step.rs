@@ -7,9 +7,8 @@ use tch::Tensor;
 
 use crate::metrics::LossSums;
 use crate::models::Batch;
-use crate::models::heads::{Divisors, LossOutput, LossSpec, RoutingLosses};
-use crate::nn::Axes;
-use crate::nn::kind;
+use crate::models::heads::{Divisors, LossOutput, LossSpec, RoutingLosses, UnreadSums};
+use crate::nn::{Axes, Params, kind};
 use crate::optim::{Incoming, LossScale, OptimError, Reduction, Watch, Watched};
 use crate::partition::{Mesh, MeshAxis, ProcessError, Processes};
 use crate::schedule::LearningRateSchedule;
@@ -22,6 +21,7 @@ use crate::session::spec::{MicrobatchLoss, WeightMetricsComputer};
 use crate::session::state::TrainState;
 
 use super::spec::Train;
+use super::step_graph::{RecordedPart, StepGraphs, Told, Way, place};
 
 /// Computes updates. No update changes its fields.
 #[derive(Debug)]
@@ -48,6 +48,20 @@ pub struct Stepper {
     pub processes: Arc<Processes>,
     /// The sums of gradients over processes; `None` for one alone.
     pub reduction: Option<Reduction>,
+}
+
+/// A part of a batch on the device, the divisors of its loss, and the seed of its dropout.
+struct Part {
+    rows: Batch,
+    divisors: Divisors,
+    seed: u64,
+}
+
+/// What a step has made.
+struct Made {
+    sums: LossSums,
+    weights: BTreeMap<String, f64>,
+    is_updated: bool,
 }
 
 /// The report of one update.
@@ -106,7 +120,8 @@ impl Stepper {
     }
 
     /// Makes one step in place with the rows of `batch` that are this process's, at the learning rate times `rate_scale`.
-    /// Gradients are those of the whole batch. With a scale of the loss, gradients that are not finite make no update.
+    /// Gradients are those of the whole batch. With a scale of the loss, gradients that are not finite make no update. `graphs`
+    /// are those of earlier steps.
     ///
     /// # Errors
     /// Out of memory, or another failure of libtorch; the state must not be used any more. Another
@@ -116,47 +131,19 @@ impl Stepper {
         state: &mut TrainState,
         batch: &Batch,
         rate_scale: f64,
+        graphs: &mut StepGraphs,
     ) -> Result<StepReport, SessionError> {
         let scheduled = self.schedule.at(state.next_update());
         let learning_rate = (f64::from(scheduled) * rate_scale) as f32;
-        let of_batch = self.divisors(batch);
         let sent = self.axes.sent();
         let scaler = self.loss_scaler.as_ref();
         let loss_scale = scaler.map(|scaler| scaler.scale(&state.loss_scaling));
-        let (mut outputs, mut watch) = (Vec::new(), Watch::new(self.watched));
-        let mut is_updated = true;
-        for part in 0..self.num_microbatches {
-            let own = self.own_rows(batch, part);
-            let of_part = match self.microbatch_loss {
-                MicrobatchLoss::WholeBatch => None,
-                MicrobatchLoss::SumOfMeans => Some(self.divisors(&self.microbatch(batch, part))),
-            };
-            let divisors = of_part.as_ref().unwrap_or(&of_batch);
-            // The second number was the process's before all processes shared their masks.
-            let seed = derive(self.seed, Purpose::Dropout, &[state.step, 0, part as u64]);
-            let output = self.guarded(state.step, || self.loss(state, &own, divisors, seed))?;
-            let loss = match loss_scale {
-                Some(scale) => output.loss * scale,
-                None => output.loss,
-            };
-            // Gradients add up in the parameters; the last ones may be consumed as they are
-            // computed.
-            match part + 1 == self.num_microbatches {
-                false => self.guarded(state.step, || loss.backward())?,
-                true => {
-                    is_updated =
-                        self.update(state, learning_rate, (&loss, loss_scale), &mut watch)?;
-                }
-            }
-            outputs.push(output.sums);
-        }
-        // All work of the step is under way before the host waits for a number.
-        let weights = self.guarded(state.step, || watch.read())?;
-        let parts: Vec<LossSums> =
-            self.guarded(state.step, || outputs.iter().map(|sums| sums.read()).collect())?;
-        let mut parts = parts.into_iter();
-        let mut sums = parts.next().expect("there is at least one part");
-        parts.for_each(|part| sums += &part);
+        let parts = self.guarded(state.step, || self.parts(state.step, batch))?;
+        let made = match self.by_graphs(state, &parts, learning_rate, graphs)? {
+            Some(made) => made,
+            None => self.by_operations(state, &parts, (learning_rate, loss_scale))?,
+        };
+        let Made { mut sums, weights, is_updated } = made;
         self.check_axes()?;
         state.step += 1;
         if let Some(scaler) = scaler {
@@ -168,6 +155,170 @@ impl Stepper {
         }
         let sent = self.axes.sent() - sent;
         Ok(StepReport { sums, learning_rate, weights, sent, loss_scale, is_updated })
+    }
+
+    /// Returns the parts of a batch on the device.
+    fn parts(&self, step: u64, batch: &Batch) -> Vec<Part> {
+        let of_batch = self.divisors(batch);
+        let part = |index: usize| Part {
+            rows: self.own_rows(batch, index).to_device(self.forward.device),
+            divisors: match self.microbatch_loss {
+                MicrobatchLoss::WholeBatch => of_batch.clone(),
+                MicrobatchLoss::SumOfMeans => self.divisors(&self.microbatch(batch, index)),
+            },
+            // The second number was the process's before all processes shared their masks.
+            seed: derive(self.seed, Purpose::Dropout, &[step, 0, index as u64]),
+        };
+        (0..self.num_microbatches).map(part).collect()
+    }
+
+    /// Makes a step by launching one operation after another.
+    fn by_operations(
+        &self,
+        state: &mut TrainState,
+        parts: &[Part],
+        (learning_rate, loss_scale): (f32, Option<f64>),
+    ) -> Result<Made, SessionError> {
+        let (mut outputs, mut watch) = (Vec::new(), Watch::new(self.watched));
+        let mut is_updated = true;
+        for (index, part) in parts.iter().enumerate() {
+            tch::manual_seed(part.seed as i64);
+            let loss = || self.loss(&state.params, &part.rows, &part.divisors);
+            let output = self.guarded(state.step, loss)?;
+            let loss = match loss_scale {
+                Some(scale) => output.loss * scale,
+                None => output.loss,
+            };
+            // Gradients add up in the parameters; the last ones may be consumed as they are
+            // computed.
+            match index + 1 == parts.len() {
+                false => self.guarded(state.step, || loss.backward())?,
+                true => {
+                    is_updated =
+                        self.update(state, learning_rate, (&loss, loss_scale), &mut watch)?;
+                }
+            }
+            outputs.push(output.sums);
+        }
+        self.read(state.step, &outputs, &watch, is_updated)
+    }
+
+    /// Makes a step by graphs, if it can be made so.
+    fn by_graphs(
+        &self,
+        state: &mut TrainState,
+        parts: &[Part],
+        learning_rate: f32,
+        graphs: &mut StepGraphs,
+    ) -> Result<Option<Made>, SessionError> {
+        let told = |part: &Part| Told { shape: part.rows.shape(), divisors: part.divisors.clone() };
+        let told: Vec<Told> = parts.iter().map(told).collect();
+        let way = graphs.way(&told);
+        if way == Way::Plain {
+            return Ok(None);
+        }
+        let number = state.next_update();
+        let rates = state.optimizer.rates(learning_rate, number);
+        let rates = rates.map_err(|error| SessionError::Unfit(error.to_string()))?;
+        let Some(rates) = rates else {
+            graphs.give_up("only updates by kernels of Adafactor and Adam are recorded");
+            return Ok(None);
+        };
+        let rates = Tensor::from_slice(&rates);
+        match way {
+            Way::Record => {
+                graphs.begin_recording(told, rates.to_device(self.forward.device).copy());
+            }
+            _ => graphs.recorded_step().rates.copy_(&rates),
+        }
+        let handles = state.optimizer.handles();
+        match self.guarded(state.step, || self.launch(state, parts, graphs))? {
+            Ok(outputs) => {
+                state.optimizer.count_update();
+                let last = graphs.recorded_step().parts.last().expect("a step has parts");
+                let watch = last.watch.as_ref().expect("the last part makes the update");
+                self.read(state.step, &outputs, watch, true).map(Some)
+            }
+            // Nothing was updated.
+            Err(reason) => {
+                state.optimizer.put_back(handles, &state.params);
+                graphs.give_up(&reason);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Launches the parts of a step, which are recorded first if they are not.
+    fn launch(
+        &self,
+        state: &mut TrainState,
+        parts: &[Part],
+        graphs: &mut StepGraphs,
+    ) -> Result<Vec<UnreadSums>, String> {
+        let StepGraphs { recorder: Some(recorder), recorded: Some(recorded), .. } = graphs else {
+            panic!("a step is recorded")
+        };
+        let mut outputs = Vec::new();
+        for (index, part) in parts.iter().enumerate() {
+            let place = place(index, parts.len());
+            let rates = recorded.rates.shallow_clone();
+            let given = (index + 1 == parts.len()).then_some(&rates);
+            let divisors = &part.divisors;
+            // Everything that is random follows from the seed, which graphs read when they are launched.
+            tch::manual_seed(part.seed as i64);
+            if place == recorded.parts.len() {
+                let batch = part.rows.copied();
+                let mut made = None;
+                let mut work = || made = Some(self.part(state, (&batch, divisors), given));
+                let recording = recorder.record(&mut work)?;
+                let (sums, watch) = made.expect("recording does the work once");
+                recorded.parts.push(RecordedPart { recording, batch, sums, watch });
+            } else {
+                recorded.parts[place].batch.take(&part.rows);
+            }
+            let RecordedPart { recording, batch, sums, watch } = &mut recorded.parts[place];
+            recorder.replay(*recording, &mut || {
+                (*sums, *watch) = self.part(state, (batch, divisors), given);
+            });
+            outputs.push(sums.copied());
+        }
+        Ok(outputs)
+    }
+
+    /// Computes gradients of a part of a batch, and for the last part, with these rates, the update.
+    fn part(
+        &self,
+        state: &mut TrainState,
+        (batch, divisors): (&Batch, &Divisors),
+        rates: Option<&Tensor>,
+    ) -> (UnreadSums, Option<Watch>) {
+        let LossOutput { loss, sums } = self.loss(&state.params, batch, divisors);
+        let Some(rates) = rates else {
+            loss.backward();
+            return (sums, None);
+        };
+        let mut watch = Watch::new(self.watched);
+        let backward = || loss.backward();
+        let made = state.optimizer.update_from(rates, &state.params, &mut watch, backward);
+        made.expect("an update of one process after its first one");
+        (sums, Some(watch))
+    }
+
+    /// Reads the results of a step, all of whose work is under way before the host waits for a number.
+    fn read(
+        &self,
+        step: u64,
+        outputs: &[UnreadSums],
+        watch: &Watch,
+        is_updated: bool,
+    ) -> Result<Made, SessionError> {
+        let weights = self.guarded(step, || watch.read())?;
+        let parts: Vec<LossSums> =
+            self.guarded(step, || outputs.iter().map(UnreadSums::read).collect())?;
+        let mut parts = parts.into_iter();
+        let mut sums = parts.next().expect("there is at least one part");
+        parts.for_each(|part| sums += &part);
+        Ok(Made { sums, weights, is_updated })
     }
 
     /// Ensures that all operations with other processes have succeeded.
@@ -199,18 +350,10 @@ impl Stepper {
         batch.rows(part as i64 * rows, rows)
     }
 
-    /// Returns the loss of a part of a batch. Losses of the processes' parts add up to that of a microbatch, and those
-    /// of microbatches to the loss that `microbatch_loss` names.
-    fn loss(
-        &self,
-        state: &TrainState,
-        batch: &Batch,
-        divisors: &Divisors,
-        dropout_seed: u64,
-    ) -> LossOutput {
-        tch::manual_seed(dropout_seed as i64);
-        let Forward { network, loss, device } = &self.forward;
-        let batch = batch.to_device(*device);
+    /// Returns the loss of a part of a batch, with dropout by the generator's state. Losses of the processes' parts add up to that
+    /// of a microbatch, and those of microbatches to the loss that `microbatch_loss` names.
+    fn loss(&self, params: &Params, batch: &Batch, divisors: &Divisors) -> LossOutput {
+        let Forward { network, loss, .. } = &self.forward;
         let MeshAxis { index, size } = self.replicas;
         let dropout = network.dropout().of_part(index, size);
         let parts = match self.microbatch_loss {
@@ -220,7 +363,7 @@ impl Stepper {
         let share = 1.0 / parts as f64;
         let routing = loss.routing.map(|losses| RoutingLosses { share, ..losses });
         let spec = LossSpec { divisors: divisors.clone(), routing, ..loss.clone() };
-        network.loss(&state.params, &batch, &spec, dropout)
+        network.loss(params, batch, &spec, dropout)
     }
 
     /// Updates the state with the gradients of `loss`, which may be scaled, and those already in the parameters. Returns whether

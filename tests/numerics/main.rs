@@ -23,6 +23,7 @@ mod optax_rules;
 mod products;
 mod prompt_tuning;
 mod remat;
+mod step_graph;
 mod t5_experiments;
 mod torch_rules;
 mod transformers_adafactor;

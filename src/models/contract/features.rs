@@ -6,6 +6,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::row_facts::RowFacts;
 use crate::data::{self, BatchValues};
+use crate::nn::RunsShape;
 
 /// Names of model features, as SeqIO's converters write them. Tokens are int64 `[batch, length]`, and padding is 0.
 pub mod feature {
@@ -33,6 +34,13 @@ pub mod feature {
     pub const DECODER_SEGMENT_IDS: &str = "decoder_segment_ids";
     /// 1 at positions of a prefix, which may attend to all of it.
     pub const DECODER_CAUSAL_ATTENTION: &str = "decoder_causal_attention";
+}
+
+/// The sizes of a batch, and of the runs in its rows: work that was launched for one batch can be done for others of its shape.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BatchShape {
+    features: Vec<(String, Vec<i64>, Kind)>,
+    facts: Option<[Option<RunsShape>; 3]>,
 }
 
 /// Model features by name, each `[batch, length]`. Weights are float32, everything else int64.
@@ -118,6 +126,28 @@ impl Batch {
             _ => None,
         };
         Self { facts, ..self.map(|tensor| tensor.to_device(device)) }
+    }
+
+    /// What the host knows of the batch when it launches work on it.
+    pub fn shape(&self) -> BatchShape {
+        let of = |(name, tensor): (&String, &Tensor)| (name.clone(), tensor.size(), tensor.kind());
+        let facts = self.facts.as_ref().map(RowFacts::shape);
+        BatchShape { features: self.features.iter().map(of).collect(), facts }
+    }
+
+    /// The same in memory of its own.
+    pub fn copied(&self) -> Self {
+        Self { facts: self.facts.as_ref().map(RowFacts::copied), ..self.map(Tensor::copy) }
+    }
+
+    /// Writes another batch of the same shape into the memory of this one.
+    pub fn take(&self, other: &Self) {
+        for (own, other) in self.features.values().zip(other.features.values()) {
+            own.shallow_clone().copy_(other);
+        }
+        if let (Some(own), Some(other)) = (&self.facts, &other.facts) {
+            own.take(other);
+        }
     }
 
     /// Rows `start .. start + count`, as views: a microbatch.

@@ -24,7 +24,7 @@ pub use module_spec::ModuleSpec;
 pub use prediction_spec::{NoPredictions, PredictionSpec};
 
 #[cfg(feature = "torch")]
-pub use features::{Batch, feature};
+pub use features::{Batch, BatchShape, feature};
 #[cfg(feature = "torch")]
 pub use network::{FillingNetwork, HasNetwork, Network, Predict, PredictingNetwork};
 #[cfg(feature = "torch")]

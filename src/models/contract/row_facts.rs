@@ -4,7 +4,7 @@
 use tch::{Device, Kind, Tensor};
 
 use super::features::{Batch, feature};
-use crate::nn::Runs;
+use crate::nn::{Runs, RunsShape};
 
 /// Facts about the examples in the rows of a batch.
 #[derive(Clone, Debug)]
@@ -18,6 +18,30 @@ pub struct RowFacts {
 }
 
 impl RowFacts {
+    /// What the host tells kernels of the rows.
+    pub(super) fn shape(&self) -> [Option<RunsShape>; 3] {
+        self.all().map(|runs| runs.map(Runs::shape))
+    }
+
+    /// The same in memory of their own.
+    pub(super) fn copied(&self) -> Self {
+        let [inputs, targets, cross] = self.all().map(|runs| runs.map(Runs::copied));
+        Self { inputs, targets, cross }
+    }
+
+    /// Writes others of the same shape into the memory of these.
+    pub(super) fn take(&self, others: &Self) {
+        for (own, other) in self.all().into_iter().zip(others.all()) {
+            if let (Some(own), Some(other)) = (own, other) {
+                own.take(other);
+            }
+        }
+    }
+
+    fn all(&self) -> [Option<&Runs>; 3] {
+        [&self.inputs, &self.targets, &self.cross].map(Option::as_ref)
+    }
+
     /// Computes the facts of a batch on the CPU, with its runs on `device`.
     pub(super) fn of(batch: &Batch, device: Device) -> Self {
         // A masked token may become any other, also padding.

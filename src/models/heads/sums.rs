@@ -101,6 +101,16 @@ impl UnreadSums {
         }
     }
 
+    /// The same in memory of their own.
+    pub fn copied(&self) -> Self {
+        Self {
+            values: self.values.copy(),
+            names: self.names.clone(),
+            features: self.features.clone(),
+            ..*self
+        }
+    }
+
     /// Waits for the device and reads the sums.
     pub fn read(&self) -> LossSums {
         let values: Vec<f64> =

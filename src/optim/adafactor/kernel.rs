@@ -10,10 +10,10 @@ use std::ffi::CStr;
 
 use tch::Tensor;
 
-use super::update::{FactoredUpdate, V, V_COL, V_ROW, WeightDecay};
+use super::update::{FactoredUpdate, V, V_COL, V_ROW};
 use crate::nn::fused::kernels::{self, Kernel};
 use crate::optim::layout::{Factored, StateLayout};
-use crate::optim::update::ParamState;
+use crate::optim::update::{ParamState, Prepared};
 
 /// The longest vector that one block of the device handles.
 const LONGEST_VECTOR: usize = 1 << 14;
@@ -22,7 +22,7 @@ const LONGEST_VECTOR: usize = 1 << 14;
 #[derive(Debug, PartialEq)]
 struct Call {
     name: &'static CStr,
-    /// The arrays of the state that follow gradient and parameter: the moment of a vector; for a
+    /// The arrays of the state that follow gradient and parameter, before the rates: the moment of a vector; for a
     /// matrix, those of its rows and of its columns in memory order.
     moments: Vec<usize>,
     numbers: Vec<f64>,
@@ -43,7 +43,9 @@ impl FactoredUpdate {
         }
         let Some(call) = self.call(&state.layout, &grad.size()) else { return false };
         let moments = call.moments.iter().map(|&index| &state.arrays[index]);
-        let tensors: Vec<&Tensor> = [grad, param].into_iter().chain(moments).collect();
+        let rates = self.rates_on(param.device());
+        let tensors: Vec<&Tensor> =
+            [grad, param].into_iter().chain(moments).chain([rates]).collect();
         kernels::launch(call.name, &tensors, &call.numbers);
         true
     }
@@ -55,21 +57,13 @@ impl FactoredUpdate {
         if spec.skip_nan_updates || spec.beta1.is_some() || !whole {
             return None;
         }
-        let kept = match self.weight_decay {
-            None => 1.0,
-            Some(WeightDecay::Fixed(rate)) => 1.0 - rate,
-            Some(WeightDecay::OfStep(_)) => return None,
-        };
+        self.rates()?;
         let mut numbers = vec![
-            self.learning_rate,
-            self.decay,
-            self.mixing,
             spec.epsilon1,
             f64::from(u8::from(spec.multiply_by_parameter_scale)),
             spec.epsilon2,
             spec.max_parameter_scale.unwrap_or(f64::INFINITY),
             spec.clipping_threshold.unwrap_or(f64::INFINITY),
-            kept,
         ];
         let Some(Factored { rows, columns }) = &layout.factored else {
             let is_short = size.iter().product::<i64>() <= LONGEST_VECTOR as i64;
@@ -95,10 +89,12 @@ mod tests {
 
     /// Computes the formulas of the kernel, one after the other, for the arguments of its call.
     fn stand_in(call: &Call, tensors: &[Tensor]) {
-        let [rate, decay, mixing, epsilon, scaled, least, greatest, threshold, kept, ..] =
-            call.numbers[..]
-        else {
-            panic!("a rule has nine numbers");
+        let [epsilon, scaled, least, greatest, threshold, ..] = call.numbers[..] else {
+            panic!("a rule has five numbers");
+        };
+        let (rates, tensors) = tensors.split_last().expect("the rates come last");
+        let [rate, decay, mixing, kept] = Vec::<f64>::try_from(rates).unwrap()[..] else {
+            panic!("a rule has four rates");
         };
         let (grad, mut param) = (&tensors[0], tensors[1].shallow_clone());
         let squares = grad.square() + epsilon;
@@ -113,7 +109,7 @@ mod tests {
                 let rows = mix(rows, squares.mean_dim(1, false, Kind::Float));
                 let columns = mix(columns, squares.mean_dim(0, false, Kind::Float));
                 let over_mean = |moment: Tensor| &moment / moment.mean(Kind::Float);
-                let (rows, columns) = match call.numbers[9] {
+                let (rows, columns) = match call.numbers[5] {
                     0.0 => (rows, over_mean(columns)),
                     _ => (over_mean(rows), columns),
                 };
@@ -175,7 +171,9 @@ mod tests {
         let call = update.call(&state.layout, &size).expect("a kernel does it");
         let mut tensors = vec![grad.copy(), first.copy()];
         tensors.extend(call.moments.iter().map(|&index| state.arrays[index].copy()));
+        tensors.push(update.rates_on(Device::Cpu).shallow_clone());
         stand_in(&call, &tensors);
+        tensors.pop();
         let param = first.copy();
         update.apply_one(&param, grad, &mut state);
         let mut expected = vec![param];

@@ -4,7 +4,9 @@
 //! becomes the update, and squares exist only in pieces that stay in the cache. Nothing is read
 //! back to the host, which would stall a GPU's queue. A kernel makes the usual updates (`kernel`).
 
-use tch::{Kind, Tensor};
+use std::cell::OnceCell;
+
+use tch::{Device, Kind, Tensor};
 
 use super::spec::Adafactor;
 use super::transformers::TransformersAdafactor;
@@ -30,6 +32,16 @@ pub(super) struct FactoredUpdate {
     /// Factor of the squared gradient.
     pub(super) mixing: f64,
     pub(super) weight_decay: Option<WeightDecay>,
+    /// What kernels read of these.
+    pub(super) rates: Rates,
+}
+
+/// The values of [`FactoredUpdate::rates`] on the parameters' device, once a kernel has read them.
+#[derive(Debug, Default)]
+pub(super) struct Rates {
+    tensor: OnceCell<Tensor>,
+    /// Whether they are those of another time, which the host does not know.
+    are_given: bool,
 }
 
 /// The decay of the weights by one update, as a fraction of them.
@@ -69,6 +81,15 @@ impl FactoredUpdate {
             decay: decay as f64,
             mixing: (1.0 - decay) as f64,
             weight_decay: weight_decay.map(WeightDecay::Fixed),
+            rates: Rates::default(),
+        })
+    }
+
+    /// Returns float32 on that device: learning rate, both factors of the second moment, and the factor of the parameter.
+    pub(super) fn rates_on(&self, device: Device) -> &Tensor {
+        self.rates.tensor.get_or_init(|| {
+            let rates = self.rates().expect("kernels decay by a fixed rate");
+            Tensor::from_slice(&rates).to_device(device)
         })
     }
 
@@ -77,6 +98,7 @@ impl FactoredUpdate {
         if self.apply_by_kernel(param, &grad, state) {
             return;
         }
+        assert!(!self.rates.are_given, "no kernel of Adafactor updates {:?}", param.size());
         let mut param = param.shallow_clone();
         let before = self.spec.skip_nan_updates.then(|| {
             let arrays: Vec<Tensor> = state.arrays.iter().map(Tensor::copy).collect();
@@ -211,11 +233,25 @@ impl Prepare for TransformersAdafactor {
             decay: 1.0 - mixing,
             mixing,
             weight_decay: decays.then_some(weight_decay),
+            rates: Rates::default(),
         }))
     }
 }
 
 impl Prepared for FactoredUpdate {
+    fn rates(&self) -> Option<Vec<f32>> {
+        let kept = match self.weight_decay {
+            None => 1.0,
+            Some(WeightDecay::Fixed(rate)) => 1.0 - rate,
+            Some(WeightDecay::OfStep(_)) => return None,
+        };
+        Some([self.learning_rate, self.decay, self.mixing, kept].map(|rate| rate as f32).into())
+    }
+
+    fn read_from(&mut self, rates: Tensor) {
+        self.rates = Rates { tensor: rates.into(), are_given: true };
+    }
+
     fn apply(&self, updated: Vec<Updated<'_>>) {
         for Updated { param, grad, state, .. } in updated {
             self.apply_one(&param, grad, state);

@@ -18,9 +18,9 @@ impl Prepare for OptaxRule {
         let turn = self.turn(clock.count, clock.learning_rate)?;
         Ok(match self.fused() {
             Some(FusedNumbers { b1, b2, eps, weight_decay }) => {
-                let learning_rate = turn.learning_rate;
-                let factors = FusedAdamW { learning_rate, b1, b2, eps, weight_decay };
-                Box::new(Fused { factors, number: turn.number() })
+                let factors = FusedAdamW { b1, b2, eps, weight_decay };
+                let (learning_rate, number) = (turn.learning_rate as f32, turn.number());
+                Box::new(Fused { factors, learning_rate, number, given: None })
             }
             None => Box::new(self.changes(&turn)),
         })
@@ -31,15 +31,30 @@ impl Prepare for OptaxRule {
 #[derive(Debug)]
 struct Fused {
     factors: FusedAdamW,
+    learning_rate: f32,
     /// The number of this update, from 1.
     number: i64,
+    /// Both on the parameters' device, if they are those of another time.
+    given: Option<Tensor>,
 }
 
 impl Prepared for Fused {
+    fn rates(&self) -> Option<Vec<f32>> {
+        Some(vec![self.learning_rate, self.number as f32])
+    }
+
+    fn read_from(&mut self, rates: Tensor) {
+        self.given = Some(rates);
+    }
+
     /// Updates with one kernel for as many tensors as fit into its arguments.
     fn apply(&self, updated: Vec<Updated<'_>>) {
         let Some(first) = updated.first() else { return };
-        let number = Tensor::full([], self.number as f64, (Kind::Float, first.param.device()));
+        let full = |number: f64| Tensor::full([], number, (Kind::Float, first.param.device()));
+        let [learning_rate, number] = match &self.given {
+            Some(rates) => [0, 1].map(|index| rates.get(index)),
+            None => [full(f64::from(self.learning_rate)), full(self.number as f64)],
+        };
         let (mut params, mut grads) = (Vec::new(), Vec::new());
         let (mut means, mut squares) = (Vec::new(), Vec::new());
         for Updated { param, grad, state, .. } in updated {
@@ -49,7 +64,8 @@ impl Prepared for Fused {
             params.push(param);
             grads.push(grad);
         }
-        fused_adamw(&self.factors, [&params, &grads, &means, &squares], &number);
+        let lists = [&params[..], &grads, &means, &squares];
+        fused_adamw(&self.factors, lists, &learning_rate, &number);
     }
 }
 

@@ -16,6 +16,7 @@ use crate::train::memory::step_estimate;
 use crate::train::spec::Train;
 use crate::train::start::{check_memory, initialize};
 use crate::train::step::Stepper;
+use crate::train::step_graph::StepGraphs;
 use crate::train::traffic::bytes_sent;
 
 use super::breakdown::Breakdown;
@@ -81,8 +82,9 @@ pub fn bench_train_step(
     let batch = || batch(features, &shape, spec.model.num_ids(), kind, seed);
     let batch = stepper.guarded(0, batch)?;
     let (mut losses, mut laps, mut sent) = (Vec::new(), Laps::default(), 0);
-    let mut step = || {
-        let mut report = stepper.train_step(&mut state, &batch, 1.0)?;
+    let mut graphs = StepGraphs::of(spec, &stepper);
+    let mut step = |graphs: &mut StepGraphs| {
+        let mut report = stepper.train_step(&mut state, &batch, 1.0, graphs)?;
         add_up(processes, &mut report.sums, false)?;
         synchronize(device);
         losses.push(report.sums.get(sum::LOSS));
@@ -91,17 +93,20 @@ pub fn bench_train_step(
     };
     peak_bytes(device);
     for _ in 0..plan.warmup {
-        step()?;
+        step(&mut graphs)?;
     }
     let waited = stepper.waited()?;
     for _ in 0..plan.steps {
-        laps.time(&mut step)?;
+        laps.time(|| step(&mut graphs))?;
     }
     let waited = stepper.waited()? - waited;
     let peak_bytes = peak_bytes(device);
+    graphs.forget();
+    // The profiler assigns kernels to the operations that launch them.
+    let mut plain = StepGraphs::none();
     let mut profiled = Laps::default();
     let (done, events) = stepper.guarded(0, || {
-        profile(device, || profiled.time(|| (0..PROFILED).try_for_each(|_| step())))
+        profile(device, || profiled.time(|| (0..PROFILED).try_for_each(|_| step(&mut plain))))
     })?;
     done?;
     losses.truncate(plan.warmup + plan.steps);

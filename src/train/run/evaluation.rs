@@ -31,6 +31,7 @@ impl Run<'_> {
     }
 
     fn measure(&mut self) -> Result<LastEvaluation, Unfinished> {
+        self.graphs.forget();
         let TrainState { step, params, .. } = &self.state;
         let params = self.stepper.forward.guarded(*step, || params.whole())?;
         self.stepper.check_axes().map_err(SessionError::from)?;

@@ -49,6 +49,7 @@ use crate::train::start::{
     tell_surprises, training_evaluation,
 };
 use crate::train::step::{StepReport, Stepper};
+use crate::train::step_graph::StepGraphs;
 use crate::train::trainer_log::of_model;
 use crate::train::window::Window;
 
@@ -108,9 +109,11 @@ pub fn train(
     let mut actions = Actions::new(spec.actions.as_ref());
     actions.recall(&record.histories);
     let saved = resumed.then_some(state.step);
+    let stepper = Stepper::new(spec, record.seed, mesh, (&context.axes, processes))?;
     let mut run = Run {
         spec,
-        stepper: Stepper::new(spec, record.seed, mesh, (&context.axes, processes))?,
+        graphs: StepGraphs::of(spec, &stepper),
+        stepper,
         best: record.best.clone(),
         plateau: record.plateau.clone(),
         training_evaluation: training_evaluation(spec, context, &model_dir, state.step)?,
@@ -183,6 +186,7 @@ fn training_batches(
 struct Run<'a> {
     spec: &'a Train,
     stepper: Stepper,
+    graphs: StepGraphs,
     state: TrainState,
     record: RunRecord,
     batches: BatchIterator,
@@ -423,7 +427,8 @@ impl Run<'_> {
         let batch = self.batches.next_batch()?.expect("training data repeats without end");
         let waited = waiting.elapsed();
         let (batch, rate_scale) = (Batch::from_host(&batch), self.plateau.scale);
-        let mut report = self.stepper.train_step(&mut self.state, &batch, rate_scale)?;
+        let mut report =
+            self.stepper.train_step(&mut self.state, &batch, rate_scale, &mut self.graphs)?;
         let is_asked = self.stop.load(Ordering::Relaxed);
         self.is_asked = add_up(&self.stepper.processes, &mut report.sums, is_asked)?;
         Ok((report, waited))

@@ -4,6 +4,7 @@
 
 namespace {
 
+using gimlet::AdafactorRates;
 using gimlet::AdafactorRule;
 
 struct Rule {
@@ -11,10 +12,12 @@ struct Rule {
   const char* name;
 };
 
+const AdafactorRates kLater = {0.01f, 0.8f, 0.2f, 1.f}, kFirst = {0.01f, 0.f, 1.f, 1.f}, kDecaying = {0.01f, 0.8f, 0.2f, 0.9f};
+
 const Rule kRules[] = {
-    {{0.01f, 0.8f, 0.2f, 1e-8f, true, 1e-3f, INFINITY, 1.f, 1.f}, "plain"},
-    {{0.01f, 0.f, 1.f, 1e-8f, true, 1e-3f, 0.02f, INFINITY, 1.f}, "bounded"},
-    {{0.01f, 0.8f, 0.2f, 1e-8f, false, 1e-3f, INFINITY, 0.1f, 0.9f}, "decayed"},
+    {{&kLater, 1e-8f, true, 1e-3f, INFINITY, 1.f}, "plain"},
+    {{&kFirst, 1e-8f, true, 1e-3f, 0.02f, INFINITY}, "bounded"},
+    {{&kDecaying, 1e-8f, false, 1e-3f, INFINITY, 0.1f}, "decayed"},
 };
 
 double mean_square(const std::vector<double>& numbers) {
@@ -26,14 +29,14 @@ double mean_square(const std::vector<double>& numbers) {
 // The parameter after an update by the gradient that the moments have divided.
 std::vector<double> updated(const AdafactorRule& rule, const std::vector<float>& param,
                             const std::vector<double>& update) {
-  double size = rule.learning_rate;
+  double size = rule.rates->learning_rate;
   if (rule.by_parameter_scale) {
     const double scale = std::sqrt(mean_square(widened(param)));
     size *= std::fmin(std::fmax(scale, rule.least_scale), rule.greatest_scale);
   }
   size /= std::fmax(std::sqrt(mean_square(update)) / rule.threshold, 1.0);
   std::vector<double> all;
-  for (size_t index = 0; index < param.size(); ++index) all.push_back(param[index] * rule.kept - size * update[index]);
+  for (size_t index = 0; index < param.size(); ++index) all.push_back(param[index] * rule.rates->kept - size * update[index]);
   return all;
 }
 
@@ -83,11 +86,11 @@ Results expected(const AdafactorRule& rule, const Matrix& in) {
   }
   double row_mean = 0, column_mean = 0;
   for (int64_t row = 0; row < rows; ++row) {
-    of_rows[row] = rule.decay * in.row_moment[row] + rule.mixing * of_rows[row];
+    of_rows[row] = rule.rates->decay * in.row_moment[row] + rule.rates->mixing * of_rows[row];
     row_mean += of_rows[row] / static_cast<double>(rows);
   }
   for (int64_t column = 0; column < columns; ++column) {
-    of_columns[column] = rule.decay * in.column_moment[column] + rule.mixing * of_columns[column];
+    of_columns[column] = rule.rates->decay * in.column_moment[column] + rule.rates->mixing * of_columns[column];
     column_mean += of_columns[column] / static_cast<double>(columns);
   }
   const double mean = in.mean_of_rows ? row_mean : column_mean;
@@ -120,7 +123,7 @@ void check_vector(const Rule& rule, int count) {
   std::vector<double> moments, update;
   for (int index = 0; index < count; ++index) {
     const double square = double{gradient[index]} * gradient[index] + rule.rule.epsilon;
-    moments.push_back(rule.rule.decay * moment[index] + rule.rule.mixing * square);
+    moments.push_back(rule.rule.rates->decay * moment[index] + rule.rule.rates->mixing * square);
     update.push_back(gradient[index] / std::sqrt(moments.back()));
   }
   compare(name, in_every_order(name, compute), {updated(rule.rule, param, update), moments}, 2e-5);

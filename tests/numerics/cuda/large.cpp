@@ -203,7 +203,8 @@ void updates() {
   std::fill_n(column_moment.data(), 2 * kTile, 1.f);
   std::fill_n(column_moment.end(2 * kTile), kTile, 1.f);
   // The moments are sums of squares, of which the rest adds nothing. The divisors of both means cancel out.
-  const gimlet::AdafactorRule rule{0.01f, 0, 1, 1e-20f, false, 0, INFINITY, INFINITY, 1};
+  const gimlet::AdafactorRates rates{0.01f, 0, 1, 1};
+  const gimlet::AdafactorRule rule{&rates, 1e-20f, false, 0, INFINITY, INFINITY};
   succeeds("adafactor", gimlet::adafactor_matrix({rule, gradient.data(), param.data(), row_moment.data(),
                                                   column_moment.data(), workspace.data(), kAll, kColumns, true},
                                                  nullptr));
