@@ -60,6 +60,31 @@ fn a_training_step_is_timed_counted_and_broken_down() {
     check_breakdown(&found["breakdown"]);
 }
 
+#[test]
+fn batches_double_until_the_limit_and_the_fastest_is_named() {
+    let folder = Folder::new();
+    let bench = || folder.pretrain(4).bench("train_step").arg("--steps=1").arg("--warmup=0");
+    let found = measured(&bench().arg("--find_batch=32"));
+    assert_eq!(found["bench"], "find_batch");
+    let sizes = found["sizes"].as_array().expect("a list");
+    let rows: Vec<f64> = sizes.iter().map(|size| number(&size["rows"])).collect();
+    assert_eq!(rows, [8.0, 16.0, 32.0]);
+    let speeds = sizes.iter().map(|size| number(&size["sequences_per_second"]));
+    let best = speeds.fold(0.0, f64::max);
+    assert_eq!(number(&found["best"]["sequences_per_second"]), best);
+    let said = bench().arg("--find_batch=8").succeeds().stdout;
+    assert!(said.starts_with("8 rows "), "{said}");
+    assert!(said.contains("16 rows are more than --find_batch=8\nbest   8 rows, "), "{said}");
+    // A row of so many tokens needs more than any machine has.
+    let lengths = "{'inputs': 400000000, 'targets': 32}";
+    let ended = bench().arg("--find_batch").bind("TASK_FEATURE_LENGTHS", lengths).run();
+    assert_eq!(ended.status, Some(2), "{}{}", ended.stdout, ended.stderr);
+    assert!(ended.stderr.contains("of memory, and "), "{}", ended.stderr);
+    let together = bench().arg("--find_batch");
+    let together = together.tool(&["launch", "--nproc_per_node=2", "bench", "train_step"]).run();
+    assert!(together.stderr.contains("one process, without a launcher"), "{}", together.stderr);
+}
+
 /// Rows of 2,048 inputs have masks and biases of all pairs of positions, which take most of the memory.
 #[test]
 fn the_memory_of_long_rows_is_foretold() {

@@ -2,6 +2,8 @@
 //! it.
 
 mod data;
+#[cfg(feature = "torch")]
+mod find_batch;
 mod report;
 #[cfg(feature = "torch")]
 mod torch;
@@ -38,8 +40,10 @@ impl BenchToolArgs {
     /// # Errors
     /// The first mistake.
     pub(super) fn check(&self, color: bool, num_processes: usize) -> Result<(), Failure> {
-        let (BenchCommand::TrainStep(args) | BenchCommand::Decode(args) | BenchCommand::Data(args)) =
-            &self.tool;
+        let args = match &self.tool {
+            BenchCommand::TrainStep(args) => &args.bench,
+            BenchCommand::Decode(args) | BenchCommand::Data(args) => args,
+        };
         let spec = configure::<Train>(&args.gin, &Library, color)?.spec;
         let first = Process { rank: 0, count: num_processes };
         spec.mesh(first, LocalDevice::Cpu).map(|_| ()).map_err(Failure::usage)
@@ -52,13 +56,34 @@ pub enum BenchCommand {
     /// Time training steps on full rows of made-up tokens, and show the parts of the time: no data
     /// are read and nothing is written. `gimlet launch` times them in several processes.
     #[command(name = "train_step")]
-    TrainStep(Box<BenchArgs>),
+    TrainStep(Box<TrainStepArgs>),
     /// Time decoding as in the run's evaluation, on made-up inputs and with new parameters; every
     /// sequence is as long as the targets.
     Decode(Box<BenchArgs>),
     /// Time the batches of the training data, without training; needs no libtorch.
     Data(Box<BenchArgs>),
 }
+
+/// Flags of `gimlet bench train_step`.
+#[derive(Args, Debug)]
+pub struct TrainStepArgs {
+    /// The measurement.
+    #[command(flatten)]
+    pub bench: BenchArgs,
+    /// Time batches of BATCH_SIZE rows, then of twice as many, until memory ends or ROWS is passed, and
+    /// name the fastest.
+    #[arg(
+        long = "find_batch",
+        value_name = "ROWS",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = NO_LIMIT
+    )]
+    pub find_batch: Option<usize>,
+}
+
+/// More rows than memory has room for.
+const NO_LIMIT: &str = "1000000000";
 
 /// Flags of each measurement.
 #[derive(Args, Debug)]
@@ -97,7 +122,7 @@ pub(super) fn without_torch(args: &BenchToolArgs, color: bool) -> Result<bool, F
     let checked = |args: &BenchArgs| configure::<Train>(&args.gin, &Library, color);
     let shape = match &args.tool {
         BenchCommand::Data(args) => return data::run(args, color).map(|()| true),
-        BenchCommand::TrainStep(args) => training_shape(&checked(args)?.spec),
+        BenchCommand::TrainStep(args) => training_shape(&checked(&args.bench)?.spec),
         BenchCommand::Decode(args) => decoding_shape(&checked(args)?.spec),
     };
     shape.map(|_| false).map_err(Failure::usage)

@@ -20,8 +20,9 @@ use crate::train::bench::{
     bench_train_step,
 };
 
-use super::BenchArgs;
+use super::find_batch::find_batch;
 use super::report::{Report, rate, seconds};
+use super::{BenchArgs, TrainStepArgs};
 
 /// Number of timed steps.
 const STEPS: usize = 10;
@@ -29,13 +30,16 @@ const STEPS: usize = 10;
 const LONGEST_NAME: usize = 60;
 
 /// Prints the figures of the training step.
-pub(super) fn train_step(args: &BenchArgs, color: bool) -> Result<(), Failure> {
-    let configured = args.configured(color)?;
+pub(super) fn train_step(args: &TrainStepArgs, color: bool) -> Result<(), Failure> {
+    let configured = args.bench.configured(color)?;
     cpu::prepare();
-    let (plan, flags) = (plan(args), DistributedArgs::default());
+    let (plan, flags) = (plan(&args.bench), DistributedArgs::default());
     let (processes, device) = join(world(&flags)?.as_ref(), &flags, &AtomicBool::new(false))?;
     let (processes, mesh, axes) = laid_out(&configured.spec, processes, device)?;
     try_kernels(mesh.device());
+    if let Some(most) = args.find_batch {
+        return find_batch(&configured.spec, (&mesh, processes), (plan, most), args.bench.json);
+    }
     let processes = Arc::new(processes);
     let figures = bench_train_step(&configured.spec, &mesh, (&axes, &processes), plan);
     let figures = match (figures.map_err(Failure::from), Arc::into_inner(processes)) {
@@ -45,20 +49,30 @@ pub(super) fn train_step(args: &BenchArgs, color: bool) -> Result<(), Failure> {
     if mesh.process().rank > 0 {
         return Ok(());
     }
+    report_train_step(&configured.spec, &mesh, &figures, plan).print(args.bench.json)
+}
+
+/// Describes a training step.
+pub(super) fn report_train_step(
+    train: &Train,
+    mesh: &Mesh,
+    figures: &TrainStepFigures,
+    plan: Plan,
+) -> Report {
     let mut report = Report::new("train_step");
-    describe_model(&configured.spec, &figures.shape, &mut report);
+    describe_model(train, &figures.shape, &mut report);
     describe_machine(&figures.machine, &mut report);
-    describe_mesh(&mesh, &mut report);
+    describe_mesh(mesh, &mut report);
     describe_time("step", &figures.laps, plan.warmup, &mut report);
-    describe_speed(&figures, &mut report);
-    describe_exchange(&figures, &mut report);
+    describe_speed(figures, &mut report);
+    describe_exchange(figures, &mut report);
     describe_memory(&figures.machine, figures.peak_bytes, Some(&figures.estimate), &mut report);
     let loss = figures.losses.last().copied();
     report.set(json!({ "losses": figures.losses, "loss": loss }));
     let steps = figures.losses.len();
     report.say("loss", format!("{:.4} in step {steps}", loss.unwrap_or(f64::NAN)));
     describe_breakdown(&figures.breakdown, &mut report);
-    report.print(args.json)
+    report
 }
 
 /// Prints the figures of decoding.
