@@ -91,7 +91,7 @@ impl World {
                 format!("less than the number of visible devices, {num_visible}"),
                 format!(
                     "start one process for each device, and not {} on a host, or show more with \
-                     CUDA_VISIBLE_DEVICES",
+                     CUDA_VISIBLE_DEVICES; with GIMLET_BACKEND=gloo processes share devices, slowly",
                     self.local_size
                 ),
             )),

@@ -10,6 +10,7 @@ use super::error::ProcessError;
 use super::mesh::Process;
 use crate::launch::StoreOwner;
 use crate::nn::C10dError;
+use crate::nn::bridge::Transport;
 use crate::nn::c10d::Store;
 use crate::telemetry;
 
@@ -38,6 +39,8 @@ pub struct Endpoint {
     pub attempt: String,
     /// Whether all processes run on this host.
     pub is_local: bool,
+    /// The way in which tensors of the processes' devices travel.
+    pub transport: Transport,
     /// The time within which all processes come.
     pub patience: Duration,
     /// The time after which a process that does not answer counts as lost.
@@ -265,6 +268,7 @@ mod tests {
             store: StoreOwner::RankZero,
             attempt: "test".to_string(),
             is_local: true,
+            transport: Transport::Gloo,
             patience: Duration::from_millis(patience),
             timeout: Duration::from_secs(20),
         }

@@ -10,7 +10,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::error::ProcessError;
 use super::joining::{Endpoint, meet};
-use super::mesh::{LocalDevice, Mesh, MeshAxis, Process};
+use super::mesh::{Mesh, MeshAxis, Process};
 use crate::launch::StoreOwner;
 use crate::nn::bridge::Transport;
 use crate::nn::c10d::{Membership, ProcessGroup, Reduce, Store};
@@ -39,6 +39,7 @@ struct Joined {
     hosts: Vec<String>,
     timeout: Duration,
     is_local: bool,
+    transport: Transport,
     store: Arc<Store>,
     /// The name of the store's owner.
     owner: String,
@@ -57,7 +58,7 @@ impl Processes {
     /// # Errors
     /// They do not come in time, or `stop` asks this one to end.
     pub fn join(endpoint: &Endpoint, stop: &AtomicBool) -> Result<Self, ProcessError> {
-        let Endpoint { process: place, is_local, timeout, .. } = endpoint;
+        let Endpoint { process: place, is_local, transport, timeout, .. } = endpoint;
         if place.count == 1 {
             return Ok(Self::alone());
         }
@@ -77,8 +78,16 @@ impl Processes {
                 format!("the launcher at {host}:{port}, which serves the store,")
             }
         };
-        let (place, timeout, is_local, store) = (*place, *timeout, *is_local, Arc::new(store));
-        Ok(Self(Some(Joined { place, hosts, timeout, is_local, store, owner, values })))
+        Ok(Self(Some(Joined {
+            place: *place,
+            hosts,
+            timeout: *timeout,
+            is_local: *is_local,
+            transport: *transport,
+            store: Arc::new(store),
+            owner,
+            values,
+        })))
     }
 
     /// Finds the processes along the axes of a mesh.
@@ -87,20 +96,16 @@ impl Processes {
     /// They cannot reach each other.
     pub fn axes(&self, mesh: &Mesh) -> Result<Axes, ProcessError> {
         let Some(joined) = &self.0 else { return Ok(Axes::default()) };
-        let transport = match mesh.local_device() {
-            LocalDevice::Cpu => Transport::Gloo,
-            LocalDevice::Cuda(_) => Transport::Nccl,
-        };
         let lost = Arc::default();
         // The processes of an axis have the same place on the other one.
         let axis = |name: &str, along: MeshAxis, across: MeshAxis| {
             if along.size == 1 {
                 return Ok(Axis::default());
             }
-            if across.size == 1 && transport == Transport::Gloo {
+            if across.size == 1 && joined.transport == Transport::Gloo {
                 return Ok(Axis::new(along.index, Arc::clone(&joined.values), &lost));
             }
-            let &Joined { timeout, is_local, .. } = joined;
+            let &Joined { timeout, is_local, transport, .. } = joined;
             let MeshAxis { index: rank, size } = along;
             let member = Membership { rank, size, transport, is_local, timeout };
             let group =

@@ -5,9 +5,12 @@ use std::process::{Child, Command, Output, Stdio};
 
 use crate::play::programs;
 
-/// A folder of the sources of these tests.
+/// A folder of the sources of these tests: in cargo's variable, since the tests may have been built on another machine.
 pub fn sources(folder: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e").join(folder)
+    let root = std::env::var_os("CARGO_MANIFEST_DIR");
+    root.map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from)
+        .join("tests/e2e")
+        .join(folder)
 }
 
 /// A command to be run in a folder, below which the gin files' relative paths lie.

@@ -6,11 +6,14 @@
 //! kernels must not run in libtorch's turn.
 
 mod attention;
+#[path = "../numerics/exchanges.rs"]
+mod exchanges;
 mod float16;
 mod launches;
 mod model;
 mod operations;
 mod optimizer;
+mod processes;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

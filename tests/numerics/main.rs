@@ -8,6 +8,7 @@ mod bert;
 mod cuda;
 mod cudnn;
 mod decode;
+mod exchanges;
 mod fixture;
 mod float16;
 mod fp8;

@@ -1,38 +1,27 @@
 //! Two threads as the processes along an axis, which exchange tensors by Gloo.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use gimlet::models::heads::{Head, LossSpec, Targets, Vocabulary, cross_entropy};
 use gimlet::nn::bridge::Transport;
-use gimlet::nn::c10d::{Membership, ProcessGroup, Store};
 use gimlet::nn::{Axis, Lost, Portion};
 use tch::{Device, Kind, Tensor};
 
+use crate::exchanges::{check_operations, members};
+
 /// Runs `work` in both members.
 fn both(work: impl Fn(Axis) + Sync) {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
-    let port = port.expect("a free port").port();
-    let timeout = Duration::from_secs(60);
-    let member = |rank| {
-        let store =
-            Store::connect(("127.0.0.1", port), rank == 0, "test", timeout).expect("a store");
-        let transport = Transport::Gloo;
-        let place = Membership { rank, size: 2, transport, is_local: true, timeout };
-        let group = ProcessGroup::join(&store, "both", place).expect("the other one comes");
-        let lost = Arc::<Lost>::default();
-        let axis = Axis::new(rank, Arc::new(group), &lost);
+    members(2, Transport::Gloo, |group, rank| {
+        let axis = Axis::new(rank, group, &Arc::<Lost>::default());
         work(axis.clone());
         assert_eq!(axis.lost(), None);
-        // The first member serves the store to the end.
-        axis.sum_in_place(&Tensor::zeros([1], (Kind::Float, Device::Cpu)));
-    };
-    std::thread::scope(|scope| {
-        for rank in 0..2 {
-            let member = &member;
-            scope.spawn(move || member(rank));
-        }
     });
+}
+
+#[test]
+fn operations_of_groups_give_every_member_its_part() {
+    check_operations(1, Transport::Gloo, Device::Cpu);
+    check_operations(3, Transport::Gloo, Device::Cpu);
 }
 
 /// Checks a tensor of six million elements, which is exchanged in two pieces.

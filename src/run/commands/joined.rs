@@ -8,10 +8,11 @@ use anyhow::anyhow;
 
 use crate::launch::{DistributedArgs, StoreOwner, World};
 use crate::nn::Axes;
-use crate::nn::bridge::{cuda_devices, set_cuda_device};
+use crate::nn::bridge::{Transport, cuda_devices, set_cuda_device};
 use crate::partition::{Endpoint, LocalDevice, Mesh, Process, ProcessError, Processes};
 use crate::run::failure::Failure;
 use crate::run::root::Root;
+use crate::run::world::{Backend, backend};
 use crate::session::error::SessionError;
 
 /// The variable with the seconds after which a process that does not answer counts as lost.
@@ -30,9 +31,13 @@ pub fn join(
     stop: &AtomicBool,
 ) -> Result<(Processes, LocalDevice), Failure> {
     let Some(world) = world else { return Ok((Processes::alone(), LocalDevice::available())) };
-    let device = match cuda_devices().len() {
-        0 => LocalDevice::Cpu,
-        count => LocalDevice::Cuda(world.device(count).map_err(Failure::usage)?),
+    let (device, transport) = match (cuda_devices().len(), backend()?) {
+        (0, _) => (LocalDevice::Cpu, Transport::Gloo),
+        (count, Backend::Gloo) => (LocalDevice::Cuda(world.local_rank % count), Transport::Gloo),
+        (count, Backend::Nccl) => {
+            let index = world.device(count).map_err(Failure::usage)?;
+            (LocalDevice::Cuda(index), Transport::Nccl)
+        }
     };
     if let LocalDevice::Cuda(index) = device
         && !set_cuda_device(index)
@@ -50,6 +55,7 @@ pub fn join(
             StoreOwner::Launcher => format!("gimlet-{}", world.restart_count),
         },
         is_local: world.is_on_one_host(),
+        transport,
         patience: flags.initialization_timeout.map_or(timeout, Duration::from_secs),
         timeout,
     };

@@ -13,7 +13,7 @@ use crate::run::configure::configure;
 use crate::run::failure::Failure;
 use crate::run::gin_flags::GinArgs;
 use crate::run::library::Library;
-use crate::run::world::{visible_gpus, world};
+use crate::run::world::{Backend, backend, visible_gpus, world};
 use crate::train::Train;
 
 use super::DoctorArgs;
@@ -43,7 +43,7 @@ pub fn describe(args: &DoctorArgs, color: bool) -> Result<Option<String>, Failur
     let mut out = String::new();
     if count > 1 {
         describe_world(world.as_ref(), count, &mut out);
-        describe_transport(visible, &mut out);
+        describe_transport(visible, backend()?, &mut out);
     }
     let has_no_run = args.gin.files.gin_file.is_empty() && args.gin.files.gin_bindings.is_empty();
     match has_no_run {
@@ -65,14 +65,14 @@ fn describe_world(world: Option<&World>, count: usize, out: &mut String) {
     };
 }
 
-fn describe_transport(visible: usize, out: &mut String) {
-    let (backend, link) = match visible {
-        0 => {
+fn describe_transport(visible: usize, backend: Backend, out: &mut String) {
+    let (backend, link) = match (visible, backend) {
+        (0, _) | (_, Backend::Gloo) => {
             let device = env::var(INTERFACE);
             let device = device.unwrap_or_else(|_| "that of the host's name".to_string());
             ("gloo", format!("network device: {device}"))
         }
-        _ => ("nccl", gpu_links()),
+        (_, Backend::Nccl) => ("nccl", gpu_links()),
     };
     let _ = writeln!(out, "backend       {backend}");
     let _ = writeln!(out, "link          {link}");
