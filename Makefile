@@ -157,7 +157,8 @@ cuda: cmake ## Build for NVIDIA GPUs into target/cuda (fetches 2.6 GB once; need
 	LIBTORCH="$${LIBTORCH:-$(CURDIR)/.libtorch-cuda/torch}" \
 	  cargo build --release $(FRONT) --target-dir target/cuda
 
-gpu-check: cuda ## Check our kernels on a GPU and measure training, in under eight minutes; GPUS=8 checks 8 together
+gpu-check: cmake ## Check numbers on a GPU and measure training and decoding, in under eight minutes; GPUS=8 checks 8 together
+	$(PYTHON) bridge/setup.py cuda
 	$(PYTHON) benches/gpu_check.py $(if $(PEER_PYTHON),--peer_python=$(PEER_PYTHON)) $(if $(GPUS),--gpus=$(GPUS))
 
 ifdef LIBTORCH

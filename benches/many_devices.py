@@ -1,7 +1,8 @@
 """The part of `gpu_check.py` for several devices: whether a run on them is the run on one, the bytes that it sends, and how much faster it is.
 
     benches/gpu_check.py --gpus 8 [--binaries DIR]     NCCL, on the first 8 GPUs
-    benches/many_devices.py --device=cpu --gpus 4 --gimlet target/debug/gimlet
+    benches/gpu_check.py --gpus 1                      two processes on one GPU by Gloo, and NCCL alone
+    benches/many_devices.py --device=cpu --gpus 4 --programs target/debug
                                                        the same on Gloo, as a test of this script
 
 Equality: losses of a small T5 with dropout in float32 on each mesh against those on one device. Bytes: those that the log counts against
@@ -50,11 +51,22 @@ def meshes(count):
     }
 
 
-class Devices:
-    """Runs of `gimlet train` on some of the devices."""
+# Those that two processes on one device try: the least that calls every operation.
+SHARED = ["data 2", "model 2", "ZeRO-1 over 2", "ZeRO-3 over 2"]
 
-    def __init__(self, gimlet, count, device):
-        self.gimlet, self.count, self.device = gimlet, count, device
+
+def run_to_end(words, more):
+    """Runs a command with more variables."""
+    words = [str(word) for word in words]
+    return subprocess.run(words, cwd=ROOT, env={**os.environ, **more}, capture_output=True, text=True)
+
+
+class Devices:
+    """Runs of `gimlet train` on some of the devices; `shared` puts all processes on the first one, and has them exchange tensors by
+    Gloo. `run` runs a command, and returns None if there was no time for it."""
+
+    def __init__(self, gimlet, count, device, shared=False, run=run_to_end):
+        self.gimlet, self.count, self.device, self.shared, self.run = gimlet, count, device, shared, run
         self.failed = False
 
     def train(self, count, bindings, steps, *flags):
@@ -63,38 +75,50 @@ class Devices:
             launch = ["launch", f"--nproc_per_node={count}"] if count > 1 else []
             words = [self.gimlet, *launch, "train", f"--gin_file={RUN}", f"--gin.MODEL_DIR='{folder}/model'",
                      f"--gin.TRAIN_STEPS={steps}", *[f"--gin.{binding}" for binding in [*QUIET, *bindings]], *flags]
-            environment = dict(os.environ)
-            if self.device == "cuda":
-                visible = environment.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(self.count))))
-                environment["CUDA_VISIBLE_DEVICES"] = ",".join(visible.split(",")[:count])
-            done = subprocess.run([str(word) for word in words], cwd=ROOT, env=environment, capture_output=True, text=True)
+            done = self.run(words, self.variables(count))
+            if done is None:
+                return "out of time", None
             if done.returncode != 0:
                 return done.stderr[-1500:], None
             metrics = pathlib.Path(folder, "model/train/metrics.jsonl")
             lines = metrics.read_text().splitlines() if metrics.exists() else []
             return done.stdout, [json.loads(line) for line in lines if '"loss"' in line]
 
-    def equality(self):
-        """A line for each mesh: whether its losses are those of one device, and its bytes those foretold."""
+    def variables(self, count):
+        more = {"GIMLET_BACKEND": "gloo"} if self.shared else {}
+        if self.device == "cuda":
+            present = ",".join(map(str, range(self.count)))
+            visible = os.environ.get("CUDA_VISIBLE_DEVICES", present).split(",")
+            more["CUDA_VISIBLE_DEVICES"] = ",".join(visible[:1 if self.shared else count])
+        return more
+
+    def equality(self, names):
+        """Yields the name of each mesh, whether its losses are those of one device and its bytes those foretold, and by how much."""
         output, alone = self.train(1, SMALL, STEPS)
         if alone is None:
-            return self.fail("one device", output)
-        for name, bindings in meshes(self.count).items():
-            output, found = self.train(self.count, [*SMALL, *bindings], STEPS)
+            yield "one device", False, output
+            return
+        for name in names:
+            bindings = [*SMALL, *meshes(self.count)[name]]
+            output, found = self.train(self.count, bindings, STEPS)
             if found is None:
-                self.fail(name, output)
+                yield name, False, output
                 continue
             worst = max(abs(a["loss"] - b["loss"]) / abs(b["loss"]) for a, b in zip(found, alone, strict=True))
             tolerance = 30 * TOLERANCE if "bfloat16" in name else TOLERANCE
-            foretold = self.foretold([*SMALL, *bindings])
+            foretold = self.foretold(bindings)
             sent = found[-1].get("bytes_sent_per_step")
+            if not sent or not foretold:
+                yield name, False, f"no bytes: {sent}, {foretold}"
+                continue
             # Sums of losses and of statistics, a few numbers each, are not foretold.
-            is_sent = sent is not None and foretold is not None and abs(sent - foretold) <= 0.02 * foretold + 4096
-            if worst > tolerance or not is_sent:
-                self.failed = True
-            verdict = "ok" if worst <= tolerance and is_sent else "FAILED"
-            print(f"mesh {name}: {verdict}, losses differ by {worst:.1e}, {sent:,.0f} bytes a step, {foretold:,.0f} foretold"
-                  if sent and foretold else f"mesh {name}: {verdict}, no bytes: {sent}, {foretold}", flush=True)
+            passed = worst <= tolerance and abs(sent - foretold) <= 0.02 * foretold + 4096
+            yield name, passed, f"losses differ by {worst:.1e}, {sent:,.0f} bytes a step, {foretold:,.0f} foretold"
+
+    def tell_equality(self, names):
+        for name, passed, detail in self.equality(names):
+            self.failed |= not passed
+            print(f"mesh {name}: {'ok' if passed else 'FAILED'}, {detail}", flush=True)
 
     def foretold(self, bindings):
         output, _ = self.train(self.count, bindings, STEPS, "--dry_run")
@@ -128,12 +152,15 @@ class Devices:
         print(f"{name}: FAILED\n{output}", flush=True)
 
 
-def check(gimlet, count, device):
+def check(programs, count, device):
     """Runs everything; returns whether something failed."""
+    gimlet = programs / "gimlet"
+    if count == 1:
+        return check_one(programs, device)
     devices = Devices(gimlet, count, device)
     print(subprocess.run([str(gimlet), "doctor", f"--nproc_per_node={count}"], capture_output=True, text=True).stdout,
           flush=True)
-    devices.equality()
+    devices.tell_equality(meshes(count))
     if device == "cpu":
         devices.speed(None, 8, 5)
     else:
@@ -142,13 +169,25 @@ def check(gimlet, count, device):
     return devices.failed
 
 
+def check_one(programs, device):
+    """Two processes that share the device by Gloo, and a process alone that exchanges with itself by NCCL, which refuses
+    two on one device."""
+    devices = Devices(programs / "gimlet", 2, device, shared=True)
+    devices.tell_equality(SHARED)
+    if device == "cuda":
+        done = run_to_end([programs / "gpu", "processes::", "--test-threads=1"], {})
+        devices.failed |= done.returncode != 0
+        print(done.stdout, flush=True)
+    return devices.failed
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gimlet", type=pathlib.Path, required=True, help="the program, beside `gimlet-torch`")
-    parser.add_argument("--gpus", type=int, default=2, help="number of devices")
+    parser.add_argument("--programs", type=pathlib.Path, required=True, help="the folder of `gimlet`, and of `gpu` for one GPU")
+    parser.add_argument("--gpus", type=int, default=2, help="number of devices; two processes share one alone")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     args = parser.parse_args()
-    sys.exit(1 if check(args.gimlet.resolve(), args.gpus, args.device) else 0)
+    sys.exit(1 if check(args.programs.resolve(), args.gpus, args.device) else 0)
 
 
 if __name__ == "__main__":

@@ -98,10 +98,13 @@ def main():
     torch.manual_seed(0)
     is_bert = args.size in BERTS
     if is_bert:
-        model = build_bert(args.size, args.inputs_length, args.attention).to(args.device)
+        with torch.device(args.device):
+            model = build_bert(args.size, args.inputs_length, args.attention)
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01)
     else:
-        model = build(args.size, args.attention).to(args.device)
+        # Drawn on the device: a CPU takes half a minute for the largest.
+        with torch.device(args.device):
+            model = build(args.size, args.attention)
         if args.lora:
             from peft import LoraConfig, get_peft_model
 
