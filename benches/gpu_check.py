@@ -36,7 +36,7 @@ from gpu import table
 from gpu.parts import H200, PARTS, REHEARSAL
 from gpu.runner import Runner
 
-PROGRAMS = ["gimlet", "gpu", "e2e"]
+PROGRAMS = ["gimlet", "gimlet-torch", "gpu", "e2e"]
 LIBTORCH = ROOT / ".libtorch-cuda/torch"
 # What can be carried at once.
 MOST_MEGABYTES = 60
@@ -111,7 +111,7 @@ def libtorch_environment(python):
 
 
 def build(folder):
-    """Builds the tests, and with them the whole `gimlet`, which runs every command."""
+    """Builds the tests, and with them the programs that they run."""
     folder.mkdir(parents=True, exist_ok=True)
     environment = {"LIBTORCH": str(LIBTORCH), **os.environ}
     words = ["cargo", "test", "--no-run", "--release", "--features", "cuda", "--target-dir", "target/cuda",

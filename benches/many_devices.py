@@ -63,7 +63,7 @@ def run_to_end(words, more):
 
 class Devices:
     """Runs of `gimlet train` on some of the devices; `shared` puts all processes on the first one, and has them exchange tensors by
-    Gloo. `run` runs a command, and returns None if there was no time for it."""
+    Gloo. `run` runs a command, whose status is None if there was no time for it."""
 
     def __init__(self, gimlet, count, device, shared=False, run=run_to_end):
         self.gimlet, self.count, self.device, self.shared, self.run = gimlet, count, device, shared, run
@@ -76,7 +76,7 @@ class Devices:
             words = [self.gimlet, *launch, "train", f"--gin_file={RUN}", f"--gin.MODEL_DIR='{folder}/model'",
                      f"--gin.TRAIN_STEPS={steps}", *[f"--gin.{binding}" for binding in [*QUIET, *bindings]], *flags]
             done = self.run(words, self.variables(count))
-            if done is None:
+            if done.returncode is None:
                 return "out of time", None
             if done.returncode != 0:
                 return done.stderr[-1500:], None

@@ -17,24 +17,25 @@ class Part:
     # Its time; a command that is still running then is ended.
     seconds: int
     size: str = ""
-    # Implementations beside `gimlet`, or nothing but them.
+    # Implementations beside `gimlet`.
     beside: tuple = ()
     # A program of tests and the words after it.
     words: tuple = ()
 
 
 PARTS = [
-    Part("kernels", TESTS, 120, words=("gpu", "--test-threads=1")),
+    Part("kernels", TESTS, 120, words=("gpu", "--skip", "processes::", "--test-threads=1")),
     Part("T5X's runs", TESTS, 100, words=("e2e", "t5x::", "--skip", "divided", "--test-threads=4")),
     Part("train large", TRAIN, 70, "large", (EAGER,)),
     Part("train xl", TRAIN, 90, "xl", ("gimlet fp8", EAGER)),
     Part("batch of large", FIND, 60, "large"),
-    Part("decode large", DECODE, 120, "large", (EAGER, CTRANSLATE2)),
+    Part("decode large", DECODE, 150, "large", (EAGER, CTRANSLATE2)),
+    Part("operations of processes", TESTS, 40, words=("gpu", "processes::", "--test-threads=1")),
     Part("two processes", PROCESSES, 70),
     Part("train small", TRAIN, 60, "small", (EAGER,)),
     Part("train base", TRAIN, 60, "base", (EAGER,)),
     Part("decode small", DECODE, 80, "small", (EAGER, CTRANSLATE2)),
-    Part("decode xl", DECODE, 120, "xl", (EAGER, CTRANSLATE2)),
+    Part("decode xl", DECODE, 160, "xl", (EAGER, CTRANSLATE2)),
     Part("batch of xl", FIND, 60, "xl"),
     Part("train small, compiled", TRAIN, 120, "small", (COMPILED,)),
     Part("decode small, compiled", DECODE, 150, "small", (COMPILED,)),

@@ -5,9 +5,9 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import statistics
 import subprocess
-import sys
 import time
 
 from gpu.parts import COMPILED, CTRANSLATE2, EAGER, FP8, METHODS
@@ -64,8 +64,6 @@ class Runner:
         # For tests that were built elsewhere.
         more = {"CARGO_MANIFEST_DIR": str(BENCHES.parent), "GIMLET_PROGRAMS": str(self.binaries), "GIMLET_BACKEND": "gloo"}
         done = self.run([*tool, self.binaries / program, *words], more)
-        if done is None:
-            return self.check(part.name, False, "out of time")
         lines = done.stdout.splitlines()
         passed = sum(line.startswith("test ") and line.endswith("... ok") for line in lines)
         failed = [line.split()[1] for line in lines if line.startswith("test ") and line.endswith("FAILED")]
@@ -74,7 +72,8 @@ class Runner:
                 print(f"{part.name}: {line}", flush=True)
         if done.returncode:
             print(done.stderr[-2000:], flush=True)
-        self.check(part.name, done.returncode == 0, ", ".join([f"{passed} tests pass", *failed]))
+        late = ["out of time"] if done.returncode is None else []
+        self.check(part.name, done.returncode == 0, ", ".join([f"{passed} tests pass", *failed, *late]))
 
     def sanitize(self, part):
         """The same under NVIDIA's checker of memory accesses, where it is installed."""
@@ -103,7 +102,7 @@ class Runner:
         for size in record["sizes"]:
             is_best = size["rows"] == record["best"]["rows"]
             self.add(self.found.batches, {
-                "size": part.size, "rows": size["rows"], **ours_figures(size), "is_seeds": size is record["sizes"][0],
+                "size": part.size, "rows": size["rows"], **ours_figures(size), "is_usual": size is record["sizes"][0],
                 "is_best": is_best})
 
     def decode(self, part):
@@ -198,30 +197,29 @@ class Runner:
     def records(self, what, words):
         """The JSON lines of a command that succeeds."""
         done = self.run(words)
-        if done is None:
-            raise LeftOut("out of time")
         for line in done.stderr.splitlines():
             if line.startswith("warning:"):
                 print(f"{what}: {line}", flush=True)
         records = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        if done.returncode is None:
+            raise LeftOut("out of time", records)
         if done.returncode or not records:
             raise LeftOut(" ".join(done.stderr.split())[-300:] or f"exit status {done.returncode}", records)
         return records
 
     def run(self, words, more=()):
-        """The finished process, or None if there was no time for it. Ends its children with it."""
+        """The process at its end; its status is None if there was no time, and its children have then ended with it."""
         left = min(self.deadline, self.part_deadline) - time.monotonic()
         if left <= 0:
-            return None
+            return subprocess.CompletedProcess(words, None, "", "")
         environment = {**os.environ, **self.environment, **dict(more)}
         process = subprocess.Popen([str(word) for word in words], cwd=BENCHES.parent, env=environment, text=True,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
         try:
             out, err = process.communicate(timeout=left)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, 9)
-            process.communicate()
-            return None
+            os.killpg(process.pid, signal.SIGKILL)
+            return subprocess.CompletedProcess(words, None, *process.communicate())
         return subprocess.CompletedProcess(words, process.returncode, out, err)
 
     # Telling.

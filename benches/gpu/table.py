@@ -35,7 +35,7 @@ def markdown(found, about):
     })
     lines += section("The right batch", sorted(found.batches, key=by_size), {
         "size, rows": lambda row: f"{row['size']}, {row['rows']}",
-        "": lambda row: ", ".join(word for word, is_it in [("seed's", row["is_seeds"]), ("**best**", row["is_best"])] if is_it),
+        "": lambda row: ", ".join(word for word, key in [("as above", "is_usual"), ("**best**", "is_best")] if row[key]),
         "a step": lambda row: milliseconds(row["seconds"]),
         "sequences/s": lambda row: number(row["sequences_per_second"]),
         "of the peak": lambda row: percent(row["utilization"]),
