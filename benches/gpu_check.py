@@ -8,8 +8,8 @@ training and decoding are, beside peers.
     benches/gpu_check.py --peer_python PYTHON       also runs transformers, and CTranslate2 if it is there
     benches/gpu_check.py --only decode --only two   parts with these words in their names
     benches/gpu_check.py --gpus N                   runs many_devices.py on N GPUs
-    benches/gpu_check.py --rehearsal --binaries target/debug
-                                                    the whole script on a CPU, as a test of it
+    benches/gpu_check.py --rehearsal --binaries DIR
+                                                    the whole script on a CPU, as a test of it: those of a development build
 
 The parts are in gpu/parts.py. Prints a line for each check and a JSON line for each measurement, says after each part
 what remains, and writes gpu_check.json and gpu_check.md into --out after each. What does not fit into the time is left out
@@ -36,7 +36,9 @@ from gpu import table
 from gpu.parts import H200, PARTS, REHEARSAL
 from gpu.runner import Runner
 
-PROGRAMS = ["gimlet", "gimlet-torch", "gpu", "e2e"]
+# What is carried, and the names under which cargo builds it. The example runs every command in itself, as a `gimlet` and a
+# `gimlet-torch` would together.
+PROGRAMS = {"gimlet": "my_gimlet", "gpu": "gpu", "e2e": "e2e"}
 LIBTORCH = ROOT / ".libtorch-cuda/torch"
 # What can be carried at once.
 MOST_MEGABYTES = 60
@@ -117,10 +119,10 @@ def build(folder):
     words = ["cargo", "test", "--no-run", "--release", "--features", "cuda", "--target-dir", "target/cuda",
              "--test", "gpu", "--test", "e2e", "--message-format=json"]
     done = subprocess.run(words, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE, text=True)
-    for line in done.stdout.splitlines():
-        message = json.loads(line)
-        if message.get("executable") and message["target"]["name"] in PROGRAMS:
-            shutil.copy2(message["executable"], folder / message["target"]["name"])
+    messages = [json.loads(line) for line in done.stdout.splitlines()]
+    built = {message["target"]["name"]: message["executable"] for message in messages if message.get("executable")}
+    for name, target in PROGRAMS.items():
+        shutil.copy2(built[target], folder / name)
 
 
 def pack(folder):

@@ -8,6 +8,8 @@ Needs ctranslate2 4.8.5 beside what `decode.py` needs, and on a GPU cuBLAS 12; i
 one is offered under the other's name.
 """
 
+import contextlib
+import ctypes
 import os
 import pathlib
 import sys
@@ -22,17 +24,18 @@ CUBLAS = ["libcublas.so", "libcublasLt.so"]
 
 
 def offer_cublas():
-    """Starts this script again with cuBLAS 13 under the name for which CTranslate2 asks."""
+    """Starts this script again with cuBLAS 13 under the name for which CTranslate2 asks, unless there is that one."""
+    with contextlib.suppress(OSError):
+        return ctypes.CDLL(f"{CUBLAS[0]}.12")
     folders = [pathlib.Path(folder, "nvidia/cu13/lib") for folder in sys.path]
     found = [folder for folder in folders if (folder / f"{CUBLAS[0]}.13").exists()]
-    if not found or "GIMLET_CUBLAS" in os.environ:
-        return
+    if not found:
+        return None
     links = pathlib.Path(tempfile.mkdtemp())
     for name in CUBLAS:
         (links / f"{name}.12").symlink_to(found[0] / f"{name}.13")
-    # Those that exist are found first.
-    path = ":".join([os.environ.get("LD_LIBRARY_PATH", ""), str(links), str(found[0])]).strip(":")
-    os.environ.update(LD_LIBRARY_PATH=path, GIMLET_CUBLAS=str(links))
+    path = [os.environ.get("LD_LIBRARY_PATH"), str(links), str(found[0])]
+    os.environ["LD_LIBRARY_PATH"] = ":".join(filter(None, path))
     os.execv(sys.executable, [sys.executable, *sys.argv])
 
 
