@@ -117,7 +117,7 @@ fn check_case(name: &str, model: &EncoderDecoderModel) {
     let tokens = batch.tensor(feature::ENCODER_INPUT_TOKENS);
     let rows_of_prompt = t5.spec().num_learned_rows() as i64;
     let real = tokens.gt(0).logical_not().constant_pad_nd([rows_of_prompt, 0]).logical_not();
-    let encoded = t5.encode(&params, tokens, Dropout::off());
+    let encoded = t5.encode(&params, &batch, Dropout::off());
     check_where("encoded", (&encoded, &real.unsqueeze(-1)), &expected["encoded"]);
     let logits = t5.logits(&params, &batch, Dropout::off());
     let counted = batch.tensor(feature::DECODER_TARGET_TOKENS).gt(0).unsqueeze(-1);

@@ -88,6 +88,7 @@ impl Sequences {
 mod tests {
     use super::*;
     use crate::models::t5::{T5, T5Config};
+    use crate::models::{Batch, feature};
     use crate::nn::{Dtype, PackedKernel, Params};
     use tch::Device;
 
@@ -102,7 +103,8 @@ mod tests {
             let packed = PackedStack::new(encoder, &params, PackedKernel::MANY_ROWS);
             let real = tokens.gt(0);
             let seen = real.logical_or(&real.any_dim(1, true).logical_not());
-            let expected = t5.encode(&params, tokens, Dropout::off()).to_kind(Kind::Float);
+            let batch = Batch::new([(feature::ENCODER_INPUT_TOKENS, tokens.shallow_clone())]);
+            let expected = t5.encode(&params, &batch, Dropout::off()).to_kind(Kind::Float);
             let found =
                 packed.encode(&spec.tokens.embed(&params, tokens), &real).to_kind(Kind::Float);
             let difference = (found - &expected).abs() * seen.unsqueeze(-1);

@@ -10,7 +10,7 @@ mod torch;
 
 use std::num::NonZeroUsize;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 use crate::partition::{LocalDevice, Process};
 use crate::train::{Train, decoding_shape, training_shape};
@@ -80,6 +80,18 @@ pub struct TrainStepArgs {
         default_missing_value = NO_LIMIT
     )]
     pub find_batch: Option<usize>,
+    /// Leave out a means of speed on GPUs, to measure what it gains; repeatable.
+    #[arg(long, value_name = "MEANS")]
+    pub without: Vec<Means>,
+}
+
+/// A means of speed on GPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Means {
+    /// cuDNN's attention: libtorch's takes its place.
+    Cudnn,
+    /// One launch for a step: each operation is launched.
+    Graphs,
 }
 
 /// More rows than memory has room for.

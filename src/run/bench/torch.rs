@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::launch::DistributedArgs;
 use crate::models::memory::{Estimate, StepShape};
 use crate::nn::cpu;
+use crate::nn::fused::kernels::Kernel;
 use crate::partition::{LocalDevice, Mesh, Process};
 use crate::run::commands::joined::{end, join, laid_out};
 use crate::run::failure::Failure;
@@ -22,7 +23,7 @@ use crate::train::bench::{
 
 use super::find_batch::find_batch;
 use super::report::{Report, rate, seconds};
-use super::{BenchArgs, TrainStepArgs};
+use super::{BenchArgs, Means, TrainStepArgs};
 
 /// Number of timed steps.
 const STEPS: usize = 10;
@@ -33,10 +34,14 @@ const LONGEST_NAME: usize = 60;
 pub(super) fn train_step(args: &TrainStepArgs, color: bool) -> Result<(), Failure> {
     let configured = args.bench.configured(color)?;
     cpu::prepare();
-    let (plan, flags) = (plan(&args.bench), DistributedArgs::default());
+    let graphs = !args.without.contains(&Means::Graphs);
+    let (plan, flags) = (Plan { graphs, ..plan(&args.bench) }, DistributedArgs::default());
     let (processes, device) = join(world(&flags)?.as_ref(), &flags, &AtomicBool::new(false))?;
     let (processes, mesh, axes) = laid_out(&configured.spec, processes, device)?;
     try_kernels(mesh.device());
+    if args.without.contains(&Means::Cudnn) {
+        Kernel::CudnnAttention.trust(false);
+    }
     if let Some(most) = args.find_batch {
         return find_batch(&configured.spec, (&mesh, processes), (plan, most), args.bench.json);
     }
@@ -98,7 +103,7 @@ fn mesh(train: &Train) -> Mesh {
 }
 
 fn plan(args: &BenchArgs) -> Plan {
-    Plan { warmup: args.warmup, steps: args.steps_or(STEPS) }
+    Plan { warmup: args.warmup, steps: args.steps_or(STEPS), graphs: true }
 }
 
 /// Describes the model and its device.

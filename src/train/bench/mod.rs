@@ -22,6 +22,8 @@ pub struct Plan {
     pub warmup: usize,
     /// Repetitions that are timed.
     pub steps: usize,
+    /// Whether a step may be one launch on a GPU.
+    pub graphs: bool,
 }
 
 /// The machine of a measurement.

@@ -82,7 +82,10 @@ pub fn bench_train_step(
     let batch = || batch(features, &shape, spec.model.num_ids(), kind, seed);
     let batch = stepper.guarded(0, batch)?;
     let (mut losses, mut laps, mut sent) = (Vec::new(), Laps::default(), 0);
-    let mut graphs = StepGraphs::of(spec, &stepper);
+    let mut graphs = match plan.graphs {
+        true => StepGraphs::of(spec, &stepper),
+        false => StepGraphs::none(),
+    };
     let mut step = |graphs: &mut StepGraphs| {
         let mut report = stepper.train_step(&mut state, &batch, 1.0, graphs)?;
         add_up(processes, &mut report.sums, false)?;

@@ -36,7 +36,7 @@ impl Classifier {
         let hidden = match &self.encoder {
             Encoder::Bert(bert) => bert.encode(params, batch, dropout),
             Encoder::T5(t5) => {
-                params.division().axes.model.repeated(&t5.encode(params, tokens, dropout))
+                params.division().axes.model.repeated(&t5.encode(params, batch, dropout))
             }
         };
         self.head.head(params, &hidden, tokens, dropout)

@@ -40,14 +40,20 @@ impl T5 {
         head.logits().view([batch.num_rows(), -1, self.spec.tokens.vocab_size as i64])
     }
 
-    /// Encoding of `tokens` `[batch, inputs_length]` without packing: `[batch, rows + inputs_length, embed]`.
-    pub fn encode(&self, params: &Params, tokens: &Tensor, dropout: Dropout) -> Tensor {
+    /// Encoding of the inputs `[batch, inputs_length]` of a batch without packing: `[batch, rows + inputs_length, embed]`.
+    pub fn encode(&self, params: &Params, batch: &Batch, dropout: Dropout) -> Tensor {
         let params = &self.spec.begin(params);
+        let tokens = batch.tensor(feature::ENCODER_INPUT_TOKENS);
+        // Runs are those of tokens alone.
+        let facts = batch.facts().filter(|_| self.spec.learned_rows.is_none());
         let real = self.real_inputs(tokens);
         let input = StackInput {
             embedded: self.with_rows(params, tokens, self.spec.tokens.embed(params, tokens)),
             visible: &match self.encoder().reach {
-                Reach::All => Visible::masked(pairs(&real, &real)),
+                Reach::All => Visible::Pairs {
+                    mask: pairs(&real, &real),
+                    runs: facts.and_then(|facts| facts.inputs.clone()),
+                },
                 _ => Visible::Examples(real.to_kind(Kind::Int64)),
             },
             real: self.encoder().sparse.is_some().then(|| real.shallow_clone()),
@@ -135,7 +141,42 @@ impl PredictsTargets for T5 {
     }
 }
 
-/// The pairs of positions that may attend; of an encoder whose positions attend to neighbours, the examples.
+/// The positions of one side of a batch.
+struct Side<'a> {
+    real: &'a Tensor, // bool [batch, length]
+    /// The example of each position, if rows are packed.
+    ids: Option<&'a Tensor>,
+    runs: Option<&'a Runs>,
+}
+
+impl Side<'_> {
+    /// Pairs of positions of one example: bool `[batch, 1, length, length of keys]`.
+    fn pairs(&self, keys: &Self) -> Tensor {
+        let mask = pairs(self.real, keys.real);
+        match self.ids.zip(keys.ids) {
+            Some((queries, keys)) => mask.logical_and(&same_segment(queries, keys)),
+            None => mask,
+        }
+    }
+
+    /// Its own pairs that are `allowed`, bool `[1, 1, length or 1, length or 1]`. If each row is one example without
+    /// padding, a mask of one row suffices: with a position bias added, it stays as small as the bias.
+    fn own(&self, allowed: &Tensor) -> Visible {
+        let mask = match self.runs.is_some_and(Runs::are_whole_rows) {
+            true => allowed.shallow_clone(),
+            false => self.pairs(self).logical_and(allowed),
+        };
+        Visible::Pairs { mask, runs: self.runs.cloned() }
+    }
+
+    /// Its examples, for positions that attend to neighbours.
+    fn examples(&self) -> Visible {
+        let real = self.real.to_kind(Kind::Int64);
+        Visible::Examples(self.ids.map_or_else(|| real.shallow_clone(), |ids| &real * ids))
+    }
+}
+
+/// The pairs of positions that may attend.
 struct Masks {
     encoder: Visible,
     decoder: Visible,
@@ -146,51 +187,24 @@ impl Masks {
     fn new(batch: &Batch, real_input: &Tensor, reach: Reach, facts: Option<&RowFacts>) -> Self {
         // Targets, not the decoder's inputs, because those begin with 0.
         let targets = batch.tensor(feature::DECODER_TARGET_TOKENS);
-        let real_target = targets.gt(0);
-        let causal = causal_mask(targets.size()[1], targets.device());
-        let all = Tensor::ones([1, 1, 1, 1], (Kind::Bool, targets.device()));
-        let ids = [feature::ENCODER_SEGMENT_IDS, feature::DECODER_SEGMENT_IDS];
-        let ids = ids.map(|name| batch.get(name));
-        let ids = ids[0].zip(ids[1]);
-        // Pairs of one example of packed rows.
-        let within = |mask: Tensor, ids: Option<(&Tensor, &Tensor)>| match ids {
-            Some((queries, keys)) => mask.logical_and(&same_segment(queries, keys)),
-            None => mask,
+        let inputs = Side {
+            real: real_input,
+            ids: batch.get(feature::ENCODER_SEGMENT_IDS),
+            runs: facts.and_then(|facts| facts.inputs.as_ref()),
         };
-        let own = |real: &Tensor, ids: Option<&Tensor>| {
-            within(pairs(real, real), ids.map(|ids| (ids, ids)))
+        let targets = Side {
+            real: &targets.gt(0),
+            ids: batch.get(feature::DECODER_SEGMENT_IDS),
+            runs: facts.and_then(|facts| facts.targets.as_ref()),
         };
-        // If each row is one example without padding, a mask of one row suffices: with a position bias added, it stays as
-        // small as the bias.
-        let visible = |runs: Option<&Runs>, of_whole_rows: Tensor, mask: &dyn Fn() -> Tensor| {
-            let is_whole = runs.is_some_and(Runs::are_whole_rows);
-            Visible::Pairs {
-                mask: if is_whole { of_whole_rows } else { mask() },
-                runs: runs.cloned(),
-            }
-        };
-        let of_encoder = ids.map(|ids| ids.0);
+        let (length, device) = (targets.real.size()[1], targets.real.device());
         Self {
             encoder: match reach {
-                Reach::All => visible(facts.and_then(|facts| facts.inputs.as_ref()), all, &|| {
-                    own(real_input, of_encoder)
-                }),
-                _ => {
-                    let real = real_input.to_kind(Kind::Int64);
-                    Visible::Examples(
-                        of_encoder.map_or_else(|| real.shallow_clone(), |ids| &real * ids),
-                    )
-                }
+                Reach::All => inputs.own(&Tensor::ones([1, 1, 1, 1], (Kind::Bool, device))),
+                _ => inputs.examples(),
             },
-            decoder: visible(
-                facts.and_then(|facts| facts.targets.as_ref()),
-                causal.shallow_clone(),
-                &|| own(&real_target, ids.map(|ids| ids.1)).logical_and(&causal),
-            ),
-            cross: within(
-                pairs(&real_target, real_input),
-                ids.map(|(inputs, targets)| (targets, inputs)),
-            ),
+            decoder: targets.own(&causal_mask(length, device)),
+            cross: targets.pairs(&inputs),
         }
     }
 }

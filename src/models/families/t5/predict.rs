@@ -33,11 +33,12 @@ impl<'a> Predictor<'a> {
         Self { t5, params, encoder, decoding }
     }
 
-    /// Encodes `inputs` `[batch, inputs_length]`, in which 0 is padding: `[batch, rows + inputs_length, embed]`.
-    fn encode(&self, inputs: &Tensor) -> Tensor {
+    /// Encodes the inputs `[batch, inputs_length]`, in which 0 is padding: `[batch, rows + inputs_length, embed]`.
+    fn encode(&self, batch: &Batch) -> Tensor {
         let Some(encoder) = &self.encoder else {
-            return self.t5.encode(self.params, inputs, Dropout::off());
+            return self.t5.encode(self.params, batch, Dropout::off());
         };
+        let inputs = batch.tensor(feature::ENCODER_INPUT_TOKENS);
         let embedded = self.t5.spec.tokens.embed(self.params, inputs);
         let embedded = self.t5.with_rows(self.params, inputs, embedded);
         encoder.encode(&embedded, &self.t5.real_inputs(inputs))
@@ -47,7 +48,7 @@ impl<'a> Predictor<'a> {
 impl Predict for Predictor<'_> {
     /// Encodes the inputs.
     fn prefill(&self, batch: &Batch) {
-        let _ = untracked(|| self.encode(batch.tensor(feature::ENCODER_INPUT_TOKENS)));
+        let _ = untracked(|| self.encode(batch));
     }
 
     /// Source: T5X `models.py`, `EncoderDecoderModel.predict_batch_with_aux`.
@@ -77,7 +78,7 @@ impl Predict for Predictor<'_> {
                 encoder_inputs: Some(inputs.shallow_clone()),
                 constraint: prediction.constraint.clone(),
             };
-            let encoded = self.encode(inputs);
+            let encoded = self.encode(batch);
             let mut cache = self.decoding.new_cache(&prompt);
             self.decoding.decoder().read_encoding(
                 &mut cache,
