@@ -109,6 +109,7 @@ impl ModuleSpec for Encoder {
                 dims,
                 sparse: None,
                 lora: None,
+                layer_rows: None,
             },
             dropout_rate: self.dropout_rate,
             fp8: None,

@@ -196,6 +196,25 @@ pub enum DataError {
         /// Ids that the model knows.
         num_ids: usize,
     },
+    /// Inputs that do not begin with a token that names a task.
+    #[error(
+        "task `{task}`, split '{split}', {place}: feature 'inputs' begins with {found}, and the model has prompts of the tasks that \
+         the ids from {} to {} name there: put such a token first, as \
+         @prompt_tuning.data.preprocessors.add_sentinel_to_beginning() does with field = 'inputs', or set num_tasks of \
+         multitask_prompts' prompt (NUM_TASKS) and sentinel_to_task.vocab_size", known.start, known.end - 1
+    )]
+    UnknownTaskToken {
+        /// The task.
+        task: String,
+        /// The split.
+        split: String,
+        /// The example: file, line or record and byte, or its number.
+        place: String,
+        /// The first token.
+        found: String,
+        /// Ids that name tasks.
+        known: std::ops::Range<i32>,
+    },
     /// A bound value that does not fit the others.
     #[error("{0}")]
     Config(String),

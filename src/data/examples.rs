@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use super::cache::Caches;
 use super::error::DataError;
 use super::example::Example;
-use super::pipeline::{Listing, Pull, Stage, StageState, TaskPlan, first_stages, task_stage};
+use super::pipeline::{
+    KnownIds, Listing, Pull, Stage, StageState, TaskPlan, first_stages, task_stage,
+};
 use super::source::{BadRecords, SharedReads};
 use super::task::Task;
 
@@ -17,7 +19,7 @@ pub struct ExampleOptions {
     /// Lengths to trim to; `None` trims nothing.
     pub lengths: Option<BTreeMap<String, usize>>,
     /// Token ids that the model knows, others being an error; `None` admits all.
-    pub num_ids: Option<usize>,
+    pub known_ids: Option<KnownIds>,
     /// Folders of caches, from which tasks with a cache step are read; `None` reads the source.
     pub cache: Option<Caches>,
     /// Whether files and examples are shuffled.
@@ -37,7 +39,7 @@ impl Default for ExampleOptions {
         Self {
             split: "validation".to_string(),
             lengths: None,
-            num_ids: None,
+            known_ids: None,
             cache: None,
             shuffle: false,
             seed: 42,
@@ -107,7 +109,7 @@ fn plan(options: &ExampleOptions) -> TaskPlan {
         split: options.split.clone(),
         lengths: options.lengths.clone(),
         trim: true,
-        num_ids: options.num_ids,
+        known_ids: options.known_ids.clone(),
         cache: options.cache.clone(),
         shuffle: options.shuffle,
         seed: options.seed,

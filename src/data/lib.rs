@@ -70,7 +70,7 @@ pub use megatron::{
     Conversions, IndexFormat, Indexing, Punkt, PunktParameters, Spaces, write_indexes,
 };
 pub use mixture::{Mixture, MixtureEntries, MixtureEntry, SampleFromDatasets};
-pub use pipeline::StageState;
+pub use pipeline::{KnownIds, StageState};
 pub use postprocess::{ExampleFeatures, Postprocessor, printed};
 pub use preprocess::*;
 pub use prompts::{PromptMixture, PromptRows, PromptSource, PromptTaskName, T0Mixture};

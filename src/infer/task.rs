@@ -61,7 +61,7 @@ impl<'a> TaskInference<'a> {
         let options = ExampleOptions {
             split: data.split.clone(),
             lengths: Some(lengths),
-            num_ids: Some(spec.model.num_ids()),
+            known_ids: Some(spec.model.known_ids()),
             cache,
             seed: data.seed.unwrap_or(0),
             shard_index: spec.shard_id,

@@ -28,7 +28,9 @@ pub use families::classification::{
     BertForSequenceClassification, T5EncoderForSequenceClassification,
 };
 pub use families::decoder_only::{DecoderOnlyModel, MoeDecoderOnlyModel};
-pub use families::t5::{EncoderDecoderModel, MoeEncoderDecoderModel};
+pub use families::t5::{
+    EncoderDecoderModel, MoeEncoderDecoderModel, WaywardPromptEncoderDecoderModel,
+};
 pub use families::{bert, decoder_only, flaxformer, t5};
 pub use hugging_face::{HUGGING_FACE, gin_of, open};
 pub use parts::LoRA;

@@ -8,7 +8,9 @@ use super::families::classification::{
     BertForSequenceClassification, T5EncoderForSequenceClassification,
 };
 use super::families::decoder_only::{DecoderOnlyModel, MoeDecoderOnlyModel};
-use super::families::t5::{EncoderDecoderModel, MoeEncoderDecoderModel};
+use super::families::t5::{
+    EncoderDecoderModel, MoeEncoderDecoderModel, WaywardPromptEncoderDecoderModel,
+};
 use crate::nn::RematPolicy;
 
 crate::gin::slot! {
@@ -22,6 +24,7 @@ crate::gin::slot! {
         MoeDecoderOnlyModel,
         MoeEncoderDecoderModel,
         T5EncoderForSequenceClassification,
+        WaywardPromptEncoderDecoderModel,
         ..
     }
 }
@@ -42,6 +45,9 @@ impl Model {
         match &mut model {
             Self::EncoderDecoderModel(model) => model.shared.module.set_remat_policy(policy),
             Self::MoeEncoderDecoderModel(model) => model.shared.module.set_remat_policy(policy),
+            Self::WaywardPromptEncoderDecoderModel(model) => {
+                model.shared.module.set_remat_policy(policy)
+            }
             Self::DecoderOnlyModel(model) => model.shared.module.set_remat_policy(policy),
             Self::MoeDecoderOnlyModel(model) => model.shared.module.set_remat_policy(policy),
             Self::BertForMaskedLM(model) => model.shared.config.set_remat_policy(policy),

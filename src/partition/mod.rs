@@ -23,8 +23,8 @@ pub use mesh::{LocalDevice, Mesh, MeshAxis, Process};
 pub use misfit::Misfit;
 pub use rules::{Rules, mesh_axes};
 pub use spec::{
-    ComputeNumModelPartitions, LogicalAxisRules, MoePjitPartitioner, Partitioner, PjitPartitioner,
-    PromptAxisRules, StandardLogicalAxisRules, StandardMoeAxisRules,
+    ComputeNumModelPartitions, LogicalAxisRules, MoePjitPartitioner, MultiTaskAxisRules,
+    Partitioner, PjitPartitioner, PromptAxisRules, StandardLogicalAxisRules, StandardMoeAxisRules,
 };
 
 #[cfg(feature = "torch")]

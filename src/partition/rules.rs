@@ -2,6 +2,7 @@
 
 use super::spec::{
     LogicalAxisRules, PROMPT_AXES, PjitPartitioner, StandardLogicalAxisRules, StandardMoeAxisRules,
+    TASK_AXES,
 };
 
 /// Pairs of a logical axis and the mesh axis that splits it, tried in order.
@@ -37,7 +38,7 @@ impl StandardLogicalAxisRules {
             "classes",
             "lora_rank",
         ];
-        let whole = whole.into_iter().chain(PROMPT_AXES);
+        let whole = whole.into_iter().chain(PROMPT_AXES).chain(TASK_AXES);
         rules.extend(whole.map(|axis| (axis, None)));
         rules.push(("mlp_activations", None));
         let own = |(axis, mesh): (&str, Option<&str>)| (axis.to_string(), mesh.map(str::to_string));

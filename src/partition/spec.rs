@@ -195,19 +195,39 @@ pub struct ComputeNumModelPartitions {
 /// The logical axes of soft prompts.
 pub(super) const PROMPT_AXES: [&str; 2] = ["prompt", "prompt_embed"];
 
+/// The other logical axes of prompts of several tasks.
+pub(super) const TASK_AXES: [&str; 2] = ["tasks", "prompt+embed"];
+
 /// The rules of the axes of soft prompts, which every process has as a whole. Source: prompt-tuning `train/partitioning.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "prompt_tuning.train.partitioning.standard_logical_axis_rules")]
 pub struct PromptAxisRules {}
 
+/// The same rules and those of the axes of prompts of several tasks. Source: prompt-tuning
+/// `extended/train/multitask_partitioning.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "prompt_tuning.extended.train.multitask_partitioning.standard_logical_axis_rules")]
+pub struct MultiTaskAxisRules {}
+
 impl Function for PromptAxisRules {
     fn call(self) -> Result<ValueKind, String> {
-        let rule = |axis: &str| {
-            let axis = Value::unplaced(ValueKind::Str(axis.to_string()));
-            Value::unplaced(ValueKind::Tuple(vec![axis, Value::unplaced(ValueKind::None)]))
-        };
-        Ok(ValueKind::Tuple(PROMPT_AXES.map(rule).to_vec()))
+        Ok(whole(&PROMPT_AXES))
     }
+}
+
+impl Function for MultiTaskAxisRules {
+    fn call(self) -> Result<ValueKind, String> {
+        Ok(whole(&[PROMPT_AXES, TASK_AXES].concat()))
+    }
+}
+
+/// Rules with which every process has all of these axes.
+fn whole(axes: &[&str]) -> ValueKind {
+    let rule = |axis: &&str| {
+        let axis = Value::unplaced(ValueKind::Str(axis.to_string()));
+        Value::unplaced(ValueKind::Tuple(vec![axis, Value::unplaced(ValueKind::None)]))
+    };
+    ValueKind::Tuple(axes.iter().map(rule).collect())
 }
 
 impl Function for ComputeNumModelPartitions {

@@ -51,7 +51,7 @@ pub fn preflight(spec: &Precompile, tasks: &dyn TaskProvider) -> Result<(), Sess
     let (model, config) = (&spec.model, &spec.train_dataset_cfg);
     let options = DatasetOptions {
         converter: model.feature_converter(),
-        num_ids: Some(model.num_ids()),
+        known_ids: Some(model.known_ids()),
         ..DatasetOptions::default()
     };
     PreflightData { model, config, tasks, moment: Moment::DryRun }.batches(&options)

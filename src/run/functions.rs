@@ -11,9 +11,10 @@ use crate::data::{
 };
 use crate::gin::{Configurable, Expression, Function, Operator, Registry, Value, ValueKind};
 use crate::models::flaxformer::MultiQueryAttention;
+use crate::models::t5::{EncodeString, Length};
 use crate::models::{GetInputVocabulary, GetOutputVocabulary};
 use crate::optim::MatchAny;
-use crate::partition::{ComputeNumModelPartitions, PromptAxisRules};
+use crate::partition::{ComputeNumModelPartitions, MultiTaskAxisRules, PromptAxisRules};
 
 /// Adds all functions to the registry.
 pub fn with_functions(registry: Registry) -> Registry {
@@ -25,7 +26,10 @@ pub fn with_functions(registry: Registry) -> Registry {
         .with_function::<GetOutputVocabulary>()
         .with_function::<ComputeNumModelPartitions>()
         .with_function::<PromptAxisRules>()
+        .with_function::<MultiTaskAxisRules>()
         .with_function::<MatchAny>()
+        .with_function::<EncodeString>()
+        .with_function::<Length>()
         .with::<MultiQueryAttention>()
 }
 

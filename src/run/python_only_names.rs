@@ -32,8 +32,9 @@ const PYTHON_API: &str = "it is for programs in Python; `gimlet generate`, `scor
 const EXPORT: &str = "no SavedModel is written: `gimlet export` writes a folder for transformers";
 const COMMAND_LINE: &str = "the command line does this: `gimlet --help`";
 const PROMPT_OF_ENCODER: &str = "prompts are those of an encoder: use @layers.PromptEncoderDecoder() with @layers.PromptEncoder";
-const EXTENDED: &str = "of prompt-tuning, prompts among an encoder's tokens and IA3 exist here, not its other extensions: bind PROMPT to \
-                        @prompt_tuning.train.prompts.Prompt";
+const PERCEPTRON: &str = "its tasks have all answers of an example as one feature of rank 2, which no converter here reads: train a prompt of \
+                          t5_1_1_prompt.gin on the right answers, and let predictions choose among all by `answers` of \
+                          predict_batch_with_aux";
 const FIDDLE: &str = "runs are described by gin files, not by Fiddle";
 
 /// T5X's names.
@@ -53,13 +54,40 @@ pub(super) const T5X: &[Absent] = &[
     Absent::module("t5x.checkpoints_utils", CHECKPOINT_NAMES),
     Absent::module("t5x.config_utils", FIDDLE),
     Absent::module("t5x.fiddle_configs", FIDDLE),
-    Absent::module("prompt_tuning.extended.masks", EXTENDED),
-    Absent::module("prompt_tuning.extended.multitask_prompts", EXTENDED),
-    Absent::module("prompt_tuning.extended.perceptron", EXTENDED),
-    Absent::module("prompt_tuning.extended.train.multitask_partitioning", EXTENDED),
-    Absent::module("prompt_tuning.extended.train.multitask_prompts", EXTENDED),
-    Absent::module("prompt_tuning.extended.train.per_layer", EXTENDED),
-    Absent::module("prompt_tuning.extended.train.wayward", EXTENDED),
+    Absent::module("prompt_tuning.extended.perceptron", PERCEPTRON),
+    Absent::names(
+        "prompt_tuning.extended.train.wayward",
+        &["squared_l2"],
+        "bind `distance` of wayward.WaywardPromptEncoderDecoderModel: @wayward.squared_l2_distance",
+    ),
+    Absent::names(
+        "prompt_tuning.extended.train.per_layer",
+        &["PromptDecoderLayer"],
+        PROMPT_OF_ENCODER,
+    ),
+    Absent::names(
+        "prompt_tuning.extended.masks",
+        &["prompt_decoder_attention_mask", "summarize_attention"],
+        PROMPT_OF_ENCODER,
+    ),
+    Absent::names(
+        "prompt_tuning.extended.multitask_prompts",
+        &[
+            "MultiTaskPrompt",
+            "add_shared_and_tasks",
+            "concat_features_shared_and_tasks",
+            "concat_shared_and_tasks",
+            "input_features",
+            "match_shared",
+            "project_shared_with_tasks",
+            "projection_size",
+            "shared_features_attr_or_input_features",
+            "task_features_or_match_shared",
+            "task_length_attr_or_match_shared",
+        ],
+        "the classes have these functions: use @multitask_prompts.AddMultiTaskPrompt(), ConcatMultiTaskPrompt(), \
+         ConcatFeaturesMultiTaskPrompt() or ProjectMultiTaskPrompt()",
+    ),
     Absent::module("prompt_tuning.train.models", PROMPT_OF_ENCODER),
     Absent::names(
         "prompt_tuning.train.layers",

@@ -1,56 +1,49 @@
-//! The parameter whose initial values are given by arrays, such as a soft prompt that begins as the embeddings of labels.
+//! Parameters whose initial values are given by arrays, such as a soft prompt that begins as the embeddings of labels.
 
-use crate::checkpoint::{Plan, TARGET};
+use crate::checkpoint::Plan;
 use crate::models::Model;
 use crate::models::given_rows::GivenRows;
-use crate::models::parts::LearnedRows;
+use crate::models::parts::GivenParam;
 
 use super::error::SessionError;
+use super::state_layout::target;
 
-/// Learned rows with given values.
+/// The parameters of a model that arrays give initial values.
 #[derive(Clone, Debug)]
-pub struct GivenParam {
-    pub(super) rows: LearnedRows,
-}
+pub struct GivenParams(pub(super) Vec<GivenParam>);
 
-impl GivenParam {
-    /// Returns those of a model, if it has some.
-    pub fn of(model: &Model) -> Option<Self> {
-        let rows = model.transformer().learned_rows.filter(|rows| !rows.given.is_empty())?;
-        Some(Self { rows })
+impl GivenParams {
+    /// Returns those of a model.
+    pub fn of(model: &Model) -> Self {
+        Self(model.transformer().given_params())
     }
 
-    /// The parameter's name.
-    pub fn name(&self) -> &'static str {
-        self.rows.kind.name()
+    /// Returns those that no checkpoint has.
+    pub fn new_in(mut self, plan: Option<&Plan>) -> Self {
+        let is_new = |name| plan.is_none_or(|plan| plan.from_scratch.contains(&name));
+        self.0.retain(|given| is_new(target(&given.param.name)));
+        self
     }
 
-    /// The parameter's name in checkpoints.
-    pub fn target(&self) -> String {
-        format!("{TARGET}{}", self.name())
+    /// The names in checkpoints of those of which one array holds all values, so that no seed matters.
+    pub fn of_arrays(&self) -> impl Iterator<Item = String> {
+        let is_array = |given: &&GivenParam| matches!(given.given[..], [GivenRows::Array(_)]);
+        self.0.iter().filter(is_array).map(|given| target(&given.param.name))
     }
 
-    /// Whether one array holds all values, so that no seed matters.
-    pub fn is_array(&self) -> bool {
-        matches!(self.rows.given[..], [GivenRows::Array(_)])
-    }
-
-    /// Whether the values are read: no checkpoint has the parameter.
-    pub fn is_new(&self, plan: Option<&Plan>) -> bool {
-        plan.is_none_or(|plan| plan.from_scratch.contains(&self.target()))
-    }
-
-    /// Opens the arrays, and compares their shapes with the parameter's.
+    /// Opens the arrays, and compares their shapes with the parameters'.
     ///
     /// # Errors
     /// An array is missing or has another shape, or a text cannot be encoded.
     pub fn check(&self) -> Result<(), SessionError> {
-        let shape = self.shape();
-        Ok(self.rows.given.iter().try_for_each(|given| given.check(shape))?)
+        for GivenParam { param, given } in &self.0 {
+            given.iter().try_for_each(|given| given.check(shape(&param.shape)))?;
+        }
+        Ok(())
     }
+}
 
-    /// The shape of the parameter.
-    pub(super) fn shape(&self) -> [usize; 2] {
-        [self.rows.count, self.rows.stream.emb_dim]
-    }
+/// The number and the width of rows.
+pub(super) fn shape(shape: &[usize]) -> [usize; 2] {
+    shape.try_into().expect("rows have two axes")
 }

@@ -72,7 +72,7 @@ impl HeldOutTask {
         let options = ExampleOptions {
             split: config.split.clone(),
             lengths: config.task_feature_lengths.clone(),
-            num_ids: Some(model.num_ids()),
+            known_ids: Some(model.known_ids()),
             cache,
             shuffle: evaluator.shuffle,
             seed: config.seed.unwrap_or(42),

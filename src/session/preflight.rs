@@ -60,7 +60,7 @@ impl PreflightData<'_> {
         self.imported(Functions::OfExamples)?;
         let options = DatasetOptions {
             converter: self.model.feature_converter(),
-            num_ids: Some(self.model.num_ids()),
+            known_ids: Some(self.model.known_ids()),
             ..DatasetOptions::default()
         };
         self.told(check_training_eval(self.config, self.tasks, &options)).map(Ok)

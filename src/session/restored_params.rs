@@ -10,7 +10,7 @@ use crate::storage::Path;
 
 use super::described::ModelFacts;
 use super::error::SessionError;
-use super::given_rows::GivenParam;
+use super::given_rows::GivenParams;
 use super::state_layout::{state_variables, target};
 
 /// The parameters of a model, as they are named in checkpoints.
@@ -18,8 +18,8 @@ pub struct RestoredParams {
     /// Options of the restoration.
     pub config: RestoreCheckpointConfig,
     needs: Shapes,
-    /// Rows whose values arrays give where a checkpoint does not have them.
-    given: Option<GivenParam>,
+    /// Those whose values arrays give where a checkpoint does not have them.
+    given: GivenParams,
     facts: ModelFacts,
     /// Names of the other variables in the state of a training.
     rest: Vec<String>,
@@ -34,7 +34,7 @@ impl RestoredParams {
         let rest = state_variables(model).unwrap_or_default();
         Self {
             needs: needs.collect(),
-            given: GivenParam::of(model),
+            given: GivenParams::of(model),
             facts: ModelFacts::of(model),
             rest: rest.into_iter().map(|variable| format!("state/{}", variable.name)).collect(),
             // The optimizer's state is not read, in TensorFlow's format too (T5X `eval.py`).
@@ -50,12 +50,14 @@ impl RestoredParams {
         self.facts.check(stored)?;
         let mut needs = self.needs.clone();
         // A file holds the whole prompt, so that the model that it is for needs no seed and no rule.
-        let of_file = self.given.as_ref().filter(|given| {
-            given.is_array()
-                && !self.config.fallback_to_scratch
-                && !stored.shapes().contains_key(&given.target())
-        });
-        needs.retain(|name, _| of_file.is_none_or(|given| given.target() != *name));
+        let of_files: Vec<String> = match self.config.fallback_to_scratch {
+            true => Vec::new(),
+            false => {
+                let held = stored.shapes();
+                self.given.of_arrays().filter(|name| !held.contains_key(name)).collect()
+            }
+        };
+        needs.retain(|name, _| !of_files.contains(name));
         let plan = self.config.plan_part(stored, &needs, &self.rest);
         let mut plan = plan.map_err(|error| match error {
             CheckpointError::OtherModel(mismatch) => CheckpointError::OtherModel(Mismatch {
@@ -64,14 +66,14 @@ impl RestoredParams {
             }),
             other => other,
         })?;
-        plan.from_scratch.extend(of_file.map(GivenParam::target));
-        self.given(&plan).map_or(Ok(()), GivenParam::check)?;
+        plan.from_scratch.extend(of_files);
+        self.given(&plan).check()?;
         Ok(plan)
     }
 
-    /// The rows whose values arrays give, if the checkpoint does not have them.
-    pub fn given(&self, plan: &Plan) -> Option<&GivenParam> {
-        self.given.as_ref().filter(|given| given.is_new(Some(plan)))
+    /// The parameters whose values arrays give, and which the checkpoint does not have.
+    pub fn given(&self, plan: &Plan) -> GivenParams {
+        self.given.clone().new_in(Some(plan))
     }
 
     /// Checks that the checkpoint exists and contains the parameters, as far as possible without

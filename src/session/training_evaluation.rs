@@ -51,7 +51,7 @@ impl TrainingEvaluation {
         let options = DatasetOptions {
             converter: model.feature_converter(),
             bos_id: model.bos_id(),
-            num_ids: Some(model.num_ids()),
+            known_ids: Some(model.known_ids()),
             ..Default::default()
         };
         let eval_steps = eval_steps.map(|steps| steps as usize);

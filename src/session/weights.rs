@@ -63,9 +63,7 @@ impl Weights {
         })?;
         let dtype = self.wanted.config.dtype.map(DType::from);
         fill_params(&params, stored.as_ref(), &plan, dtype)?;
-        if let Some(given) = self.wanted.given(&plan) {
-            given.fill(&params, self.seed)?;
-        }
+        self.wanted.given(&plan).fill(&params, self.seed)?;
         for notice in plan.notices() {
             telemetry::notice(&notice);
         }

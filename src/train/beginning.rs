@@ -8,7 +8,7 @@ use crate::checkpoint::{
 use crate::data::DatasetState;
 use crate::models::HUGGING_FACE;
 use crate::session::error::SessionError;
-use crate::session::given_rows::GivenParam;
+use crate::session::given_rows::GivenParams;
 use crate::session::state_layout::state_shapes;
 use crate::storage::Path;
 use crate::telemetry;
@@ -112,8 +112,8 @@ pub fn newest_own<T>(
 
 /// Checks the arrays that give the values of rows which no checkpoint has.
 fn check_given(spec: &Train, plan: Option<&Plan>) -> Result<(), SessionError> {
-    let given = GivenParam::of(&spec.model).filter(|given| given.is_new(plan));
-    given.map_or(Ok(()), |given| given.check())
+    spec.model.anchor().map_or(Ok(()), |anchor| anchor.check())?;
+    GivenParams::of(&spec.model).new_in(plan).check()
 }
 
 /// Returns the shape of every array of the training state.

@@ -17,7 +17,7 @@ use crate::data::DatasetState;
 use crate::partition::{Mesh, ProcessError, Processes};
 use crate::session::agreement::of_all;
 use crate::session::error::SessionError;
-use crate::session::given_rows::GivenParam;
+use crate::session::given_rows::GivenParams;
 use crate::session::state::TrainState;
 use crate::session::state_arrays::{copy, copy_numpy, fill, gather, shapes};
 use crate::session::state_layout::state_shapes;
@@ -156,9 +156,7 @@ impl<'a> Checkpoints<'a> {
         }
         let begun = Beginning::configured(spec)?;
         let plan = begun.as_ref().map(|begun| &begun.plan);
-        if let Some(given) = GivenParam::of(&spec.model).filter(|given| given.is_new(plan)) {
-            given.fill(&state.params, seed)?;
-        }
+        GivenParams::of(&spec.model).new_in(plan).fill(&state.params, seed)?;
         let Some(begun) = begun else { return Ok(None) };
         let dtype = spec.checkpoint_cfg.restore.as_ref().and_then(|config| config.dtype);
         fill(state, begun.stored.as_ref(), &begun.plan, dtype.map(DType::from))?;

@@ -17,7 +17,7 @@ pub fn training_options(spec: &Train, seed: u64) -> DatasetOptions {
         bos_id: spec.model.bos_id(),
         // Without a seed of its own, the data uses the run's.
         seed: Some(derive(seed, Purpose::Data, &[])),
-        num_ids: Some(spec.model.num_ids()),
+        known_ids: Some(spec.model.known_ids()),
         ..DatasetOptions::default()
     }
 }

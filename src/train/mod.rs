@@ -22,6 +22,8 @@ mod actions;
 #[cfg(feature = "torch")]
 mod after_training;
 #[cfg(feature = "torch")]
+mod anchor;
+#[cfg(feature = "torch")]
 pub mod bench;
 #[cfg(feature = "torch")]
 mod checkpointing;

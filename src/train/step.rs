@@ -20,6 +20,7 @@ use crate::session::seeds::{Purpose, derive};
 use crate::session::spec::{MicrobatchLoss, WeightMetricsComputer};
 use crate::session::state::TrainState;
 
+use super::anchor::Anchored;
 use super::spec::Train;
 use super::step_graph::{RecordedPart, StepGraphs, Told, Way, place};
 
@@ -28,6 +29,8 @@ use super::step_graph::{RecordedPart, StepGraphs, Told, Way, place};
 pub struct Stepper {
     /// The network and its loss.
     pub forward: Forward,
+    /// The term of the loss that keeps learned rows near given ones, if there is one.
+    pub anchor: Option<Anchored>,
     /// Learning rate by step.
     pub schedule: LearningRateSchedule,
     /// Number of parts into which a batch is split; at least 1.
@@ -97,6 +100,7 @@ impl Stepper {
         let schedule = schedule.map_err(|error| SessionError::Unfit(error.to_string()))?;
         let fp8 = spec.te_config_cls.as_ref().map(|class| &class.0);
         let forward = Forward::new(&spec.model, fp8, mesh)?;
+        let anchor = spec.model.anchor().map(|anchor| Anchored::new(&anchor, mesh.device()));
         let watched = match &trainer.weight_metrics_computer {
             Some(WeightMetricsComputer {}) => Watched::Weights,
             None => Watched::GradientNorm,
@@ -105,6 +109,7 @@ impl Stepper {
         let axis = axes.data.clone();
         Ok(Self {
             forward,
+            anchor: anchor.transpose()?,
             schedule,
             num_microbatches: trainer.num_microbatches(),
             microbatch_loss: trainer.microbatch_loss,
@@ -363,7 +368,11 @@ impl Stepper {
         let share = 1.0 / parts as f64;
         let routing = loss.routing.map(|losses| RoutingLosses { share, ..losses });
         let spec = LossSpec { divisors: divisors.clone(), routing, ..loss.clone() };
-        network.loss(params, batch, &spec, dropout)
+        let output = network.loss(params, batch, &spec, dropout);
+        match &self.anchor {
+            None => output,
+            Some(anchor) => LossOutput { loss: output.loss + anchor.loss(params) * share, ..output },
+        }
     }
 
     /// Updates the state with the gradients of `loss`, which may be scaled, and those already in the parameters. Returns whether

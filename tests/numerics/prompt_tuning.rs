@@ -33,6 +33,11 @@ const DIMENSIONS: [&str; 13] = [
 
 const IA3: &str = "prompt_tuning/configs/extended/models/ia3_t5_1_1.gin";
 const PROMPTED: &str = "prompt_tuning/configs/models/t5_1_1_prompt.gin";
+const PER_LAYER: &str = "prompt_tuning/configs/extended/models/t5_1_1_per_layer_prompt.gin";
+const MULTITASK: &str = "prompt_tuning/configs/extended/models/multi_task_t5_1_1_prompt.gin";
+
+/// The tasks of the reference.
+const OF_TASKS: [&str; 2] = ["NUM_TASKS = 3", "multitask_prompts.sentinel_to_task.vocab_size = 64"];
 
 /// A model of a library file with other bindings.
 fn model(file: &str, differences: &[&str]) -> EncoderDecoderModel {
@@ -115,8 +120,8 @@ fn check_case(name: &str, model: &EncoderDecoderModel) {
     );
     let t5 = T5::new(model.transformer());
     let tokens = batch.tensor(feature::ENCODER_INPUT_TOKENS);
-    let rows_of_prompt = t5.spec().num_learned_rows() as i64;
-    let real = tokens.gt(0).logical_not().constant_pad_nd([rows_of_prompt, 0]).logical_not();
+    let rows = t5.spec().learned_rows.as_ref();
+    let real = rows.map_or(tokens.gt(0), |rows| rows.before_real(&tokens.gt(0)));
     let encoded = t5.encode(&params, &batch, Dropout::off());
     check_where("encoded", (&encoded, &real.unsqueeze(-1)), &expected["encoded"]);
     let logits = t5.logits(&params, &batch, Dropout::off());
@@ -238,4 +243,16 @@ fn prompts_at_other_places_equal_those_of_prompt_tuning() {
         let end = format!("train_prompts.suffix_prompt.before_eos = {before_eos}");
         check_case(&format!("suffix_prompt_{name}_eos"), &model(PROMPTED, &[&suffix, &end]));
     }
+}
+
+#[test]
+fn prompts_of_layers_equal_those_of_prompt_tuning() {
+    check_case("per_layer_replace", &model(PER_LAYER, &[]));
+    let add = "per_layer/train_prompts.Prompt.combine = @per_layer.add_prompt";
+    check_case("per_layer_add", &model(PER_LAYER, &[add]));
+}
+
+#[test]
+fn prompts_of_several_tasks_equal_those_of_prompt_tuning() {
+    check_case("add_multitask", &model(MULTITASK, &OF_TASKS));
 }

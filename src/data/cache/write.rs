@@ -334,7 +334,7 @@ pub(super) fn task_plan(options: &CacheOptions, split: &str) -> TaskPlan {
         split: split.to_string(),
         lengths: None,
         trim: false,
-        num_ids: None,
+        known_ids: None,
         cache: None,
         shuffle: false,
         seed: options.base_seed,

@@ -107,7 +107,7 @@ impl Builder {
             split: config.split.clone(),
             lengths,
             trim: config.trim_output_features,
-            num_ids: options.num_ids,
+            known_ids: options.known_ids.clone(),
             cache: config.use_cached.then(|| self.caches.clone()),
             shuffle: config.shuffle,
             seed: self.seed,

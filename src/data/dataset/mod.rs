@@ -11,7 +11,7 @@ use super::batches::{BatchIterator, Batching, DatasetState};
 use super::cache::{Caches, cache_step, has_cached_split};
 use super::convert::{Batch, ConverterClass, FeatureConverter};
 use super::error::{DataError, if_split};
-use super::pipeline::{Pull, mixture_parts, mixture_tasks};
+use super::pipeline::{KnownIds, Pull, mixture_parts, mixture_tasks};
 use super::provider::TaskProvider;
 use super::source::BadRecords;
 use super::streams::{RowDeal, Stream, Streams};
@@ -114,7 +114,7 @@ pub struct DatasetOptions {
     /// The decoder's first input.
     pub bos_id: i32,
     /// Token ids that the model knows, others being an error; `None` admits all.
-    pub num_ids: Option<usize>,
+    pub known_ids: Option<KnownIds>,
     /// Whether a last, smaller batch is dropped.
     pub drop_remainder: bool,
     /// Batches made ahead.
@@ -148,7 +148,7 @@ impl Default for DatasetOptions {
             seed: None,
             converter: ConverterClass::default(),
             bos_id: 0,
-            num_ids: None,
+            known_ids: None,
             drop_remainder: true,
             prefetch: PREFETCH,
             bad_records: BadRecords::default(),

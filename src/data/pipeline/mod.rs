@@ -28,6 +28,7 @@ pub(crate) mod testing;
 mod validate;
 
 pub use pull::StageState;
+pub use validate::KnownIds;
 
 pub(crate) use cuts::Cuts;
 pub(crate) use extent::{file_names, num_bytes, plain_file_names};

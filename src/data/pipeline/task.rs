@@ -17,7 +17,7 @@ use super::rebatch::Rebatch;
 use super::share::{RecordShare, ShareOf};
 use super::shuffle::Shuffle;
 use super::take::Take;
-use super::validate::Validate;
+use super::validate::{KnownIds, Validate};
 use crate::cache::{CacheFolder, CacheStep, Caches, cache_step, cached_split};
 use crate::error::DataError;
 use crate::preprocess::{BuiltFeature, Context, Features, Preprocessor, Step};
@@ -35,7 +35,7 @@ pub(crate) struct TaskPlan {
     pub lengths: Option<BTreeMap<String, usize>>,
     pub trim: bool,
     /// Token ids that the model knows; `None` admits all.
-    pub num_ids: Option<usize>,
+    pub known_ids: Option<KnownIds>,
     /// The folders that are searched for caches; `None` reads the source.
     pub cache: Option<Caches>,
     pub shuffle: bool,
@@ -100,7 +100,7 @@ pub(crate) fn task_stage(task: &Task, plan: &TaskPlan) -> Result<Stage, DataErro
         cuts: plan.cuts.as_ref().map(|cuts| cuts.of_task(task.task_name(), &lengths)),
         lengths,
         trims: plan.trim,
-        num_ids: plan.num_ids,
+        known_ids: plan.known_ids.clone(),
     };
     stage = Box::new(Map::new(stage, Arc::new(validate)));
     stage = Box::new(Count { input: stage, produced });

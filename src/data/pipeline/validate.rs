@@ -2,6 +2,7 @@
 //! length.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::error::DataError;
@@ -13,6 +14,15 @@ use super::map::{MapItems, place};
 
 /// The features of an example that the model reads.
 const MODEL_FEATURES: [&str; 2] = ["inputs", "targets"];
+
+/// The token ids that a model knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownIds {
+    /// Their number: they are those from 0.
+    pub count: usize,
+    /// Those with which inputs begin, if the first token names the task of an example.
+    pub first_of_inputs: Option<Range<i32>>,
+}
 
 /// Checks output features, trims them, and rejects values that the model cannot read.
 pub(crate) struct Validate {
@@ -26,7 +36,7 @@ pub(crate) struct Validate {
     /// Counts the examples that are trimmed.
     pub cuts: Option<Arc<TaskCuts>>,
     /// Token ids that the model knows; `None` admits all.
-    pub num_ids: Option<usize>,
+    pub known_ids: Option<KnownIds>,
 }
 
 impl MapItems<Example> for Validate {
@@ -46,6 +56,7 @@ impl MapItems<Example> for Validate {
             self.check_length(feature, ids, &example, counter)?;
             self.check_ids(feature, ids, &example, counter)?;
         }
+        self.check_first(&example, counter)?;
         if let Some(cuts) = &self.cuts {
             cuts.count(&example);
         }
@@ -83,7 +94,7 @@ impl Validate {
         example: &Example,
         counter: u64,
     ) -> Result<(), DataError> {
-        let Some(num_ids) = self.num_ids else { return Ok(()) };
+        let Some(KnownIds { count: num_ids, .. }) = self.known_ids else { return Ok(()) };
         // A negative id becomes a very large one as an unsigned number. Finding the largest id
         // takes a quarter of the time of finding an id that is too large.
         let largest = ids.iter().fold(0, |largest, &id| (id as u32).max(largest));
@@ -100,6 +111,25 @@ impl Validate {
                 feature: feature.to_string(),
                 id,
                 num_ids,
+            }),
+        }
+    }
+}
+
+impl Validate {
+    /// Checks that inputs begin with a token that names a task, if the model reads one there.
+    fn check_first(&self, example: &Example, counter: u64) -> Result<(), DataError> {
+        let known = self.known_ids.as_ref().and_then(|known| known.first_of_inputs.as_ref());
+        let Some(known) = known else { return Ok(()) };
+        let first = example.ints("inputs").unwrap_or_default().first();
+        match first.is_some_and(|id| known.contains(id)) {
+            true => Ok(()),
+            false => Err(DataError::UnknownTaskToken {
+                task: self.task.clone(),
+                split: self.split.clone(),
+                place: place(example.origin(), counter),
+                found: first.map_or("no token".to_string(), |id| format!("the token id {id}")),
+                known: known.clone(),
             }),
         }
     }

@@ -29,8 +29,8 @@ use super::text::{
     Wsc, WscSimple, Xquad,
 };
 use super::tokens::{
-    AppendEos, AppendEosAfterTrim, PrependBos, PrependPrompt, Tokenize, TokenizeAndAppendEos,
-    TruncateInputsLeft,
+    AddSentinelToBeginning, AppendEos, AppendEosAfterTrim, PrependBos, PrependPrompt, Tokenize,
+    TokenizeAndAppendEos, TruncateInputsLeft,
 };
 use super::trim::{TrimAndPadDataset, TrimTokensAtFront, TriviaQaTruncateInputs};
 use super::{Context, Preprocess, Step};
@@ -40,6 +40,7 @@ use gimlet_gin::{Configurable, Slot};
 gimlet_gin::slot! {
     /// Any preprocessor of a task, in called form: `@seqio.preprocessors.tokenize()`.
     pub enum Preprocessor: Preprocess {
+        AddSentinelToBeginning,
         AddSentinels,
         AppendEos,
         AppendEosAfterTrim,

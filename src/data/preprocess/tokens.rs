@@ -64,6 +64,19 @@ pub struct PrependPrompt {
     pub keys: Vec<String>,
 }
 
+/// Puts a sentinel such as <extra_id_0>, by which a prompt of several tasks knows the task, before the tokens of a feature. Before
+/// `append_eos_after_trim`, whose lengths then include it. Source: prompt-tuning `data/preprocessors.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(name = "prompt_tuning.data.preprocessors.add_sentinel_to_beginning")]
+pub struct AddSentinelToBeginning {
+    /// The feature: 'inputs' for prompts of several tasks.
+    #[gin(default = "targets".to_string())]
+    pub field: String,
+    /// The number in the sentinel. That of 0 is the last id of the vocabulary, whatever piece it has.
+    #[gin(default = 0)]
+    pub offset: usize,
+}
+
 /// Keeps the last tokens of 'inputs' if there are too many. Source: SeqIO `preprocessors.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "seqio.preprocessors.truncate_inputs_left")]
@@ -238,6 +251,24 @@ fn truncate_rows(value: &mut Value, length: usize) {
         Value::FloatRows(rows) => rows.iter_mut().for_each(|row| row.truncate(length)),
         Value::Lists(lists) => lists.iter_mut().for_each(|list| truncate_rows(list, length)),
         other => other.truncate(length),
+    }
+}
+
+impl Preprocess for AddSentinelToBeginning {
+    fn steps(&self, cx: &Context<'_>) -> Result<Vec<Step>, DataError> {
+        let begin = |key: &String| {
+            let feature = cx.feature(key)?;
+            let size = feature.vocabulary.vocab_size();
+            let id = size.checked_sub(self.offset + 1).ok_or_else(|| {
+                DataError::Config(format!(
+                    "`add_sentinel_to_beginning.offset` is {}, and {} has {size} ids, expected less",
+                    self.offset,
+                    feature.vocabulary.name()
+                ))
+            })?;
+            Ok((feature.key.clone(), vec![id as i32]))
+        };
+        prepended(std::slice::from_ref(&self.field), begin)
     }
 }
 
@@ -417,6 +448,18 @@ mod tests {
         let none = PrependBos { keys: Vec::new() };
         let example = run(&none, &cx, Value::Ints(vec![5])).unwrap();
         assert_eq!(example.ints("inputs"), Some(&[5][..]));
+    }
+
+    #[test]
+    fn a_sentinel_comes_before_the_tokens() {
+        let features = features(true);
+        let cx = Context { features: &features, lengths: None };
+        let size = features["inputs"].vocabulary.vocab_size();
+        let of = |offset| AddSentinelToBeginning { field: "inputs".to_string(), offset };
+        let example = run(&of(2), &cx, Value::Ints(vec![5])).unwrap();
+        assert_eq!(example.ints("inputs"), Some(&[size as i32 - 3, 5][..]));
+        let error = run(&of(size), &cx, Value::Ints(vec![5])).unwrap_err();
+        assert!(error.contains("add_sentinel_to_beginning.offset"), "{error}");
     }
 
     #[test]

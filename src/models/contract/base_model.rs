@@ -6,8 +6,9 @@ use super::module_spec::ModuleSpec;
 use super::network::HasNetwork;
 use super::prediction_spec::{NoPredictions, PredictionSpec};
 use crate::checkpoint::HuggingFaceOptions;
-use crate::data::{ConverterClass, DataError, Lengths};
+use crate::data::{ConverterClass, DataError, KnownIds, Lengths};
 use crate::gin::AnySpec;
+use crate::models::given_rows::Anchor;
 use crate::models::heads::LossSpec;
 use crate::models::parts::{LearnedRows, LoRA, StreamDims};
 use crate::models::transformer::{DimensionNames, TransformerSpec};
@@ -160,6 +161,18 @@ pub trait BaseModel: HasNetwork + AnySpec {
     /// Number of token ids in the embedding.
     fn num_ids(&self) -> usize {
         self.transformer().tokens.vocab_size
+    }
+
+    /// The token ids that it knows.
+    fn known_ids(&self) -> KnownIds {
+        let rows = self.transformer().learned_rows;
+        let first_of_inputs = rows.and_then(|rows| rows.task_tokens());
+        KnownIds { count: self.num_ids(), first_of_inputs }
+    }
+
+    /// The term of its loss that keeps a parameter near given rows, if there is one.
+    fn anchor(&self) -> Option<Anchor> {
+        None
     }
 
     /// The id that a decoder reads before a sequence.

@@ -21,7 +21,8 @@ mod product;
 pub use attention::{Attention, AttentionSpec, Kernels, LearnedBias, Pairs, Reach};
 pub use class_head::{ClassHead, ReadPosition};
 pub use embedding::{
-    EMBEDDING_INIT, LearnedRows, LogitsKernel, RowsKind, RowsPlace, TokenEmbedding,
+    EMBEDDING_INIT, GivenParam, LayerRows, LearnedRows, LogitsKernel, RowsKind, RowsPlace,
+    TaskNaming, TaskRows, TaskUnion, TokenEmbedding,
 };
 pub use encoder_ends::EncoderEnds;
 pub use feed_forward::{FeedForward, FeedForwardDropout, FeedForwardSpec};

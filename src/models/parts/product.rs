@@ -47,8 +47,8 @@ pub trait Load {
         norm(path, spec, &|name| self.of_shared_norm(name))
     }
 
-    /// Reads an embedding of relative positions.
-    fn rel_embedding(&self, path: &str) -> Tensor;
+    /// Reads an embedding of relative positions, or learned rows.
+    fn table(&self, path: &str) -> Tensor;
 
     /// Reads kernels with the same inputs.
     fn kernels(&self, specs: &[KernelSpec]) -> Self::Product;

@@ -1,7 +1,7 @@
 //! Mistakes in the dimensions of a network, found before anything is built.
 
 use super::spec::{StackSpec, TransformerSpec};
-use crate::models::parts::RowsKind;
+use crate::models::parts::{LearnedRows, RowsKind};
 
 /// The greatest number of layers in a stack. More are a typing error, and each takes memory before
 /// it is counted.
@@ -12,7 +12,10 @@ const MAX_LAYERS: usize = 10_000;
 const MAX_ELEMENTS: f64 = 1e17;
 
 /// Dimensions that one configurable sets for every network.
-const EVERYWHERE: &[(&str, &str)] = &[("prompt_length", "prompts.Prompt.length")];
+const EVERYWHERE: &[(&str, &str)] = &[
+    ("prompt_length", "prompts.Prompt.length"),
+    ("multitask_prompt_length", "the length of multitask_prompts' prompt"),
+];
 
 /// The parameters that set the dimensions of a network, for messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,9 +76,9 @@ impl TransformerSpec {
     /// The parameter that lets all positions of a row see each other, with its value, if there is one.
     pub fn of_whole_rows(&self) -> Option<(&'static str, usize)> {
         let num_cdq_heads = self.stacks().map(|stack| stack.dims.num_cdq_heads).max();
-        let rows = self.learned_rows.as_ref().map(|rows| rows.kind);
+        let rows = self.learned_rows.as_ref();
         let numbers = [
-            (rows.map_or("", RowsKind::dimension), self.num_learned_rows()),
+            (rows.map_or("", LearnedRows::dimension), self.num_learned_rows()),
             ("num_cdq_heads", num_cdq_heads.unwrap_or(0)),
         ];
         numbers.into_iter().find(|(_, number)| *number > 0)

@@ -3,11 +3,13 @@
 //! Training, whole sequences in prediction and single steps of decoding multiply by kernels in
 //! different layouts ([`Product`]) and attend over different keys, but this is the layer of all three.
 
+use std::sync::Arc;
+
 use tch::Tensor;
 
 use super::spec::StackSpec;
 use crate::models::parts::{
-    AttentionBlock, FeedForwardBlock, Load, Product, ResidualStream, RowTensors,
+    AttentionBlock, FeedForwardBlock, LayerRows, Load, Product, ResidualStream, RowTensors,
 };
 use crate::nn::{Dropout, Joined, RoutingReport};
 
@@ -16,6 +18,7 @@ use crate::nn::{Dropout, Joined, RoutingReport};
 pub struct Layer<P> {
     /// The embedding of relative positions, if the layer has its own.
     pub rel_embedding: Option<Tensor>,
+    rows: Option<(Arc<LayerRows>, Tensor)>, // learned ones
     attentions: Vec<AttentionBlock<P>>,
     feed_forwards: Vec<FeedForwardBlock<P>>,
 }
@@ -37,8 +40,11 @@ impl<P: Product> Layer<P> {
         let attentions = attentions.collect();
         let blocks = spec.as_parts(spec.feed_forwards(index));
         let feed_forwards = blocks.map(|block| block.load(&path, load)).collect();
-        let rel_embedding = spec.own_rel_embedding(&path).map(|path| load.rel_embedding(&path));
-        Self { rel_embedding, attentions, feed_forwards }
+        let rel_embedding = spec.own_rel_embedding(&path).map(|path| load.table(&path));
+        let rows = spec.layer_rows.as_ref();
+        let rows =
+            rows.map(|rows| (Arc::clone(rows), load.table(&LayerRows::name(&spec.layer(index)))));
+        Self { rel_embedding, rows, attentions, feed_forwards }
     }
 
     /// Kernels of keys and values of an encoding, of each attention that reads one.
@@ -57,6 +63,10 @@ impl<P: Product> Layer<P> {
         attend: &mut dyn FnMut(&AttentionBlock<P>, Joined) -> Tensor,
     ) -> Passed {
         let real = rows.real.map(Tensor::shallow_clone);
+        let hidden = match &self.rows {
+            Some((spec, own)) => spec.meet(own, &hidden),
+            None => hidden,
+        };
         let mut stream = ResidualStream { sum: hidden, branch: None, dropout, real };
         for block in &self.attentions {
             block.forward(&mut stream, rows, attend);

@@ -50,8 +50,10 @@ impl PackedStack {
 
     /// Whether it encodes whole sequences.
     pub fn suits_sequences(spec: &StackSpec, device: Device) -> bool {
-        // Routers need the batch with its padding, and queries that depend on the row need rows of one length.
-        spec.sparse.is_none() && spec.dims.num_cdq_heads == 0 && !device.is_cuda()
+        // Routers need the batch with its padding, and queries that depend on the row, as learned rows in layers, need rows of
+        // one length.
+        let has_lengths = spec.dims.num_cdq_heads > 0 || spec.layer_rows.is_some();
+        spec.sparse.is_none() && !has_lengths && !device.is_cuda()
     }
 }
 
@@ -136,7 +138,7 @@ impl Load for ForPrediction<'_> {
         self.of_norm(path)
     }
 
-    fn rel_embedding(&self, path: &str) -> Tensor {
+    fn table(&self, path: &str) -> Tensor {
         self.params.cast(path, self.kind)
     }
 

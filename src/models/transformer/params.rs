@@ -8,7 +8,7 @@ impl TransformerSpec {
     /// Every parameter, sorted by name as flax sorts them.
     pub fn param_tree(&self) -> Vec<ParamSpec> {
         let mut tree = self.tokens.params();
-        tree.extend(self.learned_rows.as_ref().map(LearnedRows::param));
+        tree.extend(self.learned_rows.iter().flat_map(LearnedRows::params));
         tree.extend(self.encoder_ends.iter().flat_map(EncoderEnds::params));
         tree.extend(self.class_head.iter().flat_map(ClassHead::params));
         for stack in self.stacks() {
@@ -45,6 +45,7 @@ fn push_stack(stack: &StackSpec, tree: &mut Vec<ParamSpec>) {
         tree.extend(embeddings.map(|path| position.param(path, dims.num_heads)));
     }
     tree.extend(stack.last_norm().iter().flat_map(|path| dims.stream().norm_params(path)));
+    tree.extend(stack.given_params().map(|rows| rows.param));
     let of_layers = stack.layer_params();
     tree.extend(stack.lora.iter().flat_map(|lora| lora.params(&of_layers)));
     tree.extend(of_layers);

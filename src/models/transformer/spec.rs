@@ -8,8 +8,8 @@ use super::sparse::SparseLayers;
 use crate::models::contract::memory::StepShape;
 use crate::models::parts::{
     Attention, AttentionSpec, ClassHead, EncoderEnds, FeedForward, FeedForwardDropout,
-    FeedForwardSpec, LearnedRows, LoRA, NormSpec, Part, Reach, RelativeBias, Rotary, StreamDims,
-    TokenEmbedding, Tokens,
+    FeedForwardSpec, GivenParam, LayerRows, LearnedRows, LoRA, NormSpec, Part, Reach, RelativeBias,
+    Rotary, StreamDims, TokenEmbedding, Tokens,
 };
 use crate::nn::{
     Activation, BlockLayout, Distribution, Dtype, FanMode, Initializer, NormKind, RematPolicy,
@@ -68,6 +68,8 @@ pub struct StackSpec {
     pub sparse: Option<SparseLayers>,
     /// Additions of low rank to its kernels, if there are some.
     pub lora: Option<Arc<LoRA>>,
+    /// Learned rows that each layer has among its inputs, if there are some.
+    pub layer_rows: Option<Arc<LayerRows>>,
 }
 
 /// The end of a stack, after its layers.
@@ -226,7 +228,15 @@ impl TransformerSpec {
 
     /// Number of learned rows among the encoder's tokens.
     pub fn num_learned_rows(&self) -> usize {
-        self.learned_rows.as_ref().map_or(0, |rows| rows.count)
+        self.learned_rows.as_ref().map_or(0, LearnedRows::total)
+    }
+
+    /// The parameters of learned rows whose initial values arrays give.
+    pub fn given_params(&self) -> Vec<GivenParam> {
+        let own = self.learned_rows.as_ref();
+        let own = own.map(|rows| GivenParam { param: rows.param(), given: rows.given.clone() });
+        let of_layers = self.stacks().flat_map(StackSpec::given_params);
+        own.into_iter().chain(of_layers).filter(|param| !param.given.is_empty()).collect()
     }
 
     /// The stacks with the rows that pass through each.
@@ -237,7 +247,8 @@ impl TransformerSpec {
         let StepShape { rows, num_processes, ref lengths } = *shape;
         assert_eq!(lengths.len(), self.stacks().count(), "each stack has a length");
         let mut lengths = lengths.clone();
-        lengths[0] += self.num_learned_rows(); // of the encoder, the first of two stacks
+        // Of the encoder, the first of two stacks.
+        lengths[0] += self.learned_rows.as_ref().map_or(0, LearnedRows::growth);
         let encodings = [0].into_iter().chain(lengths.clone());
         let lengths = lengths.into_iter().zip(encodings);
         let tokens =
@@ -267,6 +278,13 @@ impl StackSpec {
     /// Paths of the layers' parameters, in the order of a forward pass.
     pub fn layers(&self) -> impl Iterator<Item = String> {
         (0..self.num_layers).map(|index| self.layer(index))
+    }
+
+    /// The learned rows of its layers.
+    pub(super) fn given_params(&self) -> impl Iterator<Item = GivenParam> {
+        let of_layer = |rows: &LayerRows, layer: &str| rows.given(layer, self.dims.stream());
+        let rows = self.layer_rows.as_ref();
+        rows.into_iter().flat_map(move |rows| self.layers().map(move |it| of_layer(rows, &it)))
     }
 
     /// Path of the embedding of relative positions that all layers share, if they share one.

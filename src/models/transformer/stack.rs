@@ -264,7 +264,7 @@ impl Load for ForTraining<'_> {
         self.params.division().axes.model.shared(&self.params.cast(path, self.kind))
     }
 
-    fn rel_embedding(&self, path: &str) -> Tensor {
+    fn table(&self, path: &str) -> Tensor {
         self.params.cast(path, self.kind)
     }
 

@@ -2,7 +2,7 @@
 
 use super::spec::{StackEnd, StackSpec, TransformerSpec};
 use crate::models::contract::memory::StepShape;
-use crate::models::parts::Tokens;
+use crate::models::parts::{LearnedRows, Tokens};
 use crate::nn::{NormKind, RematPolicy};
 
 impl TransformerSpec {
@@ -30,8 +30,9 @@ impl TransformerSpec {
             };
             let has_rows = self.stacks().next() == Some(stack);
             let rows = self.learned_rows.as_ref().filter(|_| has_rows);
-            let passes = is_trained(&self.tokens.table())
-                || rows.is_some_and(|rows| is_trained(rows.kind.name()));
+            let mut rows = rows.into_iter().flat_map(LearnedRows::params);
+            let passes =
+                is_trained(&self.tokens.table()) || rows.any(|param| is_trained(&param.name));
             let before = if passes { 0.0 } else { 1.0 };
             let sums = num_parts * (2.0 + again) - before;
             // Gradients at the stack's end, and their gather at its beginning.

@@ -1,7 +1,7 @@
 //! Error messages for wrong data and configurations.
 
 use gimlet::data::{
-    CacheDatasetPlaceholder, DatasetOptions, Glue, Rekey, Tokenize, TokenizeAndAppendEos,
+    CacheDatasetPlaceholder, DatasetOptions, Glue, KnownIds, Rekey, Tokenize, TokenizeAndAppendEos,
     get_dataset,
 };
 use gimlet::vocab::ByteVocabulary;
@@ -132,9 +132,33 @@ fn sequences_longer_than_their_length() {
 
 /// Returns the first error of a run whose model has nine ids.
 fn error_of_nine_ids(task: Task) -> String {
-    let options = DatasetOptions { num_ids: Some(9), ..DatasetOptions::default() };
+    error_of(KnownIds { count: 9, first_of_inputs: None }, task)
+}
+
+fn error_of(known: KnownIds, task: Task) -> String {
+    let options = DatasetOptions { known_ids: Some(known), ..DatasetOptions::default() };
     let batches = get_dataset(&config("ids", (8, 8)), &tasks([task]), options);
     batches.unwrap().next_batch().unwrap_err().to_string()
+}
+
+#[test]
+fn inputs_that_begin_with_the_token_of_no_task() {
+    let known = "{\"inputs\": [8, 3], \"targets\": [1]}\n";
+    for (inputs, found) in [("[5, 8]", "the token id 5"), ("[]", "no token")] {
+        let other = format!("{{\"inputs\": {inputs}, \"targets\": [1]}}\n");
+        let folder = folder_with("a.jsonl", format!("{known}{other}").as_bytes());
+        let of_tasks = KnownIds { count: 9, first_of_inputs: Some(6..9) };
+        let message = error_of(of_tasks, task_of_ids(&folder));
+        for part in [
+            "a.jsonl:2 at byte 32",
+            &format!("feature 'inputs' begins with {found}"),
+            "the ids from 6 to 8",
+            "add_sentinel_to_beginning",
+            "NUM_TASKS",
+        ] {
+            assert!(message.contains(part), "`{part}` is not in {message}");
+        }
+    }
 }
 
 #[test]

@@ -299,6 +299,7 @@ impl BertConfig {
                 dims,
                 sparse: None,
                 lora: None,
+                layer_rows: None,
             },
             dropout_rate: self.hidden_dropout_prob,
             fp8: None,

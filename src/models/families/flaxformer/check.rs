@@ -2,7 +2,6 @@
 
 use super::components::{Dropout, Embed, T5LayerNorm};
 use super::parts::{NetworkParts, StackParts};
-use super::prompt::PromptEncoderDecoder;
 use crate::gin::FromGin;
 use crate::nn::Dtype;
 
@@ -19,11 +18,11 @@ impl NetworkParts<'_> {
         let one = |name: &str, dtype| (name.to_string(), dtype);
         let dtypes = self.stacks().flat_map(StackParts::dtypes);
         let dtypes = [one("embedding.Embed.dtype", embed.dtype)].into_iter().chain(dtypes);
-        let dtypes = dtypes.chain(self.prompted.map(PromptEncoderDecoder::dtype));
+        let of_prompts = self.prompted.iter().flat_map(|network| network.dtypes());
+        // Rows in float32 are turned into the format of the others.
+        let dtypes = dtypes.chain(of_prompts.filter(|(_, dtype)| *dtype != Dtype::Float32));
         agree(dtypes, "activations have one format")?;
-        if let Some(network) = self.prompted {
-            check_prompt(network)?;
-        }
+        self.check_prompts([embed.features, embed.num_embeddings])?;
         agree(self.stacks().flat_map(StackParts::rates), "a network has one dropout")?;
         let splits = self.stacks().flat_map(|stack| &stack.attentions);
         let splits = splits.map(|(_, it)| {
@@ -66,6 +65,26 @@ impl NetworkParts<'_> {
         }
     }
 
+    /// Finds prompts that contradict themselves, in a network of that width and with so many ids.
+    fn check_prompts(&self, extents: [usize; 2]) -> Result<(), String> {
+        let Some(network) = self.prompted else {
+            return match self.stacks().find(|stack| stack.layer_prompt.is_some()) {
+                None => Ok(()),
+                Some(stack) => Err(format!(
+                    "layer_factory of {} is @per_layer.PromptEncoderLayer, and the encoder has no prompt, which those of layers meet, \
+                     expected @layers.PromptEncoderDecoder with @layers.PromptEncoder",
+                    stack.name
+                )),
+            };
+        };
+        let lengths = network.lengths().into_iter();
+        agree(lengths, "masks have the length of the prompt (PROMPT_LENGTH)")?;
+        let fact = "the first token of an example names its task: use @extended.masks.prompt_encoder_attention_mask with prompts of \
+                    several tasks, and set multitask of all masks";
+        agree(network.multitask().into_iter(), fact)?;
+        network.check_prompts(extents)
+    }
+
     /// Finds an embedding, or attentions to an encoding, that are there without a reader or the reverse.
     fn check_embedding(&self) -> Result<&Embed, String> {
         let (decoder, has_encoder) = (&self.decoder, self.encoder.is_some());
@@ -91,15 +110,6 @@ impl NetworkParts<'_> {
             }
             (Some(embed), _) => Ok(embed),
         }
-    }
-}
-
-/// Finds lengths of a prompt that differ, and a prompt without rows.
-fn check_prompt(network: &PromptEncoderDecoder) -> Result<(), String> {
-    agree(network.lengths().into_iter(), "masks have the length of the prompt (PROMPT_LENGTH)")?;
-    match network.lengths() {
-        [(name, 0), ..] => Err(format!("{name} is 0, expected at least 1: set PROMPT_LENGTH")),
-        _ => Ok(()),
     }
 }
 

@@ -80,6 +80,11 @@ impl InitFn {
         Self::VarianceScaling(VarianceScaling { scale: 1.0, mode, distribution })
     }
 
+    /// flax's default of `uniform`.
+    pub(super) fn uniform() -> Self {
+        Self::Uniform(Uniform { scale: 0.01 })
+    }
+
     /// The distribution.
     pub fn initializer(&self) -> Initializer {
         match self {

@@ -1,6 +1,7 @@
 //! The network that these modules describe.
 
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use super::long_stacks::LongEncoderDecoder;
 use super::parts::{NetworkParts, SparseParts, StackParts};
@@ -182,6 +183,7 @@ impl NetworkParts<'_> {
             dims: parts.dims(emb_dim),
             sparse: parts.sparse.as_ref().map(SparseParts::layers),
             lora: None,
+            layer_rows: parts.layer_prompt.map(|prompt| Arc::new(prompt.layer_rows())),
         };
         let encoder: &'static [AttentionSpec] = &ENCODER;
         let (path, attentions): (_, &'static [AttentionSpec]) = match self.encoder {

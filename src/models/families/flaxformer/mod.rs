@@ -35,8 +35,9 @@ pub use long_attention::{
 pub use long_stacks::{LongEncoder, LongEncoderDecoder, LongEncoderLayer};
 pub use moe::{MoeLayer, Router, SparseDecoder, SparseEncoder};
 pub use prompt::{
-    AddFakePrompt, CombinationFn, CreatePromptEncoderMask, Prompt, PromptEncoder,
-    PromptEncoderDecoder, PromptInit, TrainPrompt,
+    AddFakePrompt, CombinationFn, CreatePromptEncoderMask, EncoderLayerFactory, EncoderMask,
+    MultiTaskPrompt, Prompt, PromptEncoder, PromptEncoderAttentionMask, PromptEncoderDecoder,
+    PromptEncoderLayer, PromptFactory, PromptInit, TrainMultiTaskPrompt, TrainPrompt,
 };
 pub use stacks::{
     Decoder, DecoderFactory, DecoderLayer, DecoderOnly, Encoder, EncoderDecoder, EncoderFactory,

@@ -10,7 +10,7 @@ use super::long_stacks::LongEncoder;
 use super::moe::{
     MoeLayer, SparseDecoder, SparseEncoder, SparseLayerParameters, SparseStackParameters,
 };
-use super::prompt::PromptEncoderDecoder;
+use super::prompt::{PromptEncoderDecoder, TrainPrompt};
 use super::stacks::{
     Decoder, DecoderFactory, DecoderLayer, Encoder, EncoderFactory, StackParameters,
 };
@@ -50,6 +50,8 @@ pub(super) struct StackParts<'a> {
     pub own_embed: Option<&'a Embed>,
     /// Whether its layers read an encoding.
     pub reads_encoding: bool,
+    /// The prompt of each layer.
+    pub layer_prompt: Option<&'a TrainPrompt>,
 }
 
 /// The layers of a stack with experts.
@@ -100,6 +102,7 @@ impl LongEncoder {
             norms: vec![&self.stack.layer_norm_factory, &layer.layer.layer_norm_factory],
             own_embed: None,
             reads_encoding: false,
+            layer_prompt: None,
             sparse: None,
             attentions: vec![("LongEncoderLayer.attention_factory", attention)],
             mlp: &layer.mlp,
@@ -130,7 +133,7 @@ fn general_bias_of(biases: Option<&RelativePositionBiasesGeneral>) -> Option<Bia
 
 impl Encoder {
     pub(super) fn parts(&self) -> StackParts<'_> {
-        let layer = &self.layer_factory.0;
+        let layer = self.layer_factory.layer();
         StackParts {
             name: "t5_architecture.Encoder",
             stack: &self.stack,
@@ -140,6 +143,7 @@ impl Encoder {
             attentions: vec![("EncoderLayer.attention", layer.attention.parts())],
             own_embed: None,
             reads_encoding: false,
+            layer_prompt: self.layer_factory.prompt(),
             mlp: &layer.mlp,
             shared_bias: bias_of(self.shared_relative_position_bias_factory.as_deref()),
             own_bias: bias_of(layer.relative_position_bias_factory.as_deref()),
@@ -162,6 +166,7 @@ impl Decoder {
             attentions: attentions_of(layer),
             own_embed: self.token_embedder_factory.as_deref(),
             reads_encoding: layer.encoder_decoder_attention.is_some(),
+            layer_prompt: None,
             mlp: &layer.mlp,
             shared_bias: bias_of(self.shared_relative_position_bias_factory.as_deref()),
             own_bias: bias_of(layer.relative_position_bias_factory.as_deref()),

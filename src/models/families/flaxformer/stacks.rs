@@ -4,6 +4,7 @@ use super::attention::MultiHeadAttention;
 use super::components::{Dropout, Embed, RelativePositionBiases, T5LayerNorm};
 use super::dense::{DenseGeneral, MlpBlock};
 use super::moe::{SparseDecoder, SparseEncoder};
+use super::prompt::EncoderLayerFactory;
 use super::values::{NoOwnEmbedder, NoPositionEmbedder, NoScan, NotParallel};
 use crate::gin::{Configurable, Parameters, Ref};
 use crate::nn::{Dtype, RematPolicy};
@@ -129,7 +130,7 @@ pub struct LayerParameters {
 pub struct Encoder {
     /// A layer; in a stack with experts, one without.
     #[gin(call(supplies = ["shared_relative_position_bias"]))]
-    pub layer_factory: Ref<EncoderLayer>,
+    pub layer_factory: Ref<EncoderLayerFactory>,
     /// Dropout of embedded tokens.
     pub input_dropout_factory: Ref<Dropout>,
     /// Dropout of the encoder's result.

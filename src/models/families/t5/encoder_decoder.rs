@@ -180,22 +180,26 @@ pub struct PredictWithExperts {
 }
 
 impl EncoderDecoderParameters {
-    fn vocabularies(&self) -> Vec<(&'static str, &VocabularySpec)> {
+    pub(super) fn vocabularies(&self) -> Vec<(&'static str, &VocabularySpec)> {
         vec![("inputs", &self.input_vocabulary), ("targets", &self.output_vocabulary)]
     }
 
-    fn feature_converter(&self) -> ConverterClass {
+    pub(super) fn feature_converter(&self) -> ConverterClass {
         let class = self.feature_converter_cls.as_ref();
         class.map_or_else(ConverterClass::default, |class| class.0.clone().into())
     }
 
-    fn step_shape(&self, rows: usize, lengths: &Lengths) -> Result<StepShape, DataError> {
+    pub(super) fn step_shape(
+        &self,
+        rows: usize,
+        lengths: &Lengths,
+    ) -> Result<StepShape, DataError> {
         let lengths = [feature_length("inputs", lengths)?, feature_length("targets", lengths)?];
         Ok(StepShape::whole(rows, lengths))
     }
 
     /// The predictions of a model with defaults for all that it may set itself.
-    fn predictions(&self, score_batch: &ScoreBatch) -> PredictionSpec {
+    pub(super) fn predictions(&self, score_batch: &ScoreBatch) -> PredictionSpec {
         PredictionSpec {
             vocabulary: self.output_vocabulary.clone(),
             converter: EncDecFeatureConverter {}.into(),
@@ -228,6 +232,7 @@ impl BaseModel for EncoderDecoderModel {
     }
 
     fn check_own(&self) -> Result<(), String> {
+        self.prompt.as_ref().map_or(Ok(()), TrainPrompt::check)?;
         let own = self.shared.module.transformer();
         match (&self.prompt, &own.learned_rows, &own.encoder) {
             (None, _, _) | (Some(_), None, Some(_)) => {}
@@ -242,7 +247,7 @@ impl BaseModel for EncoderDecoderModel {
                     "{}.prompt is given, and the network has {} learned rows already ({}), expected one of the two",
                     self.name(),
                     rows.count,
-                    self.dimensions().parameter(rows.kind.dimension())
+                    self.dimensions().parameter(rows.dimension())
                 ));
             }
         }

@@ -9,6 +9,7 @@ mod initializers;
 mod module;
 mod scalable;
 pub(in crate::models::families) mod spec;
+mod wayward;
 
 #[cfg(feature = "torch")]
 mod model;
@@ -25,6 +26,7 @@ pub use initializers::FirstValues;
 pub use module::Module;
 pub use scalable::{ScalableConfig, ScalableTransformer};
 pub use spec::{T5Config, Transformer};
+pub use wayward::{EncodeString, ExecuteInitializer, Length, WaywardPromptEncoderDecoderModel};
 
 #[cfg(feature = "torch")]
 pub use model::T5;

@@ -44,18 +44,10 @@ impl T5 {
     pub fn encode(&self, params: &Params, batch: &Batch, dropout: Dropout) -> Tensor {
         let params = &self.spec.begin(params);
         let tokens = batch.tensor(feature::ENCODER_INPUT_TOKENS);
-        // Runs are those of tokens alone.
-        let facts = batch.facts().filter(|_| self.spec.learned_rows.is_none());
         let real = self.real_inputs(tokens);
         let input = StackInput {
             embedded: self.with_rows(params, tokens, self.spec.tokens.embed(params, tokens)),
-            visible: &match self.encoder().reach {
-                Reach::All => Visible::Pairs {
-                    mask: pairs(&real, &real),
-                    runs: facts.and_then(|facts| facts.inputs.clone()),
-                },
-                _ => Visible::Examples(real.to_kind(Kind::Int64)),
-            },
+            visible: &self.visible_inputs(&self.side_of_inputs(batch, &real)),
             real: self.encoder().sparse.is_some().then(|| real.shallow_clone()),
         };
         Stack::new(self.encoder(), params).forward(input, None, dropout).hidden
@@ -68,6 +60,31 @@ impl T5 {
             None => real,
             Some(rows) => rows.before_real(&real),
         }
+    }
+
+    /// The encoder's side of a batch, of whose positions these are not padding.
+    fn side_of_inputs<'a>(&self, batch: &'a Batch, real: &'a Tensor) -> Side<'a> {
+        Side {
+            real,
+            ids: batch.get(feature::ENCODER_SEGMENT_IDS),
+            runs: batch.facts().and_then(|facts| facts.inputs.as_ref()),
+            is_longer: self.spec.learned_rows.is_some(),
+        }
+    }
+
+    /// The encoder's positions that may attend to each other.
+    fn visible_inputs(&self, inputs: &Side<'_>) -> Visible {
+        let all = || Tensor::ones([1, 1, 1, 1], (Kind::Bool, inputs.real.device()));
+        match self.encoder().reach {
+            Reach::All => inputs.own(&self.seen_rows(inputs.real).unwrap_or_else(all)),
+            _ => inputs.examples(),
+        }
+    }
+
+    /// The same pairs in rows without padding: bool `[1, 1, length, length]`; `None` if all may attend.
+    fn seen_rows(&self, real: &Tensor) -> Option<Tensor> {
+        let rows = self.spec.learned_rows.as_ref()?;
+        rows.visible(real.size()[1], real.device())
     }
 
     /// Embedded inputs `[batch, inputs_length, embed]` as they enter the encoder: `[batch, rows + inputs_length, embed]`.
@@ -108,9 +125,7 @@ impl PredictsTargets for T5 {
         let embedded = self.spec.tokens.embed(params, &Tensor::cat(&[inputs, targets], 1));
         let lengths = [inputs, targets].map(|tokens| tokens.size()[1]);
         let real = self.real_inputs(inputs);
-        // Runs are those of tokens alone.
-        let facts = batch.facts().filter(|_| self.spec.learned_rows.is_none());
-        let masks = Masks::new(batch, &real, self.encoder().reach, facts);
+        let masks = Masks::new(batch, &real, self);
         let of_encoder = StackInput {
             embedded: self.with_rows(params, inputs, embedded.narrow(1, 0, lengths[0])),
             visible: &masks.encoder,
@@ -128,7 +143,9 @@ impl PredictsTargets for T5 {
         let encoding = Encoding {
             hidden: encoded.hidden,
             mask: masks.cross.shallow_clone(),
-            runs: facts.and_then(|facts| facts.cross.clone()),
+            // Runs are those of tokens alone.
+            runs: (batch.facts().filter(|_| self.spec.learned_rows.is_none()))
+                .and_then(|facts| facts.cross.clone()),
         };
         let decoder = Stack::among(&layers, &self.spec.last, params);
         let decoded = decoder.forward(of_decoder, Some(&encoding), dropout);
@@ -146,7 +163,10 @@ struct Side<'a> {
     real: &'a Tensor, // bool [batch, length]
     /// The example of each position, if rows are packed.
     ids: Option<&'a Tensor>,
+    /// The examples of its tokens, if the host knows them.
     runs: Option<&'a Runs>,
+    /// Whether it has learned rows beside tokens, which these examples leave out.
+    is_longer: bool,
 }
 
 impl Side<'_> {
@@ -166,7 +186,7 @@ impl Side<'_> {
             true => allowed.shallow_clone(),
             false => self.pairs(self).logical_and(allowed),
         };
-        Visible::Pairs { mask, runs: self.runs.cloned() }
+        Visible::Pairs { mask, runs: self.runs.filter(|_| !self.is_longer).cloned() }
     }
 
     /// Its examples, for positions that attend to neighbours.
@@ -184,25 +204,18 @@ struct Masks {
 }
 
 impl Masks {
-    fn new(batch: &Batch, real_input: &Tensor, reach: Reach, facts: Option<&RowFacts>) -> Self {
+    fn new(batch: &Batch, real_input: &Tensor, t5: &T5) -> Self {
+        let inputs = t5.side_of_inputs(batch, real_input);
         // Targets, not the decoder's inputs, because those begin with 0.
-        let targets = batch.tensor(feature::DECODER_TARGET_TOKENS);
-        let inputs = Side {
-            real: real_input,
-            ids: batch.get(feature::ENCODER_SEGMENT_IDS),
-            runs: facts.and_then(|facts| facts.inputs.as_ref()),
-        };
         let targets = Side {
-            real: &targets.gt(0),
+            real: &batch.tensor(feature::DECODER_TARGET_TOKENS).gt(0),
             ids: batch.get(feature::DECODER_SEGMENT_IDS),
-            runs: facts.and_then(|facts| facts.targets.as_ref()),
+            runs: batch.facts().and_then(|facts| facts.targets.as_ref()),
+            is_longer: false,
         };
         let (length, device) = (targets.real.size()[1], targets.real.device());
         Self {
-            encoder: match reach {
-                Reach::All => inputs.own(&Tensor::ones([1, 1, 1, 1], (Kind::Bool, device))),
-                _ => inputs.examples(),
-            },
+            encoder: t5.visible_inputs(&inputs),
             decoder: targets.own(&causal_mask(length, device)),
             cross: targets.pairs(&inputs),
         }

@@ -23,7 +23,8 @@ impl<'a> Predictor<'a> {
     pub fn new(t5: &'a T5, params: &'a Params, hypotheses: usize) -> Self {
         let decoding = Decoding::new(&t5.spec, params, hypotheses);
         let has_fp8 = t5.spec.fp8.as_ref().is_some_and(|fp8| fp8.enable_fp8);
-        let sees_all = t5.encoder().reach == Reach::All;
+        let is_causal = t5.spec.learned_rows.as_ref().is_some_and(|rows| rows.is_causal);
+        let sees_all = t5.encoder().reach == Reach::All && !is_causal;
         let packed =
             sees_all && !has_fp8 && PackedStack::suits_sequences(t5.encoder(), decoding.device());
         let encoder = packed.then(|| {

@@ -209,6 +209,7 @@ impl T5Config {
             dims,
             sparse: None,
             lora: None,
+            layer_rows: None,
         };
         let encoder = StackSpec {
             name,

@@ -12,6 +12,10 @@ pub enum CombinationFn {
     AfterBos(PrefixPromptAfterBos),
     /// After the tokens.
     Suffix(SuffixPrompt),
+    /// In a layer, instead of the first rows.
+    Replace(ReplacePrompt),
+    /// In a layer, added to the first rows.
+    Add(AddPrompt),
 }
 
 /// The prompt before the tokens. Source: prompt-tuning `train/prompts.py`.
@@ -57,6 +61,30 @@ pub struct SuffixPrompt {
     pub before_eos: bool,
 }
 
+/// A layer's prompt instead of the first rows that enter the layer. Source: prompt-tuning `extended/train/per_layer.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(
+    name = "prompt_tuning.extended.train.per_layer.replace_prompt",
+    ignored(
+        prompt = "the network gives it",
+        x_embed = "the network gives it",
+        x = "the network gives it"
+    )
+)]
+pub struct ReplacePrompt {}
+
+/// A layer's prompt added to the first rows that enter the layer. Source: prompt-tuning `extended/train/per_layer.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(
+    name = "prompt_tuning.extended.train.per_layer.add_prompt",
+    ignored(
+        prompt = "the network gives it",
+        x_embed = "the network gives it",
+        x = "the network gives it"
+    )
+)]
+pub struct AddPrompt {}
+
 gimlet_gin::only! {
     /// A prompt of an encoder.
     OfEncoder = ValueKind::Bool(false), "prompts are among the tokens of an encoder";
@@ -69,13 +97,30 @@ impl Default for CombinationFn {
 }
 
 impl CombinationFn {
-    /// The place of the rows.
-    pub(super) fn place(&self) -> RowsPlace {
+    /// The place of the rows among tokens; `None` in layers.
+    pub(super) fn place(&self) -> Option<RowsPlace> {
         match self {
-            Self::Prefix(_) => RowsPlace::Before,
-            Self::AfterBos(_) => RowsPlace::AfterFirst,
-            Self::Suffix(SuffixPrompt { before_eos: true, .. }) => RowsPlace::BeforeLast,
-            Self::Suffix(SuffixPrompt { before_eos: false, .. }) => RowsPlace::AfterLast,
+            Self::Prefix(_) => Some(RowsPlace::Before),
+            Self::AfterBos(_) => Some(RowsPlace::AfterFirst),
+            Self::Suffix(SuffixPrompt { before_eos: true, .. }) => Some(RowsPlace::BeforeLast),
+            Self::Suffix(SuffixPrompt { before_eos: false, .. }) => Some(RowsPlace::AfterLast),
+            Self::Replace(_) | Self::Add(_) => None,
+        }
+    }
+
+    /// Whether the rows come before all tokens.
+    pub(super) fn is_prefix(&self) -> bool {
+        self.place() == Some(RowsPlace::Before)
+    }
+
+    /// Its name, as messages have it.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Prefix(_) => "@train.prompts.prefix_prompt",
+            Self::AfterBos(_) => "@train.prompts.prefix_prompt_after_bos",
+            Self::Suffix(_) => "@train.prompts.suffix_prompt",
+            Self::Replace(_) => "@per_layer.replace_prompt",
+            Self::Add(_) => "@per_layer.add_prompt",
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Initial values of a prompt. Source: prompt-tuning `prompts.py`.
 
-use crate::gin::{Configurable, Nested};
+use crate::gin::{Configurable, Evaluator, FromGin, Ref, Registry, Reported, Value, ValueKind};
 use crate::models::flaxformer::components::{InitFn, Normal, Uniform, VarianceScaling};
 use crate::models::given_rows::{GivenRows, StoredArray};
 use crate::nn::Initializer;
@@ -57,7 +57,7 @@ pub struct FromEmbeddedList {
     pub texts: Vec<String>,
     /// The values of the other rows; None is flax's `uniform`, from 0 to 0.01.
     #[gin(default = None)]
-    pub initializer: Option<Nested<PromptInit>>,
+    pub initializer: Option<OtherRows>,
 }
 
 /// A row for each piece of a text, such as the description of a task: its embedding. Pieces beyond the length of the prompt are
@@ -73,7 +73,65 @@ pub struct FromEmbeddedString {
     pub text: String,
     /// The values of the other rows; None is flax's `uniform`, from 0 to 0.01.
     #[gin(default = None)]
-    pub initializer: Option<Nested<PromptInit>>,
+    pub initializer: Option<OtherRows>,
+}
+
+/// The values of rows that texts do not give.
+#[derive(Clone, Debug, PartialEq)]
+pub enum OtherRows {
+    /// 0.
+    Zeros,
+    /// Others.
+    Init(Box<PromptInit>),
+}
+
+/// Zeros. The initializer itself, without a call. Source: flax `linen/initializers.py`.
+#[derive(Clone, Debug, PartialEq, Configurable)]
+#[gin(
+    name = "flax.linen.initializers.zeros",
+    alias = "jax.nn.initializers.zeros",
+    ignored(
+        key = "zeros are not drawn",
+        shape = "the prompt gives it",
+        dtype = "parameters are float32"
+    )
+)]
+pub struct Zeros {}
+
+impl FromGin for OtherRows {
+    fn expected() -> String {
+        format!("another one of the same kind, or {}", Ref::<Zeros>::expected())
+    }
+
+    fn from_gin(value: &Value, cx: &mut Evaluator<'_>) -> Result<Self, Reported> {
+        match &value.kind {
+            ValueKind::Reference(reference) if !reference.called => {
+                Ref::<Zeros>::from_gin(value, cx).map(|_| Self::Zeros)
+            }
+            _ => PromptInit::from_gin(value, cx).map(|init| Self::Init(Box::new(init))),
+        }
+    }
+
+    fn register(registry: &mut Registry) {
+        PromptInit::register(registry);
+        Ref::<Zeros>::register(registry);
+    }
+}
+
+impl OtherRows {
+    fn drawn(&self) -> Initializer {
+        match self {
+            Self::Zeros => Initializer::ZEROS,
+            Self::Init(init) => init.drawn(),
+        }
+    }
+
+    fn given(&self) -> Vec<GivenRows> {
+        match self {
+            Self::Zeros => Vec::new(),
+            Self::Init(init) => init.given(),
+        }
+    }
 }
 
 impl PromptInit {
@@ -83,7 +141,7 @@ impl PromptInit {
     }
 
     /// The values of rows that nothing else gives.
-    pub(super) fn drawn(&self) -> Initializer {
+    pub(in crate::models) fn drawn(&self) -> Initializer {
         match self {
             Self::Normal(spec) => InitFn::Normal(spec.clone()).initializer(),
             Self::Uniform(spec) => InitFn::Uniform(spec.clone()).initializer(),
@@ -98,9 +156,9 @@ impl PromptInit {
     }
 
     /// The given values, those of all rows first.
-    pub(super) fn given(&self) -> Vec<GivenRows> {
-        let after = |initializer: &Option<Nested<Self>>, own| {
-            let others = initializer.as_ref().map(|inner| inner.given()).unwrap_or_default();
+    pub(in crate::models) fn given(&self) -> Vec<GivenRows> {
+        let after = |initializer: &Option<OtherRows>, own| {
+            let others = initializer.as_ref().map(OtherRows::given).unwrap_or_default();
             others.into_iter().chain([own]).collect()
         };
         match self.clone() {

@@ -4,10 +4,10 @@ use super::combine::CombinationFn;
 use super::initial::PromptInit;
 use crate::gin::{Configurable, Ref};
 use crate::models::flaxformer::values::only_axes;
-use crate::models::parts::{LearnedRows, RowsKind, StreamDims};
+use crate::models::parts::{LearnedRows, RowsKind, RowsPlace, StreamDims};
 use crate::nn::Dtype;
 
-/// A prompt among the embedded tokens. Source: prompt-tuning `train/prompts.py`.
+/// A prompt among the embedded tokens, or in a layer. Source: prompt-tuning `train/prompts.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "prompt_tuning.train.prompts.Prompt")]
 pub struct TrainPrompt {
@@ -18,7 +18,7 @@ pub struct TrainPrompt {
     pub combine: Ref<CombinationFn>,
 }
 
-/// Learned rows, the parameter `encoder/prompt/prompt/prompt`. Source: prompt-tuning `prompts.py`.
+/// Learned rows, the parameter `encoder/prompt/prompt/prompt`, or of a layer. Source: prompt-tuning `prompts.py`.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 #[gin(name = "prompt_tuning.prompts.Prompt")]
 pub struct Prompt {
@@ -30,7 +30,7 @@ pub struct Prompt {
     /// Only ('prompt', 'prompt_embed') is supported, with which every process has the whole prompt.
     #[gin(default = PromptAxes)]
     pub axis_names: PromptAxes,
-    /// Format of activations.
+    /// Format of its rows: that of activations, or float32, which the network turns into that of activations.
     #[gin(default = Dtype::Float32)]
     pub dtype: Dtype,
 }
@@ -42,9 +42,23 @@ impl TrainPrompt {
             kind: RowsKind::Prompt,
             count: self.prompt.length,
             stream,
-            place: self.combine.place(),
+            place: self.combine.place().unwrap_or(RowsPlace::Before),
+            is_causal: false,
             initializer: self.prompt.prompt_init.drawn(),
             given: self.prompt.prompt_init.given(),
+            tasks: None,
+        }
+    }
+
+    /// Finds a way of combining that is for prompts of layers.
+    pub(in crate::models) fn check(&self) -> Result<(), String> {
+        match self.combine.place() {
+            Some(_) => Ok(()),
+            None => Err(format!(
+                "train.prompts.Prompt.combine is {}, which is for prompts of layers, expected one among tokens, such as \
+                 @train.prompts.prefix_prompt",
+                self.combine.name()
+            )),
         }
     }
 }
