@@ -22,8 +22,6 @@ mod actions;
 #[cfg(feature = "torch")]
 mod after_training;
 #[cfg(feature = "torch")]
-mod anchor;
-#[cfg(feature = "torch")]
 pub mod bench;
 #[cfg(feature = "torch")]
 mod checkpointing;

@@ -7,6 +7,7 @@ use tch::Tensor;
 
 use crate::metrics::LossSums;
 use crate::models::Batch;
+use crate::models::given_rows::Anchored;
 use crate::models::heads::{Divisors, LossOutput, LossSpec, RoutingLosses, UnreadSums};
 use crate::nn::{Axes, Params, kind};
 use crate::optim::{Incoming, LossScale, OptimError, Reduction, Watch, Watched};
@@ -20,7 +21,6 @@ use crate::session::seeds::{Purpose, derive};
 use crate::session::spec::{MicrobatchLoss, WeightMetricsComputer};
 use crate::session::state::TrainState;
 
-use super::anchor::Anchored;
 use super::spec::Train;
 use super::step_graph::{RecordedPart, StepGraphs, Told, Way, place};
 

@@ -61,11 +61,23 @@ fn loss(folder: &Folder, output_dir: &str) -> f64 {
 
 fn numpy(folder: &Folder, step: u64) -> Vec<f32> {
     let file = format!("model/numpy_checkpoints/checkpoint_{step}/encoder.prompt.prompt.prompt");
-    let path = folder.path(&file);
-    let file = NpyFile::open(&storage::Path::try_from(&*path as &Path).expect("text"));
+    read_rows(&folder.path(&file), [5, 16])
+}
+
+fn read_rows(path: &Path, shape: [usize; 2]) -> Vec<f32> {
+    let file = NpyFile::open(&storage::Path::try_from(path).expect("text"));
     let file = file.expect("the run wrote it");
-    assert_eq!(file.shape, [5, 16]);
-    file.rows(0..5).expect("it is whole").to_f32().expect("floats")
+    assert_eq!(file.shape, shape);
+    file.rows(0..shape[0]).expect("it is whole").to_f32().expect("floats")
+}
+
+/// The names of the files in a folder.
+fn list(folder: &Path) -> Vec<String> {
+    let files = std::fs::read_dir(folder).expect("it is there");
+    let name = |file: std::fs::DirEntry| file.file_name().into_string().expect("text");
+    let mut names: Vec<String> = files.map(|file| name(file.expect("readable"))).collect();
+    names.sort();
+    names
 }
 
 #[test]
@@ -133,6 +145,107 @@ fn a_training_of_a_prompt_is_resumed_without_the_base() {
     std::fs::rename(folder.path("base"), folder.path("gone")).expect("it is there");
     run.succeeds();
     assert_eq!(numpy(&folder, 4), whole);
+}
+
+/// The inputs of the tasks that `prompt_tasks.gin` names begin with sentinels.
+fn of_tasks(folder: &Folder) -> Train {
+    folder
+        .train(&format!("{CONFIGS}/extended/models/multi_task_t5_1_1_prompt.gin"))
+        .gin_file(format!("{CONFIGS}/extended/runs/multitask_prompt_finetune.gin"))
+        .gin_file("prompt_dims.gin")
+        .gin_file("prompt_tasks.gin")
+        .bind_text("MODEL_DIR", "model")
+        .bind_text("INITIAL_CHECKPOINT_PATH", "base/checkpoint_1")
+        .bind("TRAIN_STEPS", 2)
+        .bind("NUM_TASKS", 3)
+}
+
+#[test]
+fn prompts_of_tasks_learn_those_of_the_tasks_in_the_data() {
+    let folder = base();
+    let run = of_tasks(&folder);
+    let told = run.clone().arg("--dry_run").run();
+    assert!(told.stdout.contains("trained      240 in 1 array"), "{}", told.stdout);
+    run.succeeds();
+    let files = folder.path("model/numpy_checkpoints/checkpoint_2");
+    let name = "encoder.prompt.prompt.task_prompts.embedding";
+    assert_eq!(list(&files), [name]);
+    let table = |step: u64| {
+        let file = format!("model/numpy_checkpoints/checkpoint_{step}/{name}");
+        read_rows(&folder.path(&file), [3, 80])
+    };
+    let (first, learned) = (table(1), table(2));
+    let changed = |task: usize| first[task * 80..][..80] != learned[task * 80..][..80];
+    // No example is of the last task; its numbers decay alone.
+    assert!(changed(0) && changed(1));
+    let (mut moved, mut decayed) = (0.0f32, 0.0f32);
+    for (index, (first, learned)) in first.iter().zip(&learned).enumerate() {
+        let sum = if index < 160 { &mut moved } else { &mut decayed };
+        *sum = sum.max((first - learned).abs());
+    }
+    assert!(moved > 100.0 * decayed, "{moved} and {decayed}");
+
+    let unknown = run.bind("TRAIN_STEPS", 3).bind("NUM_TASKS", 1).bind_text("MODEL_DIR", "other");
+    let ended = unknown.run();
+    assert_ne!(ended.status, Some(0));
+    for words in
+        ["feature 'inputs' begins with the token id", "the ids from 278 to 278", "NUM_TASKS"]
+    {
+        assert!(ended.stderr.contains(words), "`{words}` is not in {}", ended.stderr);
+    }
+}
+
+#[test]
+fn prompts_of_layers_are_written_and_read() {
+    let folder = base();
+    let file = format!("{CONFIGS}/extended/models/t5_1_1_per_layer_prompt.gin");
+    let run = folder
+        .train(&file)
+        .gin_file(format!("{CONFIGS}/runs/prompt_finetune.gin"))
+        .gin_file("prompt_dims.gin")
+        .bind_text("MODEL_DIR", "model")
+        .bind_text("INITIAL_CHECKPOINT_PATH", "base/checkpoint_1")
+        .bind("TRAIN_STEPS", 2);
+    let told = run.clone().arg("--dry_run").run();
+    assert!(told.stdout.contains("trained      160 in 2 arrays"), "{}", told.stdout);
+    run.succeeds();
+    let names = ["encoder.layers_0.prompt.prompt.prompt", "encoder.prompt.prompt.prompt"];
+    assert_eq!(list(&folder.path("model/numpy_checkpoints/checkpoint_2")), names);
+    let own = folder.train(&file).gin_file("t5x/configs/runs/eval.gin");
+    eval(own, "own")
+        .bind_text("CHECKPOINT_PATH", "model/checkpoint_2")
+        .bind("utils.RestoreCheckpointConfig.fallback_to_scratch", "False")
+        .bind("utils.RestoreCheckpointConfig.assignment_map", "()")
+        .succeeds();
+    assert!(loss(&folder, "own").is_finite());
+}
+
+#[test]
+fn a_prompt_is_kept_near_the_text_of_its_task() {
+    let folder = base();
+    let run = |gamma: &str| {
+        folder
+            .train(&format!("{CONFIGS}/extended/models/wayward_t5_1_1_prompt.gin"))
+            .gin_file(format!("{CONFIGS}/runs/prompt_finetune.gin"))
+            .gin_file("prompt_dims.gin")
+            .bind_text("MODEL_DIR", "model")
+            .bind_text("INITIAL_CHECKPOINT_PATH", "base/checkpoint_1")
+            .bind_text("TASK_STRING", "abcde")
+            .bind("PROMPT_LENGTH", "@wayward.length()")
+            .bind("wayward.WaywardPromptEncoderDecoderModel.gamma", gamma)
+            .bind("TRAIN_STEPS", 4)
+    };
+    let before = arrays::open(&folder.path("base"), 1);
+    let embedding = before.read("target/token_embedder/embedding").expect("it is whole");
+    let text = embedding.to_f32().expect("floats")[(usize::from(b'a') + 3) * 16..][..80].to_vec();
+    let distance = |gamma: &str| {
+        run(gamma).succeeds();
+        let prompt = numpy(&folder, 4);
+        std::fs::remove_dir_all(folder.path("model")).expect("it is there");
+        prompt.iter().zip(&text).map(|(found, text)| (found - text).powi(2)).sum::<f32>()
+    };
+    let (free, kept) = (distance("0.0"), distance("1e6"));
+    assert!(kept < 0.9 * free, "{kept} and {free}");
 }
 
 #[test]

@@ -1,15 +1,19 @@
 //! Models of flaxformer's modules are T5X's networks, and other networks are refused.
 
-use gimlet::gin::{Evaluator, Request, load};
+use gimlet::gin::{Configurable, Evaluator, Request, load};
 use gimlet::models::given_rows::GivenRows;
 use gimlet::models::parts::{FeedForwardDropout, Reach, RowsKind, RowsPlace};
 use gimlet::models::transformer::{LayerStyle, StackEnd, TransformerSpec};
-use gimlet::models::{BaseModel, EncoderDecoderModel};
+use gimlet::models::{BaseModel, EncoderDecoderModel, WaywardPromptEncoderDecoderModel};
 use gimlet::nn::Initializer;
 use gimlet::run::{Library, registry};
 
 /// Loads library files with these bindings; returns the model, or all messages.
 fn model(files: &[&str], bindings: &[&str]) -> Result<EncoderDecoderModel, String> {
+    of_class(files, bindings)
+}
+
+fn of_class<M: BaseModel + Configurable>(files: &[&str], bindings: &[&str]) -> Result<M, String> {
     let registry = registry();
     let files = files.iter().map(|file| file.to_string()).collect();
     let bindings = ["DROPOUT_RATE = 0.0"].into_iter().chain(bindings.iter().copied());
@@ -17,7 +21,7 @@ fn model(files: &[&str], bindings: &[&str]) -> Result<EncoderDecoderModel, Strin
     let request = Request { files, bindings, ..Request::default() };
     let loaded = load(&request, &Library, &registry).map_err(|list| list.render(false))?;
     let mut evaluator = Evaluator::new(&loaded.config, &registry);
-    let spec = evaluator.evaluate_in::<EncoderDecoderModel>("");
+    let spec = evaluator.evaluate_in::<M>("");
     let list = evaluator.into_diagnostics();
     let diagnostics = gimlet::gin::Diagnostics { sources: loaded.sources.clone(), list };
     let spec = spec.map_err(|_| diagnostics.render(false))?;
@@ -195,8 +199,8 @@ fn prompts_that_contradict_themselves_are_refused_with_the_remedy() {
     );
     check(&["PROMPT_LENGTH = 0"], &["prompts.Prompt.length is 0, expected at least 1"]);
     check(
-        &["prompt_tuning.prompts.Prompt.dtype = 'float32'"],
-        &["prompts.Prompt.dtype is 'float32', and embedding.Embed.dtype is 'bfloat16'"],
+        &["prompt_tuning.prompts.Prompt.dtype = 'float16'"],
+        &["prompts.Prompt.dtype is 'float16', and embedding.Embed.dtype is 'bfloat16'"],
     );
     check(
         &["prompt_tuning.prompts.Prompt.axis_names = ('prompt', 'embed')"],
@@ -211,12 +215,166 @@ fn prompts_that_contradict_themselves_are_refused_with_the_remedy() {
     );
     check(
         &["prompt_masks.add_fake_prompt.multitask = True"],
-        &["expected False for `add_fake_prompt.multitask`", "one prompt"],
+        &[
+            "masks.add_fake_prompt.multitask is True",
+            "prompt_factory of several tasks is False",
+            "@extended.masks.prompt_encoder_attention_mask",
+        ],
+    );
+    check(
+        &[
+            "from prompt_tuning.extended.train import per_layer",
+            "train_prompts.Prompt.combine = @per_layer.add_prompt",
+        ],
+        &["combine is @per_layer.add_prompt", "@train.prompts.prefix_prompt"],
+    );
+    check(
+        &[
+            "from prompt_tuning.extended import masks as extended_masks",
+            "prompt_layers.PromptEncoderDecoder.encoder_mask_factory = @extended_masks.prompt_encoder_attention_mask",
+            "extended_masks.prompt_encoder_attention_mask.prompt_length = 100",
+            "train_prompts.Prompt.combine = @train_prompts.suffix_prompt",
+        ],
+        &["combine is @train.prompts.suffix_prompt", "the first positions"],
     );
     check(
         &["prompt_layers.PromptEncoder.scan_layers = True"],
         &["expected False for `PromptEncoder.scan_layers`"],
     );
+}
+
+/// The names, shapes and axes of parameters of prompts.
+fn prompts(spec: &TransformerSpec) -> Vec<(String, Vec<usize>, Vec<&'static str>)> {
+    let tree = spec.param_tree().into_iter();
+    let prompts = tree.filter(|param| param.name.contains("prompt"));
+    prompts.map(|param| (param.name, param.shape, param.axes)).collect()
+}
+
+const EXTENDED: &str = "prompt_tuning/configs/extended/models";
+
+#[test]
+fn prompts_of_layers_are_one_in_each_and_draw_rows_of_their_own() {
+    let file = format!("{EXTENDED}/t5_1_1_per_layer_prompt.gin");
+    let files = [&file, "prompt_tuning/configs/models/sizes/small.gin"];
+    let found = model(&files, &["NUM_ENCODER_LAYERS = 2"]).expect("it loads").transformer();
+    let names = ["layers_0/prompt/prompt/prompt", "layers_1/prompt/prompt/prompt"];
+    let names = names.into_iter().chain(["prompt/prompt/prompt"]);
+    let axes = vec!["prompt", "prompt_embed"];
+    let expected = names.map(|name| (format!("encoder/{name}"), vec![10, 512], axes.clone()));
+    assert_eq!(prompts(&found), expected.collect::<Vec<_>>());
+    let rows = found.encoder.as_ref().and_then(|encoder| encoder.layer_rows.clone());
+    assert!(rows.expect("layers have rows").replaces);
+    let check = |bindings: &[&str], expected: &str| {
+        let message = model(&files, bindings).expect_err("it is refused");
+        assert!(message.contains(expected), "`{expected}` is not in:\n{message}");
+    };
+    check(
+        &["per_layer/prompt_tuning.prompts.Prompt.length = 11"],
+        "is 11, and the prompt of the encoder has 10 rows",
+    );
+    check(
+        &["per_layer/train_prompts.Prompt.combine = @train_prompts.prefix_prompt"],
+        "is @train.prompts.prefix_prompt, expected @per_layer.replace_prompt or @per_layer.add_prompt",
+    );
+    check(
+        &["train_prompts.Prompt.combine = @train_prompts.suffix_prompt"],
+        "is @train.prompts.suffix_prompt, and prompts of layers take the first positions",
+    );
+    check(
+        &[
+            "ARCHITECTURE = @t5_architecture.EncoderDecoder()",
+            "t5_architecture.Encoder.layer_factory = @per_layer.PromptEncoderLayer",
+        ],
+        "and the encoder has no prompt",
+    );
+}
+
+#[test]
+fn prompts_of_several_tasks_are_shared_rows_and_a_table() {
+    let files = [&format!("{EXTENDED}/multi_task_t5_1_1_small_prompt.gin")[..]];
+    let found = model(&files, &["PROMPT_LENGTH = 5"]).expect("it loads");
+    let name = |name: &str| format!("encoder/prompt/prompt/{name}");
+    let expected = [
+        (name("shared_prompt"), vec![5, 512], vec!["prompt", "embed"]),
+        (name("task_prompts/embedding"), vec![8, 5 * 512], vec!["tasks", "prompt+embed"]),
+    ];
+    assert_eq!(prompts(&found.transformer()), expected);
+    assert_eq!(found.known_ids().first_of_inputs, Some(32092..32100));
+    let rows = found.transformer().learned_rows.expect("it has a prompt");
+    assert_eq!((rows.total(), rows.growth(), rows.is_causal), (5, 4, true));
+    let check = |bindings: &[&str], expected: &str| {
+        let message = model(&files, bindings).expect_err("it is refused");
+        assert!(message.contains(expected), "`{expected}` is not in:\n{message}");
+    };
+    check(&["NUM_TASKS = 0"], "AddMultiTaskPrompt.num_tasks is 0, expected at least 1");
+    for size in ["7", "32129"] {
+        check(
+            &[&format!("multitask_prompts.sentinel_to_task.vocab_size = {size}")],
+            &format!(
+                "vocab_size is {size}, expected the number of the vocabulary's ids: at least 8"
+            ),
+        );
+    }
+    check(&["masks.add_fake_prompt.multitask = False"], "masks.add_fake_prompt.multitask is False");
+    check(
+        &[
+            "from prompt_tuning.train import prompts as plain",
+            "train_prompts.MultiTaskPrompt.combine = @plain.suffix_prompt",
+        ],
+        "@prefix_prompt",
+    );
+    check(
+        &["prompt_masks.prompt_encoder_attention_mask.allowable_attention = ['input->input']"],
+        "expected None for `prompt_encoder_attention_mask.allowable_attention`",
+    );
+    check(
+        &[
+            "train_prompts.MultiTaskPrompt.prompt = @multitask_prompts.ConcatFeaturesMultiTaskPrompt()",
+            "multitask_prompts.ConcatFeaturesMultiTaskPrompt.length = 100",
+            "multitask_prompts.ConcatFeaturesMultiTaskPrompt.num_tasks = 8",
+            "multitask_prompts.ConcatFeaturesMultiTaskPrompt.shared_features = 500",
+            "multitask_prompts.ConcatFeaturesMultiTaskPrompt.task_features = 500",
+        ],
+        "shared_features + task_features is 1000, expected 512, the width of the model",
+    );
+}
+
+#[test]
+fn a_prompt_is_kept_near_a_text_of_its_length() {
+    let file = format!("{EXTENDED}/wayward_t5_1_1_base_prompt.gin");
+    let bytes = [
+        "VOCABULARY = @seqio.ByteVocabulary()",
+        "INITIAL_CHECKPOINT_PATH = 'x'",
+        "TASK_STRING = 'ab'",
+    ];
+    let wayward = |bindings: &[&str]| {
+        let bindings = [&bytes, bindings].concat();
+        of_class::<WaywardPromptEncoderDecoderModel>(&[&file], &bindings)
+    };
+    let found = wayward(&[]).expect("it loads");
+    let anchor = found.anchor().expect("it has one");
+    assert_eq!((anchor.shape, anchor.weight, anchor.rows.len()), ([2, 768], 0.01, 1));
+    let check = |binding: &str, expected: &str| {
+        let message = wayward(&[binding]).expect_err("it is refused");
+        assert!(message.contains(expected), "`{expected}` is not in:\n{message}");
+    };
+    check(
+        "prompt_init/wayward.execute_initializer.shape = (3, 768)",
+        "shape is (3, 768), and encoder/prompt/prompt/prompt has the shape [2, 768]",
+    );
+    check(
+        "wayward.WaywardPromptEncoderDecoderModel.prompt_path = 'prompt'",
+        "prompt_path is 'prompt', and the network has no such parameter",
+    );
+    check(
+        "prompt_init/prompts.from_embedded_string.initializer = @linen.initializers.uniform()",
+        "execute_initializer.init draws rows",
+    );
+    check("VERBALIZERS = ['a']", "expected None for `encode_string.format_values`");
+    let ids = "VOCABULARY = @seqio.PassThroughVocabulary()";
+    let message =
+        wayward(&[ids, "seqio.PassThroughVocabulary.size = 9"]).expect_err("it is refused");
+    assert!(message.contains("has no pieces of texts"), "{message}");
 }
 
 const LONG: &str = "flaxformer/t5x/configs/longt5/models/longt5_1_1_transient_global_base.gin";

@@ -14,6 +14,8 @@ heads joined. All without dropout, each case has:
 - the metrics and the loss of T5X's EncoderDecoderModel, a sum over targets: there is no loss_normalizing_factor;
 - gradients: of the parameters that the case adds, and of two of T5 1.1; and the norms of all gradients;
 - score_batch: the log-likelihood of each row's targets; beams, worst to best, and their scores: from predict_batch.
+Cases of BRIEF, whose networks differ from others' in the prompt alone, have the encoder's result, the loss and the gradients of
+the parameters that they add. The loss of `wayward` has the distance of the prompt from the rows of discrete_prompt().
 `training` of a case has T5X's Trainer with the file's MultiOptimizer on that batch: the losses without z_loss, each before its
 step's update, the state of the optimizer (shapes by name), and the parameters that changed. The multi-task file's expression for
 its shared prompt matches no parameter, so only the prompts of tasks change. Arrays are flat, with 7 digits.
@@ -22,6 +24,7 @@ its shared prompt matches no parameter, so only the prompts of tasks change. Arr
 import json
 import os
 import sys
+import tempfile
 import types
 from unittest import mock
 
@@ -73,8 +76,11 @@ EXTENDED = "prompt_tuning/configs/extended/models/"
 IMPORTS = """
 from __gin__ import dynamic_registration
 import seqio
+from prompt_tuning import prompts
 from prompt_tuning.extended import multitask_prompts
+from prompt_tuning.extended.train import multitask_prompts as of_tasks
 from prompt_tuning.extended.train import per_layer
+from prompt_tuning.extended.train import wayward
 from prompt_tuning.train import prompts as train_prompts
 """
 # The tiny network.
@@ -95,6 +101,23 @@ seqio.PassThroughVocabulary:
 PROMPT = "PROMPT_LENGTH = 5\n"
 SUFFIX = PROMPT + "train_prompts.Prompt.combine = @train_prompts.suffix_prompt\n"
 MULTITASK = PROMPT + "NUM_TASKS = 3\nmultitask_prompts.sentinel_to_task.vocab_size = 64\n"
+# Another class than the file's.
+OF_TASKS = MULTITASK + """
+of_tasks.MultiTaskPrompt.prompt = @multitask_prompts.{name}()
+multitask_prompts.{name}:
+  num_tasks = 3
+  to_task_idx = @multitask_prompts.sentinel_to_task
+"""
+CONCAT = OF_TASKS.format(name="ConcatMultiTaskPrompt") + "  length = 3\n  task_length = 2\n"
+FEATURES = OF_TASKS.format(name="ConcatFeaturesMultiTaskPrompt") + "  length = 5\n  shared_features = 10\n  task_features = 6\n"
+PROJECT = OF_TASKS.format(name="ProjectMultiTaskPrompt") + "  length = 5\n  shared_features = 4\n  task_features = 16\n"
+DISCRETE_PROMPT = os.path.join(tempfile.mkdtemp(), "prompt.npy")
+WAYWARD = PROMPT + f"""
+prompt_init/wayward.execute_initializer.init = @prompts.from_array()
+prompts.from_array.prompt = @prompts.np_load()
+prompts.np_load.path = '{DISCRETE_PROMPT}'
+prompts.Prompt.prompt_init = @prompts.from_array()
+"""
 # Name to the file of the model and what is different.
 CASES = {
     "prefix_prompt": (PROMPTED, PROMPT),
@@ -106,9 +129,14 @@ CASES = {
     "per_layer_add": (
         EXTENDED + "t5_1_1_per_layer_prompt.gin", PROMPT + "per_layer/train_prompts.Prompt.combine = @per_layer.add_prompt\n"),
     "add_multitask": (EXTENDED + "multi_task_t5_1_1_prompt.gin", MULTITASK),
+    "concat_multitask": (EXTENDED + "multi_task_t5_1_1_prompt.gin", CONCAT),
+    "concat_features_multitask": (EXTENDED + "multi_task_t5_1_1_prompt.gin", FEATURES),
+    "project_multitask": (EXTENDED + "multi_task_t5_1_1_prompt.gin", PROJECT),
+    "wayward": (EXTENDED + "wayward_t5_1_1_prompt.gin", WAYWARD),
 }
 # Cases that also train.
 TRAINED = ["prefix_prompt", "ia3", "add_multitask"]
+BRIEF = ["concat_multitask", "concat_features_multitask", "project_multitask", "wayward"]
 LEARNING_RATE, STEPS = 0.3, 3
 # The gradients of these parameters of T5 1.1 are kept in full.
 OTHERS = ["encoder/layers_0/attention/query/kernel", "decoder/layers_1/encoder_decoder_attention/value/kernel"]
@@ -123,6 +151,10 @@ def short(array):
 
 def flat(tree):
     return traverse_util.flatten_dict(flax.core.unfreeze(tree), sep="/")
+
+
+def discrete_prompt():
+    return noise([5, 16], 7) / 2
 
 
 def make_batch():
@@ -203,6 +235,13 @@ def case(name):
     gradients = flat(gradients)
     encoded = model.module.apply(
         {"params": params}, batch["encoder_input_tokens"], enable_dropout=False, method=model.module.encode)
+    if name in BRIEF:
+        return of_t5, {
+            "added": added,
+            "encoded": short(encoded),
+            "loss": float(value),
+            "gradients": {name: short(gradients[name]) for name in added},
+        }
     beams, aux = model.predict_batch_with_aux(params, batch, num_decodes=2, return_all_decodes=True)
     norm = lambda array: float(f"{np.linalg.norm(np.asarray(array, np.float64)):.7g}")
     result = {
@@ -227,6 +266,7 @@ def case(name):
 def main():
     for folder in sys.argv[1:4]:
         gin.add_config_file_search_path(folder)
+    np.save(DISCRETE_PROMPT, discrete_prompt())
     of_t5, results = {}, {}
     for name in CASES:
         of_t5, results[name] = case(name)

@@ -187,11 +187,21 @@ fn every_file_of_prompt_tuning_resolves() {
         let files = vec![model.clone(), small.clone(), path, finetune.clone()];
         failures.extend(resolve(files, &bindings, ".", task_of_train).err());
     }
-    let extended = "prompt_tuning/configs/extended";
-    let ia3 = ["models/ia3_t5_1_1", "runs/ia3_finetune"].map(|it| format!("{extended}/{it}.gin"));
-    let [of_ia3, learning] = ia3;
-    let files_of_ia3 = vec![of_ia3, small.clone(), learning];
-    failures.extend(resolve(files_of_ia3, &bindings, ".", task_of_train).err());
+    for path in files("extended/models") {
+        let path = path.display().to_string();
+        let run = |name: &str| format!("prompt_tuning/configs/extended/runs/{name}_finetune.gin");
+        let run = match &path {
+            path if path.contains("ia3") => run("ia3"),
+            path if path.contains("multi_task") => run("multitask_prompt"),
+            _ => finetune.clone(),
+        };
+        // The length of a text needs the vocabulary itself.
+        let bytes = ["VOCABULARY = @seqio.ByteVocabulary()"];
+        let bytes = if path.contains("wayward") { &bytes[..] } else { &[] };
+        let bindings = [&bindings, bytes].concat();
+        let files = vec![path, small.clone(), run];
+        failures.extend(resolve(files, &bindings, ".", task_of_train).err());
+    }
     let run = |name: &str| {
         vec![model.clone(), small.clone(), format!("prompt_tuning/configs/runs/prompt_{name}.gin")]
     };

@@ -8,8 +8,14 @@ mod open_array;
 mod spec;
 mod values;
 
+#[cfg(feature = "torch")]
+mod anchored;
+
 pub use anchor::Anchor;
 pub use array::{NpLoad, StoredArray, T5xLoad};
 pub use error::GivenRowsError;
 pub use spec::GivenRows;
 pub use values::FirstRows;
+
+#[cfg(feature = "torch")]
+pub use anchored::Anchored;

@@ -150,7 +150,7 @@ fn inputs_that_begin_with_the_token_of_no_task() {
         let of_tasks = KnownIds { count: 9, first_of_inputs: Some(6..9) };
         let message = error_of(of_tasks, task_of_ids(&folder));
         for part in [
-            "a.jsonl:2 at byte 32",
+            "a.jsonl:2 at byte 35",
             &format!("feature 'inputs' begins with {found}"),
             "the ids from 6 to 8",
             "add_sentinel_to_beginning",

@@ -10,7 +10,7 @@ use crate::models::parts::{StreamDims, param};
 use crate::nn::{Initializer, ParamSpec};
 
 /// Learned rows among the embedded tokens of an encoder, which are the same for every example, or for every example of a task.
-/// Whoever reads tokens or their encoding reads them too.
+/// Layers that read tokens or their encoding read them too.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LearnedRows {
     /// Their name, axes and parameter.

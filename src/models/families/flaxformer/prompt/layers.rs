@@ -52,9 +52,9 @@ pub struct PromptEncoder {
 /// Any prompt of an encoder.
 #[derive(Clone, Debug, PartialEq, Configurable)]
 pub enum PromptFactory {
-    /// The same for all examples.
+    /// One for all examples.
     One(TrainPrompt),
-    /// That of an example's task.
+    /// One for each task.
     OfTasks(Box<TrainMultiTaskPrompt>),
 }
 

@@ -1,10 +1,10 @@
-//! A term of the loss that keeps learned rows near given ones. Source: prompt-tuning `extended/train/wayward.py`.
+//! A term of a loss that keeps learned rows near given ones, with its tensors. Source: prompt-tuning `extended/train/wayward.py`.
 
 use tch::{Device, Kind, Tensor};
 
-use crate::models::given_rows::Anchor;
+use super::anchor::Anchor;
+use super::error::GivenRowsError;
 use crate::nn::Params;
-use crate::session::error::SessionError;
 
 /// The term with its rows.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ impl Anchored {
     ///
     /// # Errors
     /// An array is missing or does not fit.
-    pub fn new(anchor: &Anchor, device: Device) -> Result<Self, SessionError> {
+    pub fn new(anchor: &Anchor, device: Device) -> Result<Self, GivenRowsError> {
         let [count, width] = anchor.shape.map(|extent| extent as i64);
         let rows = Tensor::from_slice(&anchor.read()?).view([count, width]).to_device(device);
         Ok(Self { name: anchor.name.clone(), weight: anchor.weight, rows })
