@@ -1,10 +1,12 @@
 //! Converts texts to the ids that a model reads, in any thread.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::models::Model;
 use crate::models::decoding::{ConstraintError, Constraints, Prediction, Target};
 use crate::session::error::SessionError;
+use crate::telemetry;
 use crate::vocab::Vocabulary;
 
 use super::continued::{BadPrompt, Continued, END_OF_INPUTS, GivenPrompt, PromptReading};
@@ -28,6 +30,8 @@ pub struct Encoder {
     /// The ids that end inputs and targets.
     end_of_inputs: Option<i32>,
     end_of_targets: Option<i32>,
+    /// The ids with which inputs begin, if the first token names their task.
+    first_of_inputs: Option<Range<i32>>,
     prediction: Prediction,
     names_classes: bool,
     constraints: Arc<Constraints>,
@@ -60,6 +64,7 @@ impl Encoder {
             begin_of_inputs: inputs.bos_id().filter(|_| predictions.begins_inputs),
             end_of_inputs: inputs.eos_id().filter(|_| ends_inputs),
             end_of_targets: eos_id.filter(|_| spec.add_eos.unwrap_or(true)),
+            first_of_inputs: spec.model.known_ids().first_of_inputs,
             names_classes: predictions.names_classes,
             prediction: predictions.prediction_in(&*targets)?,
             constraints: Arc::default(),
@@ -149,6 +154,7 @@ impl Encoder {
     pub fn encode(&self, text: &Text) -> Asked {
         let mut ids: Vec<i32> = self.begin_of_inputs.into_iter().collect();
         self.inputs.encode_into(&text.inputs, &mut ids);
+        self.warn_of_first(&ids);
         let room = self.inputs_length.saturating_sub(self.end_of_inputs.iter().count());
         let is_cut = ids.len() > room;
         ids.truncate(room);
@@ -159,6 +165,19 @@ impl Encoder {
             ids
         });
         Asked { inputs: ids, targets, is_cut }
+    }
+
+    /// Warns of inputs that do not begin with a token that names their task, if the model reads one there.
+    fn warn_of_first(&self, ids: &[i32]) {
+        let Some(known) = &self.first_of_inputs else { return };
+        if !ids.first().is_some_and(|id| known.contains(id)) {
+            telemetry::warn_once(&format!(
+                "inputs do not begin with one of the ids from {} to {}, the last being <extra_id_0>, which name the task: they take \
+                 the prompt of the task with the nearest id",
+                known.start,
+                known.end - 1
+            ));
+        }
     }
 
     /// Converts a prompt to ids. Nothing is cut.

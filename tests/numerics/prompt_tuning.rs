@@ -312,6 +312,7 @@ fn a_prompt_is_kept_near_rows_as_by_prompt_tuning() {
     let rows = npy_bytes(Array::from_f32(&[5, 16], &rows).view());
     std::fs::write(&file, rows).expect("it is written");
     let differences = [
+        "INITIAL_CHECKPOINT_PATH = 'unread'",
         "prompt_init/wayward.execute_initializer.init = @prompts.from_array()",
         "prompts.from_array.prompt = @prompts.np_load()",
         &format!("prompts.np_load.path = '{}'", file.display()),

@@ -25,18 +25,19 @@ fn stacked(name: &str) -> Option<(&'static str, &str)> {
     })
 }
 
-/// Whether an array is the kernel of a layer's attention with an axis of heads.
+/// Whether an array is the kernel of a layer's attention with an axis of heads, or a factor of an addition to it.
 fn is_kernel_by_head(name: &str, shape: &[usize]) -> bool {
     let mut parts = name.rsplit('/');
     let (last, of) = (parts.next(), parts.next());
     let is_projection = matches!(of, Some("query" | "key" | "value" | "out"));
-    let is_kernel = last == Some("kernel") && is_projection && shape.len() == 3;
+    let is_kernel =
+        matches!(last, Some("kernel" | "lora_a" | "lora_b")) && is_projection && shape.len() == 3;
     is_kernel && name.starts_with("target/") && name.contains("/layers_")
 }
 
 /// The axis that is merged with the next axis when a kernel has separate heads.
 fn heads_axis(name: &str) -> usize {
-    if name.ends_with("out/kernel") { 0 } else { 1 }
+    if ["out/kernel", "out/lora_a"].iter().any(|end| name.ends_with(end)) { 0 } else { 1 }
 }
 
 /// The dimensions with the axis of heads merged with the axis of their size.

@@ -211,6 +211,12 @@ impl TransformerSpec {
         Self { encoder, last: StackSpec { lora, ..self.last }, ..self }
     }
 
+    /// The same network without additions of low rank to kernels.
+    pub fn without_lora(self) -> Self {
+        let encoder = self.encoder.map(|stack| StackSpec { lora: None, ..stack });
+        Self { encoder, last: StackSpec { lora: None, ..self.last }, ..self }
+    }
+
     /// About how many positions of the last stack have logits of tokens.
     pub fn num_predicted(&self, shape: &StepShape) -> usize {
         let positions = shape.rows * shape.last_length();

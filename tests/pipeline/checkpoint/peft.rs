@@ -4,7 +4,8 @@
 use std::fs;
 
 use gimlet::checkpoint::{
-    Adapter, CheckpointError, Format, PeftConfig, PeftOptions, Stored, export_peft, merged,
+    Adapter, CheckpointError, Format, PeftConfig, PeftOptions, Shapes, Stored, arranged,
+    export_peft, merged,
 };
 use gimlet::models::{HUGGING_FACE, open};
 use gimlet::storage::Path;
@@ -64,6 +65,59 @@ fn an_adapter_is_its_base_with_the_factors_beside_kernels() {
     assert_eq!(stored.read(&format!("{QUERY}/lora_a")).unwrap().shape, [16, 3]);
     assert_eq!(stored.read(&format!("{QUERY}/lora_b")).unwrap().shape, [3, 16]);
     assert_eq!(open(&folder("peft_prompt")).unwrap().read(PROMPT).unwrap().shape, [5, 16]);
+}
+
+/// The shapes of T5X's `scalable_t5`: layers share arrays, and attentions have heads of width 8.
+fn stacked(separate: &Shapes) -> Shapes {
+    let num_layers = |stack: &str| {
+        let norm = |layer| format!("{stack}/layers_{layer}/pre_mlp_layer_norm/scale");
+        (0..).take_while(|layer| separate.contains_key(&norm(*layer))).count()
+    };
+    let one = |(name, shape): (&String, &Vec<usize>)| {
+        let Some((stack, rest)) = name.split_once("/layers_") else {
+            return (name.clone(), shape.clone());
+        };
+        let rest = rest.split_once('/').expect("a layer has parts").1;
+        let mut shape = shape.clone();
+        let ends = |ends: &[&str]| ends.iter().any(|end| rest.ends_with(end));
+        let of_heads =
+            ["query", "key", "value"].map(|of| ["kernel", "lora_b"].map(|it| format!("{of}/{it}")));
+        let of_heads: Vec<&str> = of_heads.iter().flatten().map(String::as_str).collect();
+        let axis = if ends(&["out/kernel", "out/lora_a"]) {
+            Some(0)
+        } else {
+            ends(&of_heads).then_some(1)
+        };
+        axis.iter().for_each(|axis| drop(shape.splice(axis..=axis, [shape[*axis] / 8, 8])));
+        shape.insert(1, num_layers(stack));
+        let short = stack.strip_prefix("target/").expect("it is a parameter");
+        (format!("{stack}/{short}/{rest}"), shape)
+    };
+    separate.iter().map(one).collect()
+}
+
+#[test]
+fn additions_in_arrays_of_all_layers_are_merged_as_those_of_each() {
+    let lora = || open(&folder("peft_lora")).unwrap();
+    let separate: Shapes =
+        lora().shapes().into_iter().filter(|(name, _)| name.starts_with("target/")).collect();
+    let own = stacked(&separate);
+    let stored = arranged(lora(), &own);
+    assert_eq!(
+        stored.read("target/encoder/encoder/attention/query/lora_b").unwrap().shape,
+        [3, 2, 2, 8]
+    );
+    let base: Shapes = own.into_iter().filter(|(name, _)| !name.contains("/lora_")).collect();
+    let found = arranged(merged(arranged(stored, &separate), (3, 5.0)).unwrap(), &base);
+    let expected = arranged(merged(lora(), (3, 5.0)).unwrap(), &base);
+    let leaves = |stored: &dyn Stored| -> Vec<String> {
+        stored.leaves().iter().map(|leaf| leaf.name.to_string()).collect()
+    };
+    assert!(base.keys().all(|name| found.shapes().contains_key(name)));
+    assert_eq!(leaves(&*found), leaves(&*expected));
+    for name in base.keys() {
+        assert!(found.read(name).unwrap() == expected.read(name).unwrap(), "{name}");
+    }
 }
 
 #[test]

@@ -4,11 +4,13 @@
 use super::args::ConvertArgs;
 use anyhow::anyhow;
 
-use crate::checkpoint::{Adapter, HuggingFaceConfig, HuggingFaceOptions, PeftConfig, unheld};
+use crate::checkpoint::{
+    Adapter, HuggingFaceConfig, HuggingFaceOptions, PeftConfig, Shapes, TARGET, unheld,
+};
 use crate::export::state_vocabulary;
 use crate::interactive::{Found, InteractiveModel};
 use crate::models::parts::{LearnedRows, RowsKind, RowsPlace};
-use crate::models::transformer::TransformerSpec;
+use crate::models::transformer::{LayerArrays, TransformerSpec};
 use crate::models::{HUGGING_FACE, LoRA, Model};
 use crate::run::checkpoint::open::{failure, storage_failure};
 use crate::run::commands::ModelArgs;
@@ -162,6 +164,10 @@ pub(super) struct OwnAdapter {
     pub task_type: Option<&'static str>,
     /// The `model_type` of its base model, if arrays do not show it.
     pub model_type: Option<String>,
+    /// The shapes of the model's parameters in arrays of separate layers and kernels.
+    pub separate: Shapes,
+    /// Those of the base model's parameters in its own arrays.
+    pub base: Shapes,
 }
 
 /// Returns the adapter of the model that is converted from a path.
@@ -191,6 +197,21 @@ pub(super) fn adapter(args: &ConvertArgs, from: &Path) -> Result<OwnAdapter, Fai
                 "has a soft prompt among or after its inputs, and PEFT's come before them",
             );
         }
+        (None, Some(rows)) if rows.tasks.is_some() => {
+            return refused(
+                "has soft prompts of several tasks, and PEFT's is one for all inputs: convert --to t5x",
+            );
+        }
+        (None, Some(rows)) if rows.is_causal => {
+            return refused(
+                "has a soft prompt whose rows see only those before them, and PEFT's see all",
+            );
+        }
+        (None, Some(_)) if spec.stacks().any(|stack| stack.layer_rows.is_some()) => {
+            return refused(
+                "has soft prompts in layers too, and PEFT's is before the inputs alone: convert --to t5x",
+            );
+        }
         (None, Some(rows)) => Adapter::Prompt { length: rows.count },
         (None, None) => {
             return refused("has no adapter, expected one with gimlet.LoRA or a soft prompt");
@@ -200,7 +221,15 @@ pub(super) fn adapter(args: &ConvertArgs, from: &Path) -> Result<OwnAdapter, Fai
         adapter,
         task_type: spec.encoder.is_some().then_some("SEQ_2_SEQ_LM"),
         model_type: model.hugging_face().ok().and_then(|options| options.model_type),
+        base: shapes(&spec.clone().without_lora()),
+        separate: shapes(&TransformerSpec { layer_arrays: LayerArrays::Joined, ..spec }),
     })
+}
+
+/// The shapes of a network's parameters, as they are named in checkpoints.
+fn shapes(spec: &TransformerSpec) -> Shapes {
+    let tree = spec.param_tree().into_iter();
+    tree.map(|param| (format!("{TARGET}{}", param.name), param.shape)).collect()
 }
 
 /// The soft prompt of a network, if it has one.

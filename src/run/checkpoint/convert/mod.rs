@@ -15,9 +15,9 @@ use super::meter::Meter;
 use super::metered::Metered;
 use super::open::{failure, open_at, parse_checkpoint, parse_path, storage_failure};
 use crate::checkpoint::{
-    Adapter, CheckpointError, HuggingFaceOptions, Listed, PeftOptions, Stored, export_hugging_face,
-    export_mesh_tensorflow, export_orbax, export_peft, export_t5x, export_torch, export_trainer,
-    file_sizes, is_unfinished, list, merged, step_of_trainer,
+    Adapter, CheckpointError, HuggingFaceOptions, Listed, PeftOptions, Stored, arranged,
+    export_hugging_face, export_mesh_tensorflow, export_orbax, export_peft, export_t5x,
+    export_torch, export_trainer, file_sizes, is_unfinished, list, merged, step_of_trainer,
 };
 use crate::models::HUGGING_FACE;
 use crate::run::configure::map_paths;
@@ -163,8 +163,10 @@ fn convert(
     let Conversion { args, options, adapter } = conversion;
     refuse_damage(&*stored)?;
     let stored = match adapter {
-        Some(OwnAdapter { adapter: Adapter::Lora { rank, alpha, .. }, .. }) if args.merge => {
-            merged(stored, (*rank, *alpha))?
+        Some(OwnAdapter { adapter: Adapter::Lora { rank, alpha, .. }, separate, base, .. })
+            if args.merge =>
+        {
+            arranged(merged(arranged(stored, separate), (*rank, *alpha))?, base)
         }
         _ => stored,
     };

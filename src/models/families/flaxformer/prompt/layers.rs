@@ -53,7 +53,7 @@ pub struct PromptEncoder {
 #[derive(Clone, Debug, PartialEq, Configurable)]
 pub enum PromptFactory {
     /// One for all examples.
-    One(TrainPrompt),
+    One(Box<TrainPrompt>),
     /// One for each task.
     OfTasks(Box<TrainMultiTaskPrompt>),
 }
