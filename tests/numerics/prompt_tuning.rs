@@ -275,7 +275,10 @@ fn prompts_at_other_places_equal_those_of_prompt_tuning() {
 fn prompts_of_layers_equal_those_of_prompt_tuning() {
     check_case("per_layer_replace", &model::<EncoderDecoderModel>(PER_LAYER, &[]));
     let add = "per_layer/train_prompts.Prompt.combine = @per_layer.add_prompt";
-    check_case("per_layer_add", &model::<EncoderDecoderModel>(PER_LAYER, &[add]));
+    let remat = "prompt_layers.PromptEncoder.layer_remat = 'full'";
+    for differences in [vec![add], vec![add, remat]] {
+        check_case("per_layer_add", &model::<EncoderDecoderModel>(PER_LAYER, &differences));
+    }
 }
 
 #[test]
