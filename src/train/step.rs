@@ -371,7 +371,9 @@ impl Stepper {
         let output = network.loss(params, batch, &spec, dropout);
         match &self.anchor {
             None => output,
-            Some(anchor) => LossOutput { loss: output.loss + anchor.loss(params) * share, ..output },
+            Some(anchor) => {
+                LossOutput { loss: output.loss + anchor.loss(params) * share, ..output }
+            }
         }
     }
 

@@ -11,7 +11,7 @@ use crate::models::parts::Reach;
 use crate::models::transformer::{
     Encoding, Stack, StackInput, StackSpec, TransformerSpec, Visible,
 };
-use crate::models::{Batch, Predict, RowFacts, feature};
+use crate::models::{Batch, Predict, feature};
 use crate::nn::{
     Dropout, Lookahead, Params, RoutingReport, Runs, causal_mask, decoder_positions, pairs,
     same_segment,
