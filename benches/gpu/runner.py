@@ -10,7 +10,7 @@ import statistics
 import subprocess
 import time
 
-from gpu.parts import COMPILED, CTRANSLATE2, EAGER, FP8, METHODS
+from gpu.parts import COMPILED, CTRANSLATE2, EAGER, FP8, METHODS, WITHOUT
 
 import many_devices
 from ours import command
@@ -86,6 +86,9 @@ class Runner:
         """Our training step, and others'."""
         scale, rows = self.scale, self.scale.rows[part.size]
         commands = {"gimlet": self.ours("train_step", part.size, rows)}
+        for name in part.beside:
+            if name in WITHOUT:
+                commands[name] = [*commands["gimlet"], WITHOUT[name]]
         if "gimlet fp8" in part.beside:
             commands["gimlet fp8"] = self.ours("train_step", part.size, rows, bindings=FP8)
         options = [f"--batch_size={rows}", f"--steps={scale.warm_up + scale.steps}", f"--inputs_length={scale.inputs}",

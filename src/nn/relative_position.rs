@@ -1,6 +1,9 @@
 //! T5's relative position bias: one learned number per head and bucket of distance.
 
-use tch::{Kind, Tensor};
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+use tch::{Device, Kind, Tensor};
 
 use super::autograd::custom_function;
 use super::fused::kernels::{self, Kernel};
@@ -9,6 +12,8 @@ use super::spec::RelativePosition;
 
 /// Blocks that share one head's diagonals, enough to fill a device.
 const PARTIAL_SUMS: i64 = 16;
+/// Tables of buckets that are kept.
+const MOST_KEPT: usize = 8;
 
 /// The bucket of `key - query` position: exact up to a quarter (bidirectional) or half of the buckets,
 /// then logarithmic up to `max_distance`. T5X `layers.py`, `_relative_position_bucket`.
@@ -94,18 +99,51 @@ pub fn relative_position_distances(
     rel_embedding.matmul(&one_hot_buckets(rel_embedding, lengths, direction, max_distance).tr())
 }
 
-/// `[distances, num_buckets]` in the embedding's dtype.
+/// The question to [`one_hot_buckets`].
+#[derive(Clone, Copy, PartialEq)]
+struct Distances {
+    lengths: (i64, i64),
+    direction: RelativePosition,
+    num_buckets: i64,
+    max_distance: i64,
+    kind: Kind,
+    device: Device,
+}
+
+/// Returns `[distances, num_buckets]` in the embedding's dtype. The last answers are kept: a device would wait for each, and
+/// could not record it as its own work.
 fn one_hot_buckets(
     rel_embedding: &Tensor,
     lengths: (i64, i64),
     direction: RelativePosition,
     max_distance: i64,
 ) -> Tensor {
-    let num_buckets = rel_embedding.size()[1];
-    let buckets = buckets(lengths, direction, num_buckets, max_distance);
-    let index = Tensor::from_slice(&buckets).to_device(rel_embedding.device());
-    // A product with one-hot rows: the gradient of a gather adds one element at a time.
-    index.one_hot(num_buckets).to_kind(rel_embedding.kind())
+    static KEPT: Mutex<VecDeque<(Distances, Tensor)>> = Mutex::new(VecDeque::new());
+    let asked = Distances {
+        lengths,
+        direction,
+        num_buckets: rel_embedding.size()[1],
+        max_distance,
+        kind: rel_embedding.kind(),
+        device: rel_embedding.device(),
+    };
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, found)) = kept.iter().find(|(answered, _)| *answered == asked) {
+        return found.shallow_clone();
+    }
+    let made = asked.answer();
+    kept.truncate(MOST_KEPT - 1);
+    kept.push_front((asked, made.shallow_clone()));
+    made
+}
+
+impl Distances {
+    fn answer(&self) -> Tensor {
+        let buckets = buckets(self.lengths, self.direction, self.num_buckets, self.max_distance);
+        let index = Tensor::from_slice(&buckets).to_device(self.device);
+        // A product with one-hot rows: the gradient of a gather adds one element at a time.
+        index.one_hot(self.num_buckets).to_kind(self.kind)
+    }
 }
 
 /// The gradient of a bias `[batch, num_heads, q_length, kv_length]`, summed over all pairs of positions of a

@@ -17,8 +17,8 @@ use crate::telemetry;
 use super::spec::Train;
 use super::step::Stepper;
 
-/// Recordings after which changing shapes are no longer recorded: each costs a step at the usual speed.
-const MOST_RECORDINGS: usize = 16;
+/// Changes of shape after which steps are no longer recorded: each costs two steps at the usual speed.
+const MOST_CHANGES: usize = 16;
 
 /// Records work and does it again.
 pub trait Recorder: Debug {
@@ -65,7 +65,8 @@ pub struct StepGraphs {
     pub(super) recorded: Option<RecordedStep>,
     /// What the host told of the last step, if it was not recorded.
     warmed_up: Option<Vec<Told>>,
-    recordings: usize,
+    changes: usize,
+    must_record: bool,
 }
 
 /// What the host tells a part of a step, and which cannot change in recorded work.
@@ -107,7 +108,7 @@ pub(super) enum Way {
 impl StepGraphs {
     /// No recordings, at any time.
     pub fn none() -> Self {
-        Self { recorder: None, recorded: None, warmed_up: None, recordings: 0 }
+        Self { recorder: None, recorded: None, warmed_up: None, changes: 0, must_record: false }
     }
 
     /// Recordings of a run's steps, if they are possible; on a GPU the user is told why they are not.
@@ -118,6 +119,15 @@ impl StepGraphs {
             graphs.give_up(reason);
         }
         graphs
+    }
+
+    /// The same, for tests of recording.
+    ///
+    /// # Panics
+    /// When steps are not recorded, or no longer.
+    pub fn or_panic(self) -> Self {
+        assert!(self.recorder.is_some(), "steps are not recorded");
+        Self { must_record: true, ..self }
     }
 
     /// Recordings by that recorder.
@@ -137,6 +147,7 @@ impl StepGraphs {
 
     /// Ends recording, and tells the user why.
     pub(super) fn give_up(&mut self, reason: &str) {
+        assert!(!self.must_record, "{reason}");
         self.forget();
         self.recorder = None;
         telemetry::notice(&format!(
@@ -158,22 +169,19 @@ impl StepGraphs {
         let are_shaped_alike = !before.is_empty() && pairs().all(|(a, b)| a.shape == b.shape);
         if are_shaped_alike && pairs().any(|(a, b)| a.divisors != b.divisors) {
             self.give_up("the host counts the targets by which a loss in parts is divided");
+            return Way::Plain;
         }
         // One recording serves all parts between the first and the last.
         let between = if told.len() > 2 { &told[1..told.len() - 1] } else { &[] };
-        match before == told && between.windows(2).all(|pair| pair[0] == pair[1]) {
-            true => self.begin(),
-            false => Way::Plain,
+        let are_alike = between.windows(2).all(|pair| pair[0] == pair[1]);
+        if before == told && are_alike {
+            return Way::Record;
         }
-    }
-
-    fn begin(&mut self) -> Way {
-        self.recordings += 1;
-        if self.recordings > MOST_RECORDINGS {
+        self.changes += usize::from(!before.is_empty());
+        if self.changes > MOST_CHANGES {
             self.give_up("lengths differ between batches");
-            return Way::Plain;
         }
-        Way::Record
+        Way::Plain
     }
 
     /// The step that is recorded, or being recorded.

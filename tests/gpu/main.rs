@@ -14,6 +14,8 @@ mod model;
 mod operations;
 mod optimizer;
 mod processes;
+mod run_of_steps;
+mod steps;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -24,6 +24,8 @@ mod optax_rules;
 mod products;
 mod prompt_tuning;
 mod remat;
+#[path = "../gpu/run_of_steps.rs"]
+mod run_of_steps;
 mod step_graph;
 mod t5_experiments;
 mod torch_rules;

@@ -5,15 +5,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use gimlet::gin::{Evaluator, Request, load_anyway};
-use gimlet::models::{Batch, feature};
 use gimlet::nn::Axes;
+use gimlet::nn::profiler::profile;
 use gimlet::partition::{LocalDevice, Mesh, Process};
-use gimlet::run::{Library, registry};
-use gimlet::train::{Recorder, StepGraphs, Stepper, Train, initialize};
+use gimlet::train::{Recorder, StepGraphs, Stepper, initialize};
 use tch::{Device, Kind, Tensor};
 
 use crate::fixture;
+use crate::run_of_steps::{batch, steps, train};
 
 /// Does work when it is recorded, so that the first replay has nothing to do.
 #[derive(Debug)]
@@ -44,69 +43,30 @@ impl Recorder for StandIn {
     fn clear(&mut self) {}
 }
 
-fn train(bindings: &[&str]) -> Train {
-    const GIVEN: [&str; 10] = [
-        "MIXTURE_OR_TASK_NAME = 'none'",
-        "TASK_FEATURE_LENGTHS = {'inputs': 8, 'targets': 6}",
-        "TRAIN_STEPS = 100",
-        "DROPOUT_RATE = 0.2",
-        "BATCH_SIZE = 8",
-        "LOSS_NORMALIZING_FACTOR = 20",
-        // Sizes that kernels update.
-        "network.T5Config.head_dim = 4",
-        "network.T5Config.vocab_size = 128",
-        "MODEL_DIR = 'none'",
-        "utils.create_learning_rate_scheduler.warmup_steps = 4",
-    ];
-    let flag = |text: &&str| ("--gin_bindings".to_string(), text.to_string());
-    let files = ["t5x/examples/t5/t5_1_1/tiny.gin", "t5x/configs/runs/pretrain.gin"];
-    let request = Request {
-        files: files.map(str::to_string).to_vec(),
-        bindings: GIVEN.iter().chain(bindings).map(flag).collect(),
-        ..Request::default()
-    };
-    let registry = registry();
-    let loaded = load_anyway(&request, &Library, &registry);
-    let mut evaluator = Evaluator::new(&loaded.config, &registry);
-    evaluator.evaluate_in::<Train>("").expect("a run")
+/// Returns the operations of some work for which the host would wait.
+fn waits(work: impl FnOnce()) -> Vec<String> {
+    const WAITING: [&str; 4] =
+        ["aten::item", "aten::_local_scalar_dense", "aten::nonzero", "aten::masked_select"];
+    let ((), events) = profile(Device::Cpu, work);
+    let names = events.into_iter().map(|event| event.name);
+    names.filter(|name| WAITING.contains(&&name[..])).collect()
 }
 
-/// A batch of its own for each step, and of another length in step 7.
-fn batch(step: i64) -> Batch {
-    let inputs = if step == 7 { 10 } else { 8 };
-    let tokens = |length: i64, factor: i64| {
-        let numbers = Tensor::arange(8 * length, (Kind::Int64, Device::Cpu)) * factor + step * 13;
-        (numbers.remainder(90) + 2).view([8, length])
-    };
-    let targets = tokens(6, 7);
-    let weights = Tensor::ones([8, 6], (Kind::Float, Device::Cpu));
-    let _ = weights.narrow(0, step % 8, 1).zero_();
-    let _ = weights.narrow(1, 0, 1 + step % 3).zero_();
-    Batch::new([
-        (feature::ENCODER_INPUT_TOKENS, tokens(inputs, 11)),
-        (feature::DECODER_INPUT_TOKENS, targets.roll([1], [1])),
-        (feature::DECODER_LOSS_WEIGHTS, weights),
-        (feature::DECODER_TARGET_TOKENS, targets),
-    ])
-}
-
-/// Makes 12 steps; returns their losses and norms, and the parameters after them. Other work comes before step 4.
-fn steps(spec: &Train, mut graphs: StepGraphs) -> (Vec<f64>, Vec<Tensor>) {
+#[test]
+fn a_step_asks_the_device_for_nothing_before_its_end() {
+    let _held = fixture::generator();
+    let spec = train(&[]);
     let mesh = Mesh::of_replicas(&spec.partitioner, Process::ALONE, LocalDevice::Cpu);
-    let stepper = Stepper::new(spec, 3, &mesh, (&Axes::default(), &Arc::default())).unwrap();
-    let mut state = initialize(spec, 3, &mesh, &Axes::default()).unwrap();
-    let mut numbers = Vec::new();
-    for step in 0..12 {
-        if step == 4 {
-            graphs.forget();
-        }
-        let rate_scale = if step < 9 { 1.0 } else { 0.5 };
-        let report = stepper.train_step(&mut state, &batch(step), rate_scale, &mut graphs).unwrap();
-        numbers.extend(report.sums.sums.values().chain(report.weights.values()));
-        numbers.push(f64::from(report.learning_rate));
-    }
-    assert_eq!(state.optimizer.counts().0, 12);
-    (numbers, state.params.iter().map(|(_, param)| param.detach()).collect())
+    let stepper = Stepper::new(&spec, 3, &mesh, (&Axes::default(), &Arc::default())).unwrap();
+    let mut state = initialize(&spec, 3, &mesh, &Axes::default()).unwrap();
+    let mut step = |number| {
+        let made = stepper.train_step(&mut state, &batch(number), 1.0, &mut StepGraphs::none());
+        assert!(made.is_ok());
+    };
+    // The first one makes the tables of relative positions.
+    step(0);
+    assert_eq!(waits(|| step(1)), [""; 0]);
+    assert!(!waits(|| drop(Tensor::ones([2], (Kind::Float, Device::Cpu)).nonzero())).is_empty());
 }
 
 /// Compares steps by a recorder, which makes that many recordings, with plain ones.
@@ -115,8 +75,8 @@ fn check(bindings: &[&str], failing: Option<usize>, expected_recordings: usize) 
     let spec = train(bindings);
     let recorded = Arc::new(AtomicUsize::new(0));
     let recorder = StandIn { recorded: Arc::clone(&recorded), is_fresh: false, failing };
-    let plain = steps(&spec, StepGraphs::none());
-    let found = steps(&spec, StepGraphs::by(Box::new(recorder)));
+    let plain = steps(&spec, LocalDevice::Cpu, |_| StepGraphs::none());
+    let found = steps(&spec, LocalDevice::Cpu, |_| StepGraphs::by(Box::new(recorder)));
     assert_eq!(found, plain, "{bindings:?}");
     assert_eq!(recorded.load(Ordering::Relaxed), expected_recordings, "{bindings:?}");
     assert!(plain.0.iter().all(|number| number.is_finite()), "{bindings:?}");

@@ -20,7 +20,7 @@ pub fn normalize(
     weights: Tensor,
     segment_ids: Option<&Tensor>,
 ) -> NormalizedWeights {
-    let scalar = |value: f64| Tensor::from(value as f32).to_device(weights.device());
+    let scalar = |value: f64| Tensor::full([], value, (Kind::Float, weights.device()));
     match factor {
         None => NormalizedWeights { weights, factor: None },
         Some(LossNormalizingFactor::Constant(value)) => {
