@@ -47,7 +47,7 @@ impl Clone for Ragged {
     }
 }
 
-/// What kernels are told of runs by the host.
+/// The facts about runs that the host tells kernels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunsShape {
     count: Option<i64>, // of parts of rows
@@ -110,7 +110,7 @@ impl Runs {
         Some(multiple.shallow_clone())
     }
 
-    /// Returns what the host tells kernels of them.
+    /// Returns the facts that the host tells kernels of them.
     pub fn shape(&self) -> RunsShape {
         let count = self.run_lengths().map(|[queries, _]| queries.size()[0]);
         RunsShape { count, longest: self.longest, causal: self.causal }

@@ -176,7 +176,7 @@ impl Optimizer {
         watch: &mut Watch,
         backward: impl FnOnce(),
     ) -> Result<bool, OptimError> {
-        // What the host knows of time is not the time of the update.
+        // The host's time is not that of the update.
         let mut update = self.prepare(f32::NAN, i64::from(i32::MAX))?;
         update.read_from(rates.shallow_clone());
         self.make(update, params, watch, Incoming::default(), backward)

@@ -54,14 +54,14 @@ pub struct Stepper {
 }
 
 /// A part of a batch on the device, the divisors of its loss, and the seed of its dropout.
-struct Part {
+struct StepPart {
     rows: Batch,
     divisors: Divisors,
     seed: u64,
 }
 
-/// What a step has made.
-struct Made {
+/// The results of a step.
+struct StepResults {
     sums: LossSums,
     weights: BTreeMap<String, f64>,
     is_updated: bool,
@@ -148,7 +148,7 @@ impl Stepper {
             Some(made) => made,
             None => self.by_operations(state, &parts, (learning_rate, loss_scale))?,
         };
-        let Made { mut sums, weights, is_updated } = made;
+        let StepResults { mut sums, weights, is_updated } = made;
         self.check_axes()?;
         state.step += 1;
         if let Some(scaler) = scaler {
@@ -163,9 +163,9 @@ impl Stepper {
     }
 
     /// Returns the parts of a batch on the device.
-    fn parts(&self, step: u64, batch: &Batch) -> Vec<Part> {
+    fn parts(&self, step: u64, batch: &Batch) -> Vec<StepPart> {
         let of_batch = self.divisors(batch);
-        let part = |index: usize| Part {
+        let part = |index: usize| StepPart {
             rows: self.own_rows(batch, index).to_device(self.forward.device),
             divisors: match self.microbatch_loss {
                 MicrobatchLoss::WholeBatch => of_batch.clone(),
@@ -181,9 +181,9 @@ impl Stepper {
     fn by_operations(
         &self,
         state: &mut TrainState,
-        parts: &[Part],
+        parts: &[StepPart],
         (learning_rate, loss_scale): (f32, Option<f64>),
-    ) -> Result<Made, SessionError> {
+    ) -> Result<StepResults, SessionError> {
         let (mut outputs, mut watch) = (Vec::new(), Watch::new(self.watched));
         let mut is_updated = true;
         for (index, part) in parts.iter().enumerate() {
@@ -212,11 +212,12 @@ impl Stepper {
     fn by_graphs(
         &self,
         state: &mut TrainState,
-        parts: &[Part],
+        parts: &[StepPart],
         learning_rate: f32,
         graphs: &mut StepGraphs,
-    ) -> Result<Option<Made>, SessionError> {
-        let told = |part: &Part| Told { shape: part.rows.shape(), divisors: part.divisors.clone() };
+    ) -> Result<Option<StepResults>, SessionError> {
+        let told =
+            |part: &StepPart| Told { shape: part.rows.shape(), divisors: part.divisors.clone() };
         let told: Vec<Told> = parts.iter().map(told).collect();
         let way = graphs.way(&told);
         if way == Way::Plain {
@@ -257,7 +258,7 @@ impl Stepper {
     fn launch(
         &self,
         state: &mut TrainState,
-        parts: &[Part],
+        parts: &[StepPart],
         graphs: &mut StepGraphs,
     ) -> Result<Vec<UnreadSums>, String> {
         let StepGraphs { recorder: Some(recorder), recorded: Some(recorded), .. } = graphs else {
@@ -316,14 +317,14 @@ impl Stepper {
         outputs: &[UnreadSums],
         watch: &Watch,
         is_updated: bool,
-    ) -> Result<Made, SessionError> {
+    ) -> Result<StepResults, SessionError> {
         let weights = self.guarded(step, || watch.read())?;
         let parts: Vec<LossSums> =
             self.guarded(step, || outputs.iter().map(UnreadSums::read).collect())?;
         let mut parts = parts.into_iter();
         let mut sums = parts.next().expect("there is at least one part");
         parts.for_each(|part| sums += &part);
-        Ok(Made { sums, weights, is_updated })
+        Ok(StepResults { sums, weights, is_updated })
     }
 
     /// Ensures that all operations with other processes have succeeded.

@@ -63,13 +63,13 @@ pub struct StepGraphs {
     /// `None` if steps are not recorded.
     pub(super) recorder: Option<Box<dyn Recorder>>,
     pub(super) recorded: Option<RecordedStep>,
-    /// What the host told of the last step, if it was not recorded.
+    /// The host's facts about the last step, if it was not recorded.
     warmed_up: Option<Vec<Told>>,
     changes: usize,
     must_record: bool,
 }
 
-/// What the host tells a part of a step, and which cannot change in recorded work.
+/// The facts that the host tells a part of a step, which cannot change in recorded work.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Told {
     pub shape: BatchShape,
@@ -97,7 +97,7 @@ pub(super) struct RecordedPart {
     pub watch: Option<Watch>,
 }
 
-/// What to do with a step.
+/// The way in which a step is made.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Way {
     Plain,

@@ -128,7 +128,7 @@ impl Batch {
         Self { facts, ..self.map(|tensor| tensor.to_device(device)) }
     }
 
-    /// What the host knows of the batch when it launches work on it.
+    /// The facts that the host knows of the batch when it launches work on it.
     pub fn shape(&self) -> BatchShape {
         let of = |(name, tensor): (&String, &Tensor)| (name.clone(), tensor.size(), tensor.kind());
         let facts = self.facts.as_ref().map(RowFacts::shape);

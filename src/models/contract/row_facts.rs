@@ -18,7 +18,7 @@ pub struct RowFacts {
 }
 
 impl RowFacts {
-    /// What the host tells kernels of the rows.
+    /// The facts that the host tells kernels of the rows.
     pub(super) fn shape(&self) -> [Option<RunsShape>; 3] {
         self.all().map(|runs| runs.map(Runs::shape))
     }

@@ -32,7 +32,7 @@ pub(super) struct FactoredUpdate {
     /// Factor of the squared gradient.
     pub(super) mixing: f64,
     pub(super) weight_decay: Option<WeightDecay>,
-    /// What kernels read of these.
+    /// The same as kernels read them.
     pub(super) rates: Rates,
 }
 

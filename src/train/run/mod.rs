@@ -106,8 +106,6 @@ pub fn train(
     let last_evaluation = of_first(processes, || evaluated().map_err(SessionError::from))?;
     let periods = Periods::of(spec, record.first_step, state.step).validated(state.step)?;
     tell_relative_steps(spec, state.step, &periods);
-    let mut actions = Actions::new(spec.actions.as_ref());
-    actions.recall(&record.histories);
     let saved = resumed.then_some(state.step);
     let stepper = Stepper::new(spec, record.seed, mesh, (&context.axes, processes))?;
     let mut run = Run {
@@ -125,7 +123,7 @@ pub fn train(
         last_metrics: BTreeMap::new(),
         skips_nan_updates: spec.model.optimizer_def().skips_nan_updates(),
         seen_at: None,
-        actions,
+        actions: recalled_actions(spec, &record),
         state,
         record,
         checkpoints,
@@ -158,6 +156,13 @@ pub fn train(
     logs.end(&outcome);
     // Before MODEL_DIR is released.
     run.best_checkpoints.finish(run.checkpoints.finish(outcome))
+}
+
+/// Returns the actions of a run, with what they have seen before.
+fn recalled_actions(spec: &Train, record: &RunRecord) -> Actions {
+    let mut actions = Actions::new(spec.actions.as_ref());
+    actions.recall(&record.histories);
+    actions
 }
 
 /// Returns the monitor of a run that continues after the step `saved`.

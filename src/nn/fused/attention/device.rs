@@ -99,7 +99,7 @@ struct Operands {
     /// The starts of runs in numbers from the first one of queries, keys, values, results of the queries' shape, and results of
     /// the keys' shape; undefined without parts of rows.
     offsets: [Tensor; 5],
-    /// What takes the places of absent tensors.
+    /// The tensor in the places of absent ones.
     undefined: Tensor,
 }
 
@@ -323,7 +323,7 @@ impl Operands {
             [&self.query, &self.key, &self.value].map(|part| part.stride()[0]);
         [(0, query), (1, key), (1, value), (0, dense), (1, dense)].map(|(side, factor)| {
             let runs = self.runs.as_ref();
-            runs.and_then(|runs| runs.multiplied_starts(side, factor)).unwrap_or_else(Tensor::new)
+            runs.and_then(|runs| runs.multiplied_starts(side, factor)).unwrap_or_default()
         })
     }
 
