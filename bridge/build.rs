@@ -142,15 +142,18 @@ fn add_cudnn(build: &mut cc::Build, libtorch: &Path) {
     let wheels = libtorch.with_file_name("nvidia");
     // The second place is that of the frontend's own wheel, beside PyTorch's.
     let frontends = [wheels.join("cudnn_frontend/include"), libtorch.with_file_name("include")];
-    let frontend = frontends.into_iter().find(|path| path.join("cudnn_frontend.h").exists());
-    let Some(frontend) = frontend else {
+    let cudnn = wheels.join("cudnn/include");
+    let headers = frontends.each_ref().map(|path| path.join("cudnn_frontend.h"));
+    headers.iter().for_each(|path| println!("cargo::rerun-if-changed={}", path.display()));
+    let found = headers.iter().position(|path| path.exists() && cudnn.join("cudnn.h").exists());
+    let Some(found) = found else {
         println!(
             "cargo::warning=attention is built without cuDNN, since `cudnn_frontend.h` is missing: run `make cuda` \
              or install nvidia-cudnn-frontend beside PyTorch"
         );
         return;
     };
-    build.include(frontend).include(wheels.join("cudnn/include")).files(sources("cudnn", "cpp"));
+    build.include(&frontends[found]).include(cudnn).files(sources("cudnn", "cpp"));
     // libtorch has loaded the library, wherever it lies.
     build.define("GIMLET_CUDNN", None).define("NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING", None);
 }

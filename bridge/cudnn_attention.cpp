@@ -20,6 +20,7 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <limits>
 #include <mutex>
 #include <string>
 #include <unordered_map>
@@ -44,7 +45,11 @@ struct Plan {
 struct Plans {
   std::mutex turn;
   std::map<std::pair<c10::DeviceIndex, Attention>, Plan> made;
+  int predictions = 0;  // those without a backward pass
 };
+
+// Shapes of predictions that are planned: prompts may have any length, and each would wait for its plan.
+constexpr int kMostPredictions = 32;
 
 Plans& plans() {
   static Plans plans;
@@ -56,7 +61,8 @@ void load_cudnn() {
   std::call_once(once, [] {
     fe::cudnn_dlhandle = dlopen("libcudnn.so.9", RTLD_NOW);
     // A machine may have another version of CUDA's runtime too; ours is loaded.
-    setenv("CUDNN_FRONTEND_CUDART_LIB_NAME", "libcudart.so.13", /*overwrite=*/0);
+    const std::string runtime = "libcudart.so." + std::to_string(CUDART_VERSION / 1000);
+    setenv("CUDNN_FRONTEND_CUDART_LIB_NAME", runtime.c_str(), /*overwrite=*/0);
   });
   if (!fe::cudnn_dlhandle) throw std::runtime_error("libcudnn.so.9 is not there");
 }
@@ -80,6 +86,10 @@ const Plan& plan(const Attention& attention, cudnnHandle_t handle, c10::DeviceIn
   auto& made = plans().made;
   const auto found = made.find({device, attention});
   if (found != made.end()) return found->second;
+  if (!attention.is_backward && !attention.keeps_normalizers && ++plans().predictions > kMostPredictions) {
+    static const Plan kTooMany{nullptr, "predictions have too many shapes"};
+    return kTooMany;
+  }
   return made.emplace(std::pair(device, attention), make(attention, handle)).first->second;
 }
 
@@ -88,6 +98,14 @@ Strides strides_of(const at::Tensor& tensor, int64_t length) {
   const bool is_ragged = tensor.dim() == 3;
   const int64_t position = tensor.stride(is_ragged ? 0 : 1);
   return {is_ragged ? length * position : tensor.stride(0), tensor.stride(-2), position};
+}
+
+// The most memory that a backward pass with a bias may take beside its results: twice what libtorch's takes for the
+// gradient of the bias of each row. cuDNN's follows the number of ragged rows and the longest of them.
+int64_t most_workspace(const GimletOperands& in) {
+  if (!in.query_starts->defined() || !in.bias->defined()) return std::numeric_limits<int64_t>::max();
+  const at::Tensor& bias = *in.bias;
+  return 2 * (in.query->size(0) / bias.size(2)) * bias.numel() * bias.element_size();
 }
 
 // What both passes are about.
@@ -99,9 +117,14 @@ Attention described(const GimletOperands& in) {
   found.is_ragged = in.query_starts->defined();
   found.heads = query.size(-2);
   found.width = query.size(-1);
-  found.batch = found.is_ragged ? in.query_starts->size(0) - 1 : query.size(0);
+  found.batch = query.size(0);
   found.queries = found.is_ragged ? in.longest_query_run : query.size(1);
   found.keys = found.is_ragged ? in.longest_key_run : in.key->size(1);
+  if (found.is_ragged) {
+    found.batch = in.lengths[0]->size(0);
+    found.all_queries = query.size(0);
+    found.all_keys = in.key->size(0);
+  }
   if (in.bias->defined()) {
     found.queries = std::min(found.queries, in.bias->size(2));
     found.keys = std::min(found.keys, in.bias->size(3));
@@ -209,6 +232,10 @@ char* gimlet_cudnn_attention_refusal(const GimletOperands* in, bool with_backwar
     for (const Attention& attention : wanted) {
       const Plan& found = plan(attention, handle, in->query->device().index());
       if (!found.graph) throw std::runtime_error(found.refusal);
+      int64_t bytes = 0;
+      auto status = found.graph->get_workspace_size(bytes);
+      if (status.is_bad()) throw std::runtime_error(status.get_message());
+      if (bytes > most_workspace(*in)) throw std::runtime_error("many short examples beside a long one");
     }
 #else
     TORCH_CHECK(false, "this build has no cuDNN");
@@ -225,7 +252,8 @@ char* gimlet_cudnn_attention(const GimletOperands* in, bool with_backward, const
     Memory memory;
     memory.add_operands(*in, out);
     if (with_backward) {
-      *kept->normalizers = at::empty({attention.batch, attention.heads, attention.queries, 1},
+      // Beyond the end of a ragged row nothing is written, and something might be read.
+      *kept->normalizers = at::zeros({attention.batch, attention.heads, attention.queries, 1},
                                      in->query->options().dtype(at::kFloat));
       memory.add(kNormalizers, *kept->normalizers);
     }

@@ -1,6 +1,6 @@
 // What attention kernels for CUDA devices are given and return, as `src/nn/fused/attention/device.rs` has it.
 //
-// All tensors are [batch, length, heads, width]; numbers along a head lie side by side.
+// Queries, keys, values and results are [batch, length, heads, width]; numbers along a head lie side by side.
 
 #pragma once
 
@@ -17,8 +17,8 @@ struct GimletOperands {
   // undefined, and everything is [batch, length, heads, width].
   const at::Tensor *query_starts, *key_starts;
   int64_t longest_query_run, longest_key_run;
-  // For cuDNN, int32 [runs] and [runs + 1]: the lengths of runs, and their starts in numbers from the first one of queries, keys,
-  // values, results of the queries' shape, and such results of the keys'. Undefined without runs.
+  // For cuDNN, of the runs that have queries, int32 [runs] and [runs + 1]: the lengths, and the starts in numbers from the first
+  // one of queries, keys, values, results of the queries' shape, and such results of the keys'. Undefined without runs.
   const at::Tensor* lengths[2];
   const at::Tensor* offsets[5];
   // Whether a key after the query, both counted from the start of their run, is not seen. Only cuDNN can do that.

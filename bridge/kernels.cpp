@@ -244,7 +244,7 @@ gimlet::AdafactorRule adafactor_rule(const Call& call, size_t rates) {
   constexpr int64_t kRates = sizeof(gimlet::AdafactorRates) / sizeof(float);
   TORCH_CHECK(call.tensor(rates).numel() == kRates, "rates of shape ", call.tensor(rates).sizes());
   gimlet::AdafactorRule rule{};
-  rule.rates = static_cast<const gimlet::AdafactorRates*>(call.data(rates, at::kFloat));
+  rule.rates = reinterpret_cast<const gimlet::AdafactorRates*>(call.data<float>(rates, at::kFloat));
   rule.epsilon = number(0);
   rule.by_parameter_scale = call.number(1) != 0;
   rule.least_scale = number(2);

@@ -84,8 +84,9 @@ def set_up_cpu():
         link_libraries()
         return
     say(f"fetching libtorch {TORCH_VERSION} for CPUs into {CPU_DIR.name}/ (540 MB, once)")
+    wheels = download(CPU_WHEELS, CPU_DIR / "wheels")
     clear(CPU_DIR, ["lib", "include", "build-version"])
-    for wheel in download(CPU_WHEELS, CPU_DIR / "wheels"):
+    for wheel in wheels:
         unpack(wheel, CPU_DIR, cpu_destination)
     link_libraries()
     finish(CPU_DIR, CPU_DIR)
@@ -99,8 +100,9 @@ def set_up_cuda():
     if is_complete(torch, [torch / "lib" / "libtorch_cuda.so", *(CUDA_DIR / name for name in last)]):
         return
     say(f"fetching libtorch {TORCH_VERSION} for CUDA 13 into {CUDA_DIR.name}/ (2.6 GB, once)")
+    wheels = download(CUDA_WHEELS, CUDA_DIR / "wheels")
     clear(CUDA_DIR, ["torch", "nvidia"])
-    for wheel in download(CUDA_WHEELS, CUDA_DIR / "wheels"):
+    for wheel in wheels:
         unpack(wheel, CUDA_DIR, cuda_destination)
     finish(CUDA_DIR, torch)
 

@@ -105,6 +105,10 @@ struct Builder {
   void backward() {
     auto told = options(graph::SDPA_backward_attributes().set_name("attention_backward"));
     told.set_deterministic_algorithm(attention.is_deterministic);
+    // Memory for sums then follows the tokens, not the longest row.
+    if (attention.is_ragged) {
+      told.set_max_total_seq_len_q(attention.all_queries).set_max_total_seq_len_kv(attention.all_keys);
+    }
     if (attention.bias_needs_gradient) told.set_dbias(bias(kBiasGradient));
     auto [query, key, value] = graph.sdpa_backward(heads(kQuery), heads(kKey), heads(kValue), heads(kOut),
                                                    heads(kOutGradient), normalizers(), told);

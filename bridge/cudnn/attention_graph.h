@@ -1,5 +1,5 @@
 // An attention as a graph of cuDNN's, forward or backward: built without libtorch, so that a machine without a GPU can
-// ask cuDNN for its engine (`tests/cudnn`). Run by `bridge/cudnn_attention.cpp`.
+// ask cuDNN for its engine (`tests/numerics/cudnn`). Run by `bridge/cudnn_attention.cpp`.
 //
 // On Hopper cuDNN's kernels add a bias that all rows share, return its gradient summed over them, and take ragged rows:
 // sequences of any lengths, one after the other in memory.
@@ -47,11 +47,12 @@ struct Attention {
   bool is_deterministic = false;
   bool bias_needs_gradient = false;
   int64_t batch = 0, heads = 0, queries = 0, keys = 0, width = 0;
+  int64_t all_queries = 0, all_keys = 0;  // of all rows, if they are ragged
   std::map<Role, Strides> strides;  // of a bias, there are strides only if there is one
 
   auto members() const {
     return std::tie(is_backward, keeps_normalizers, is_half, is_causal, is_ragged, is_deterministic, bias_needs_gradient,
-                    batch, heads, queries, keys, width, strides);
+                    batch, heads, queries, keys, width, all_queries, all_keys, strides);
   }
   bool operator<(const Attention& other) const { return members() < other.members(); }
 };

@@ -156,9 +156,9 @@ void adafactor_vector(const AdafactorVector& call) {
     param_squares += static_cast<double>(call.param[i]) * call.param[i];
     update_squares += static_cast<double>(gradient) * gradient / call.moment[i];
   }
-  const float size = step_size(call.rule, param_squares, update_squares, call.count);
+  const float size = step_size(call.rule, param_squares, update_squares, call.count), kept = call.rule.rates->kept;
   for (int i = 0; i < call.count; ++i) {
-    call.param[i] = call.param[i] * call.rule.rates->kept - size * call.gradient[i] / std::sqrt(call.moment[i]);
+    call.param[i] = call.param[i] * kept - size * call.gradient[i] / std::sqrt(call.moment[i]);
   }
 }
 

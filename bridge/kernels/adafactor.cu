@@ -214,6 +214,7 @@ __global__ void apply_update(AdafactorMatrix call, Plan plan) {
   const float update_squares = block_sum(call.workspace + plan.update_squares, blocks);
   const float count = static_cast<float>(call.rows) * static_cast<float>(call.columns);
   const float size = step_size(call.rule, param_squares, update_squares, count);
+  const float kept = call.rule.rates->kept;
   for_each_row(call.rows, plan, [&](int64_t row) {
     const float of_row = factors.of_row(call, row);
 #pragma unroll
@@ -226,7 +227,7 @@ __global__ void apply_update(AdafactorMatrix call, Plan plan) {
 #pragma unroll
       for (int i = 0; i < kSize; ++i) {
         const float update = gradient.values[i] * of_row * factors.of_columns[p][i];
-        param.values[i] = param.values[i] * call.rule.rates->kept - size * update;
+        param.values[i] = param.values[i] * kept - size * update;
       }
       store(call.param + place, param);
     }
@@ -235,11 +236,12 @@ __global__ void apply_update(AdafactorMatrix call, Plan plan) {
 
 // A vector: all of it in one block, in which each thread handles the same numbers again.
 __global__ void update_vector(AdafactorVector call) {
+  const AdafactorRates rates = *call.rule.rates;
   float param_squares = 0, update_squares = 0;
   for (int index = threadIdx.x; index < call.count; index += kVectorThreads) {
     const float gradient = call.gradient[index], param = call.param[index];
     const float square = gradient * gradient + call.rule.epsilon;
-    const float moment = call.rule.rates->decay * call.moment[index] + call.rule.rates->mixing * square;
+    const float moment = rates.decay * call.moment[index] + rates.mixing * square;
     const float update = gradient * rsqrtf(moment);
     call.moment[index] = moment;
     param_squares += param * param;
@@ -251,7 +253,7 @@ __global__ void update_vector(AdafactorVector call) {
   const float size = step_size(call.rule, param_squares, update_squares, count);
   for (int index = threadIdx.x; index < call.count; index += kVectorThreads) {
     const float update = call.gradient[index] * rsqrtf(call.moment[index]);
-    call.param[index] = call.param[index] * call.rule.rates->kept - size * update;
+    call.param[index] = call.param[index] * rates.kept - size * update;
   }
 }
 

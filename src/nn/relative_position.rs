@@ -128,13 +128,13 @@ fn one_hot_buckets(
         device: rel_embedding.device(),
     };
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((_, found)) = kept.iter().find(|(answered, _)| *answered == asked) {
-        return found.shallow_clone();
-    }
-    let made = asked.answer();
+    let found = kept.iter().position(|(answered, _)| *answered == asked);
+    let (_, table) =
+        found.and_then(|place| kept.remove(place)).unwrap_or_else(|| (asked, asked.answer()));
+    // The ones that are used stay.
     kept.truncate(MOST_KEPT - 1);
-    kept.push_front((asked, made.shallow_clone()));
-    made
+    kept.push_front((asked, table.shallow_clone()));
+    table
 }
 
 impl Distances {

@@ -6,9 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tch::{Device, Kind, Tensor};
 
-/// The longest lengths of parts of rows are multiples of it.
-const LENGTH_STEP: i64 = 64;
-
 /// Numbers of runs that are used between a power of two and the next.
 const SIZES_OF_A_POWER: usize = 8;
 
@@ -30,9 +27,11 @@ pub struct Runs {
 struct Ragged {
     /// int32 `[runs + 1]`, in a batch laid out row after row.
     starts: [Tensor; 2],
-    /// int32 `[runs]`
+    /// The same of the runs with queries alone.
+    attended: [Tensor; 2],
+    /// The lengths of these, int32 `[runs]`.
     lengths: [Tensor; 2],
-    /// Multiples of the starts, by side and factor.
+    /// Multiples of their starts, by side and factor.
     multiples: Arc<Mutex<HashMap<(usize, i64), Tensor>>>,
 }
 
@@ -41,6 +40,7 @@ impl Clone for Ragged {
     fn clone(&self) -> Self {
         Self {
             starts: self.starts.each_ref().map(Tensor::shallow_clone),
+            attended: self.attended.each_ref().map(Tensor::shallow_clone),
             lengths: self.lengths.each_ref().map(Tensor::shallow_clone),
             multiples: Arc::clone(&self.multiples),
         }
@@ -50,7 +50,7 @@ impl Clone for Ragged {
 /// The facts about runs that the host tells kernels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunsShape {
-    count: Option<i64>, // of parts of rows
+    counts: Option<[i64; 2]>, // of parts of rows, and of those with queries
     longest: [i64; 2],
     causal: bool,
 }
@@ -97,23 +97,26 @@ impl Runs {
         self.ragged.as_ref().map(|ragged| &ragged.starts)
     }
 
-    /// Returns int32 `[runs]`, the lengths of runs of queries and of keys, where they have starts.
+    /// Returns int32 `[runs]`, the lengths of queries and of keys of the runs with queries, where they have starts.
     pub fn run_lengths(&self) -> Option<&[Tensor; 2]> {
         self.ragged.as_ref().map(|ragged| &ragged.lengths)
     }
 
-    /// Returns the starts of queries (0) or keys (1) times a factor, made once, where they have starts.
+    /// Returns the starts of queries (0) or keys (1) of these runs times a factor, made once, where they have starts.
     pub fn multiplied_starts(&self, side: usize, factor: i64) -> Option<Tensor> {
         let ragged = self.ragged.as_ref()?;
         let mut made = ragged.multiples.lock().unwrap_or_else(PoisonError::into_inner);
-        let multiple = made.entry((side, factor)).or_insert_with(|| &ragged.starts[side] * factor);
+        let multiple =
+            made.entry((side, factor)).or_insert_with(|| &ragged.attended[side] * factor);
         Some(multiple.shallow_clone())
     }
 
     /// Returns the facts that the host tells kernels of them.
     pub fn shape(&self) -> RunsShape {
-        let count = self.run_lengths().map(|[queries, _]| queries.size()[0]);
-        RunsShape { count, longest: self.longest, causal: self.causal }
+        let counts = self.ragged.as_ref().map(|ragged| {
+            [&ragged.starts, &ragged.attended].map(|[queries, _]| queries.size()[0] - 1)
+        });
+        RunsShape { counts, longest: self.longest, causal: self.causal }
     }
 
     /// The same in memory of their own.
@@ -121,6 +124,7 @@ impl Runs {
         let copied = |tensors: &[Tensor; 2]| tensors.each_ref().map(Tensor::copy);
         let ragged = self.ragged.as_ref().map(|ragged| Ragged {
             starts: copied(&ragged.starts),
+            attended: copied(&ragged.attended),
             lengths: copied(&ragged.lengths),
             multiples: Arc::default(),
         });
@@ -132,11 +136,12 @@ impl Runs {
         let (Some(own), Some(others)) = (&self.ragged, &others.ragged) else { return };
         for side in [0, 1] {
             own.starts[side].shallow_clone().copy_(&others.starts[side]);
+            own.attended[side].shallow_clone().copy_(&others.attended[side]);
             own.lengths[side].shallow_clone().copy_(&others.lengths[side]);
         }
         let made = own.multiples.lock().unwrap_or_else(PoisonError::into_inner);
         for ((side, factor), multiple) in made.iter() {
-            multiple.shallow_clone().copy_(&(&own.starts[*side] * *factor));
+            multiple.shallow_clone().copy_(&(&own.attended[*side] * *factor));
         }
     }
 
@@ -148,15 +153,33 @@ impl Runs {
 
 impl Ragged {
     fn new(mut runs: Vec<[i64; 2]>, device: Device) -> Self {
-        let step = (runs.len().next_power_of_two() / SIZES_OF_A_POWER).max(1);
-        runs.resize(runs.len().next_multiple_of(step), [0; 2]);
-        let lengths = [0, 1].map(|side: usize| runs.iter().map(move |run| run[side]));
+        let mut end = [0; 2];
+        let mut places = Vec::new(); // start and length of queries and of keys
+        for run in &runs {
+            places.extend((run[0] > 0).then(|| [0, 1].map(|side| (end[side], run[side]))));
+            end = [0, 1].map(|side| end[side] + run[side]);
+        }
+        // Empty runs follow.
+        places.resize(shared_count(places.len()), end.map(|end| (end, 0)));
+        runs.resize(shared_count(runs.len()), [0; 2]);
+        let on_device = |numbers: Vec<i64>| int32(&numbers).to_device(device);
+        let of = |side: usize| places.iter().map(move |place: &[(i64, i64); 2]| place[side]);
         Self {
-            starts: lengths.clone().map(|lengths| starts(lengths).to_device(device)),
-            lengths: lengths.map(|lengths| int32(&lengths.collect::<Vec<_>>()).to_device(device)),
+            starts: [0, 1]
+                .map(|side: usize| starts(runs.iter().map(move |run| run[side])).to_device(device)),
+            attended: [0, 1].map(|side| {
+                on_device(of(side).map(|(start, _)| start).chain([end[side]]).collect())
+            }),
+            lengths: [0, 1].map(|side| on_device(of(side).map(|(_, length)| length).collect())),
             multiples: Arc::default(),
         }
     }
+}
+
+/// The number of runs to which so many are filled up, so that batches with about as many have equal shapes.
+fn shared_count(runs: usize) -> usize {
+    let step = (runs.next_power_of_two() / SIZES_OF_A_POWER).max(1);
+    runs.next_multiple_of(step)
 }
 
 fn rows(ids: &Tensor) -> Vec<Vec<i64>> {
@@ -197,8 +220,9 @@ fn runs_of_row(queries: &[i64], keys: &[i64]) -> Option<Vec<[i64; 2]>> {
     Some(runs)
 }
 
+/// The next power of two: longest lengths differ between batches.
 fn rounded_up(length: i64) -> i64 {
-    (length + LENGTH_STEP - 1) / LENGTH_STEP * LENGTH_STEP
+    (length as u64).next_power_of_two() as i64
 }
 
 /// `[0, a, a + b, ...]` of the lengths `a`, `b`, ...
@@ -260,6 +284,9 @@ mod tests {
         let starts: Vec<i32> = (0..=18).chain([18; 2]).collect();
         assert_eq!(numbers(&runs.starts().unwrap()[1]), starts);
         let lengths = [[1; 18].as_slice(), &[0; 2]].concat();
+        let parts = Tensor::from_slice2(&[[1i64, 1, 2, 0], [1, 2, 0, 0]]);
+        let padded = Runs::between(&parts, &parts, Device::Cpu).unwrap();
+        assert_eq!(numbers(&padded.starts().unwrap()[1]), [0, 2, 3, 4, 5, 6, 8]);
         assert_eq!(numbers(&runs.run_lengths().unwrap()[0]), lengths);
         let multiples = |runs: &Runs| numbers(&runs.multiplied_starts(0, 24).unwrap());
         assert_eq!(multiples(&runs), starts.iter().map(|start| start * 24).collect::<Vec<_>>());

@@ -1,5 +1,7 @@
 //! Updates made of others: after limits of gradients, and for chosen parameters.
 
+use tch::Tensor;
+
 use super::chain::{Chain, Transformation};
 use super::clipped::Clipped;
 use super::error::OptimError;
@@ -41,6 +43,20 @@ struct Shared {
 }
 
 impl Prepared for Shared {
+    fn rates(&self) -> Option<Vec<f32>> {
+        let of_parts = self.parts.iter().map(|(_, update)| update.rates());
+        of_parts.collect::<Option<Vec<_>>>().map(|rates| rates.concat())
+    }
+
+    fn read_from(&mut self, rates: Tensor) {
+        let mut start = 0;
+        for (_, update) in &mut self.parts {
+            let count = update.rates().map_or(0, |rates| rates.len() as i64);
+            update.read_from(rates.narrow(0, start, count));
+            start += count;
+        }
+    }
+
     fn apply(&self, mut updated: Vec<Updated<'_>>) {
         for (filter, update) in &self.parts {
             let is_chosen = |given: &Updated<'_>| filter.chooses(given.name);
@@ -61,8 +77,6 @@ impl Prepare for Refused {
 
 #[cfg(test)]
 mod tests {
-    use tch::Tensor;
-
     use super::*;
     use crate::gin::Nested;
     use crate::optim::{

@@ -146,7 +146,12 @@ impl Optimizer {
         incoming: Incoming<'_>,
         backward: impl FnOnce(),
     ) -> Result<bool, OptimError> {
-        let update = self.prepare(learning_rate, step)?;
+        let mut update = self.prepare(learning_rate, step)?;
+        let device = params.iter().next().map(|(_, param)| param.device());
+        if let (Some(rates), Some(device)) = (update.rates(), device) {
+            // Now the device has little to do: later the host would wait for all of the backward pass.
+            update.read_from(Tensor::from_slice(&rates).to_device(device));
+        }
         let is_made = self.make(update, params, watch, incoming, backward)?;
         self.count += i64::from(is_made);
         Ok(is_made)

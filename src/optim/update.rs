@@ -37,8 +37,9 @@ pub trait Prepared: Debug + Send {
         None
     }
 
-    /// Lets the update read these values from a tensor, float32 on the parameters' device: of work that is recorded and done
-    /// again for later steps. Then an update that depends on other values panics.
+    /// Lets the update read these values from a tensor, float32 on the parameters' device. A learning rate that is NaN means that they
+    /// are not known to the host, since the work is recorded and done again for later steps; then an update that depends on
+    /// other values panics.
     fn read_from(&mut self, _rates: Tensor) {}
 
     /// Updates parameters and their states with their gradients, whose memory is consumed.

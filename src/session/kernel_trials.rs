@@ -11,7 +11,7 @@ use crate::nn::fused::kernels::Kernel;
 use crate::nn::{
     AttentionBias, AttentionDims, Dropout, Fp8Format, Heads, Joined, Params, Projection,
     RelativePosition, RmsNorm, Runs, TransformerEngineConfig, add_and_norm, attention, causal_mask,
-    pairs, relative_position_bias,
+    pairs, relative_position_bias, same_segment,
 };
 use crate::optim::{Adafactor, Gradient, Optimizer, OptimizerDef, ParamShape};
 use crate::telemetry;
@@ -68,8 +68,8 @@ fn try_attention(inputs: &Inputs) {
     try_one(Kernel::EfficientAttention, || inputs.attention(true, false));
     try_one(Kernel::FlashAttention, || inputs.attention(false, false));
     Kernel::CudnnAttention.trust(cudnn);
-    for causal in [false, true] {
-        try_one(Kernel::CudnnAttention, || inputs.attention(true, causal));
+    for (learned_bias, causal) in [(true, false), (true, true), (false, false)] {
+        try_one(Kernel::CudnnAttention, || inputs.attention(learned_bias, causal));
     }
 }
 
@@ -153,23 +153,31 @@ impl Inputs {
         self.with_gradients(&[bias], &[&embedding])
     }
 
-    /// Self-attention of a full row and a padded one, whose results for padding are not compared.
+    /// Self-attention in rows of 160, of which one is full, one padded and two are packed; padding's results are not compared.
     fn attention(&self, learned_bias: bool, causal: bool) -> Vec<Tensor> {
-        let (batch, length, count, width) = (2, 24, 2, 16);
+        const EXAMPLES: [&[i64]; 4] = [&[160], &[131], &[1, 2, 40, 3, 100], &[64, 30, 9, 8, 7]];
+        let (batch, length, count, width) = (EXAMPLES.len() as i64, 160, 2, 64);
         let joined = self.leaf(&[batch, length, 3 * count * width]);
         let by_distance = self.leaf(&[count, 2 * length - 1]);
         let heads = Heads { joined: Joined::new(vec![joined.shallow_clone()], 3), count };
-        let lengths = Tensor::from_slice(&[length, length - 5]).unsqueeze(-1);
-        let positions = Tensor::arange(length, (Kind::Int64, Device::Cpu));
-        let ids = positions.lt_tensor(&lengths).to_kind(Kind::Int64);
-        let real = ids.gt(0).to_device(self.device);
+        let ids = Tensor::zeros([batch, length], (Kind::Int64, Device::Cpu));
+        for (row, lengths) in (0..).zip(EXAMPLES) {
+            let mut start = 0;
+            for (&length, id) in lengths.iter().zip(1..) {
+                let _ = ids.get(row).narrow(0, start, length).fill_(id);
+                start += length;
+            }
+        }
         let runs = Runs::between(&ids, &ids, self.device);
+        let ids = ids.to_device(self.device);
+        let real = ids.gt(0);
+        let allowed = pairs(&real, &real).logical_and(&same_segment(&ids, &ids));
         let (runs, allowed) = match causal {
-            false => (runs, pairs(&real, &real)),
-            true => (
-                runs.map(Runs::causal),
-                pairs(&real, &real).logical_and(&causal_mask(length, self.device)),
-            ),
+            false => (runs, allowed),
+            true => {
+                let causal = causal_mask(length, self.device);
+                (runs.map(Runs::causal), allowed.logical_and(&causal))
+            }
         };
         let learned = learned_bias.then(|| by_distance.unfold(1, length, 1).unsqueeze(0).flip([2]));
         let bias = AttentionBias::new(learned, &allowed).over(runs);

@@ -237,7 +237,7 @@ impl Stepper {
             }
             _ => graphs.recorded_step().rates.copy_(&rates),
         }
-        let handles = state.optimizer.handles();
+        let handles = (way == Way::Record).then(|| state.optimizer.handles());
         match self.guarded(state.step, || self.launch(state, parts, graphs))? {
             Ok(outputs) => {
                 state.optimizer.count_update();
@@ -247,6 +247,7 @@ impl Stepper {
             }
             // Nothing was updated.
             Err(reason) => {
+                let handles = handles.expect("only recording fails");
                 state.optimizer.put_back(handles, &state.params);
                 graphs.give_up(&reason);
                 Ok(None)

@@ -19,6 +19,8 @@ use super::step::Stepper;
 
 /// Changes of shape after which steps are no longer recorded: each costs two steps at the usual speed.
 const MOST_CHANGES: usize = 16;
+/// Recorded steps that make up for a change.
+const REPLAYS_FOR_A_CHANGE: usize = 32;
 
 /// Records work and does it again.
 pub trait Recorder: Debug {
@@ -66,6 +68,7 @@ pub struct StepGraphs {
     /// The host's facts about the last step, if it was not recorded.
     warmed_up: Option<Vec<Told>>,
     changes: usize,
+    replays: usize,
     must_record: bool,
 }
 
@@ -108,7 +111,14 @@ pub(super) enum Way {
 impl StepGraphs {
     /// No recordings, at any time.
     pub fn none() -> Self {
-        Self { recorder: None, recorded: None, warmed_up: None, changes: 0, must_record: false }
+        Self {
+            recorder: None,
+            recorded: None,
+            warmed_up: None,
+            changes: 0,
+            replays: 0,
+            must_record: false,
+        }
     }
 
     /// Recordings of a run's steps, if they are possible; on a GPU the user is told why they are not.
@@ -135,11 +145,9 @@ impl StepGraphs {
         Self { recorder: Some(recorder), ..Self::none() }
     }
 
-    /// Frees the recordings, for other work on the device; the next step is recorded again.
+    /// Frees the recordings, for other work on the device; steps are recorded again after another one.
     pub fn forget(&mut self) {
-        if let Some(RecordedStep { told, .. }) = self.recorded.take() {
-            self.warmed_up = Some(told);
-        }
+        (self.recorded, self.warmed_up) = (None, None);
         if let Some(recorder) = &mut self.recorder {
             recorder.clear();
         }
@@ -161,10 +169,14 @@ impl StepGraphs {
             return Way::Plain;
         }
         if self.recorded.as_ref().is_some_and(|recorded| recorded.told == told) {
+            self.replays += 1;
+            self.changes -= usize::from(self.replays % REPLAYS_FOR_A_CHANGE == 0).min(self.changes);
             return Way::Replay;
         }
+        let recorded = self.recorded.take().map(|recorded| recorded.told);
+        let before = recorded.or(self.warmed_up.take()).unwrap_or_default();
         self.forget();
-        let before = self.warmed_up.replace(told.to_vec()).unwrap_or_default();
+        self.warmed_up = Some(told.to_vec());
         let pairs = || before.iter().zip(told);
         let are_shaped_alike = !before.is_empty() && pairs().all(|(a, b)| a.shape == b.shape);
         if are_shaped_alike && pairs().any(|(a, b)| a.divisors != b.divisors) {

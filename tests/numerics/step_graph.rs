@@ -79,7 +79,7 @@ fn check(bindings: &[&str], failing: Option<usize>, expected_recordings: usize) 
     let found = steps(&spec, LocalDevice::Cpu, |_| StepGraphs::by(Box::new(recorder)));
     assert_eq!(found, plain, "{bindings:?}");
     assert_eq!(recorded.load(Ordering::Relaxed), expected_recordings, "{bindings:?}");
-    assert!(plain.0.iter().all(|number| number.is_finite()), "{bindings:?}");
+    assert!(plain.0.iter().all(|number| !number.is_nan()), "{bindings:?}");
 }
 
 const ADAMW: [&str; 3] = [

@@ -32,16 +32,8 @@ pub(super) struct FactoredUpdate {
     /// Factor of the squared gradient.
     pub(super) mixing: f64,
     pub(super) weight_decay: Option<WeightDecay>,
-    /// The same as kernels read them.
-    pub(super) rates: Rates,
-}
-
-/// The values of [`FactoredUpdate::rates`] on the parameters' device, once a kernel has read them.
-#[derive(Debug, Default)]
-pub(super) struct Rates {
-    tensor: OnceCell<Tensor>,
-    /// Whether they are those of another time, which the host does not know.
-    are_given: bool,
+    /// The values of [`Prepared::rates`] on the parameters' device, once they are there.
+    pub(super) rates: OnceCell<Tensor>,
 }
 
 /// The decay of the weights by one update, as a fraction of them.
@@ -81,13 +73,13 @@ impl FactoredUpdate {
             decay: decay as f64,
             mixing: (1.0 - decay) as f64,
             weight_decay: weight_decay.map(WeightDecay::Fixed),
-            rates: Rates::default(),
+            rates: OnceCell::new(),
         })
     }
 
     /// Returns float32 on that device: learning rate, both factors of the second moment, and the factor of the parameter.
     pub(super) fn rates_on(&self, device: Device) -> &Tensor {
-        self.rates.tensor.get_or_init(|| {
+        self.rates.get_or_init(|| {
             let rates = self.rates().expect("kernels decay by a fixed rate");
             Tensor::from_slice(&rates).to_device(device)
         })
@@ -98,7 +90,7 @@ impl FactoredUpdate {
         if self.apply_by_kernel(param, &grad, state) {
             return;
         }
-        assert!(!self.rates.are_given, "no kernel of Adafactor updates {:?}", param.size());
+        assert!(!self.learning_rate.is_nan(), "no kernel of Adafactor updates {:?}", param.size());
         let mut param = param.shallow_clone();
         let before = self.spec.skip_nan_updates.then(|| {
             let arrays: Vec<Tensor> = state.arrays.iter().map(Tensor::copy).collect();
@@ -233,7 +225,7 @@ impl Prepare for TransformersAdafactor {
             decay: 1.0 - mixing,
             mixing,
             weight_decay: decays.then_some(weight_decay),
-            rates: Rates::default(),
+            rates: OnceCell::new(),
         }))
     }
 }
@@ -249,7 +241,7 @@ impl Prepared for FactoredUpdate {
     }
 
     fn read_from(&mut self, rates: Tensor) {
-        self.rates = Rates { tensor: rates.into(), are_given: true };
+        self.rates = rates.into();
     }
 
     fn apply(&self, updated: Vec<Updated<'_>>) {

@@ -34,7 +34,7 @@ struct Fused {
     learning_rate: f32,
     /// The number of this update, from 1.
     number: i64,
-    /// Both on the parameters' device, if they are those of another time.
+    /// Both on the parameters' device, once they are there.
     given: Option<Tensor>,
 }
 

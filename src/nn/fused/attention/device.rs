@@ -127,7 +127,7 @@ pub(super) static CUDNN: Kernel = Kernel {
     operands: with_runs_and_bias,
     refusal: |operands| {
         if operands.largest_offset() > i64::from(i32::MAX) {
-            return Some("a batch of more than 2^31 numbers".to_owned());
+            return Some("packed or padded rows of more than 2^31 numbers".to_owned());
         }
         // SAFETY: all tensors outlive the call.
         let message = unsafe {
@@ -223,9 +223,7 @@ pub(super) fn attention(
         ..(kernel.operands)([&query, &key, &value], bias)
     });
     if let Some(reason) = (kernel.refusal)(&operands) {
-        warn_once(&format!(
-            "cuDNN has no kernel for an attention, and libtorch's is used: {reason}"
-        ));
+        warn_once(&format!("cuDNN does not compute an attention, and libtorch does: {reason}"));
         return None;
     }
     let kept = tch::no_grad(|| (kernel.forward)(&operands));
@@ -332,10 +330,15 @@ impl Operands {
         self.query.size().iter().rev().take(2).product()
     }
 
-    /// The start of what would follow the last run of queries, keys and values side by side.
+    /// The start of what would follow the last run, in the widest layout of its tensors; 0 without parts of rows.
     fn largest_offset(&self) -> i64 {
-        let positions = |part: &Tensor| part.numel() as i64 / self.dense_position();
-        3 * self.dense_position() * positions(&self.query).max(positions(&self.key))
+        if self.runs.as_ref().is_none_or(Runs::are_whole_rows) {
+            return 0;
+        }
+        let parts = [&self.query, &self.key, &self.value];
+        let widest = parts.iter().map(|part| part.stride()[0]).max().expect("there are parts");
+        let positions = parts.iter().map(|part| part.size()[0]).max().expect("there are parts");
+        widest.max(3 * self.dense_position()) * positions
     }
 
     fn raw(&self) -> RawOperands {
