@@ -21,13 +21,10 @@ use super::checkpointing::Checkpoints;
 use super::logs::Logs;
 use super::run::Outcome;
 use super::spec::Train;
-use super::trainer_log::of_model;
+use super::trainer_log::{TRAIN, of_model};
 
 const FILE: &str = "metrics.json";
 const INDENT: usize = 4;
-
-/// The name of the results of training.
-const TRAIN: &str = "train";
 
 /// The model that a run has trained.
 pub struct Trained<'a, 'c> {

@@ -56,6 +56,8 @@ pub struct Beside {
     pub logs: Vec<Unsent>,
     /// The factor of the learning rate by a rule for plateaus.
     pub rate_scale: f64,
+    /// The last metrics of training and of validations.
+    pub metrics: BTreeMap<String, BTreeMap<String, f64>>,
     /// Arrays that other processes hold parts of, gathered for this save.
     pub gathered: BTreeMap<String, Tensor>,
 }
@@ -273,7 +275,7 @@ impl<'a> Checkpoints<'a> {
         Ok(saver.save(state.step, beside.best, |snapshot| {
             copy(state, (self.mesh, format), &beside.gathered, snapshot);
             if let (Some(forms), Some(file)) = (forms, path) {
-                snapshot.as_trainer(file, forms.at(state, beside.rate_scale));
+                snapshot.as_trainer(file, forms.at(state, beside.rate_scale, beside.metrics));
             }
             snapshot.extra(RUN_FILE, to_json(record));
             if state.loss_scaling != LossScaling::default() {

@@ -1,6 +1,8 @@
 //! The facts of a run that a Trainer's file holds beside the arrays: those of the model for transformers, the optimizer's
 //! settings under torch's names, and the learning rates.
 
+use std::collections::BTreeMap;
+
 use crate::checkpoint::{GradScaler, HuggingFaceOptions, PickleValue, Rates, TrainerForm};
 use crate::gin::Slot as _;
 use crate::models::HUGGING_FACE;
@@ -69,8 +71,13 @@ impl TrainerForms {
         Ok(Self { model, optimizer: Some(settings), scheduled, loss_scaler })
     }
 
-    /// Returns the facts of a state, with learning rates multiplied by a rule for plateaus.
-    pub fn at(&self, state: &TrainState, scale: f64) -> TrainerForm {
+    /// Returns the facts of a state with these metrics, with learning rates multiplied by a rule for plateaus.
+    pub fn at(
+        &self,
+        state: &TrainState,
+        scale: f64,
+        metrics: BTreeMap<String, BTreeMap<String, f64>>,
+    ) -> TrainerForm {
         let (update, (own_updates, _)) = (state.next_update(), state.optimizer.counts());
         let rates = self.scheduled.as_ref().map(|Scheduled { schedule, base, is_own }| {
             let next = schedule.at(if *is_own { own_updates } else { update });
@@ -88,7 +95,7 @@ impl TrainerForms {
             }
         }
         let model = self.model.clone();
-        TrainerForm { model, families: HUGGING_FACE, optimizer, rates, grad_scaler }
+        TrainerForm { model, families: HUGGING_FACE, optimizer, rates, grad_scaler, metrics }
     }
 }
 

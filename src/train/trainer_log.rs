@@ -13,10 +13,25 @@ use super::last_evaluation::LastEvaluation;
 /// The metrics of a model, which have the Trainer's tags, in the order of its lines. Only BERTs have others than the loss.
 const OF_MODEL: [&str; 5] = ["accuracy_mlm", "loss", "loss_mlm", "loss_nsp", "accuracy_nsp"];
 
+/// The names of metrics of training, and of validations.
+pub const TRAIN: &str = "train";
+pub const VALID: &str = "valid";
+
 /// Returns those of some metrics that are the model's.
 pub fn of_model(metrics: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
+    found_in(metrics).collect()
+}
+
+fn found_in(metrics: &BTreeMap<String, f64>) -> impl Iterator<Item = (String, f64)> {
     let found = OF_MODEL.iter().filter_map(|name| metrics.get_key_value(*name));
-    found.map(|(name, value)| (name.clone(), *value)).collect()
+    found.map(|(name, value)| (name.clone(), *value))
+}
+
+/// Returns the losses of held-out batches, and the metrics of predictions.
+pub fn validated(evaluation: &LastEvaluation) -> impl Iterator<Item = (String, f64)> {
+    let predicted = evaluation.inference.values().flatten();
+    let predicted = predicted.map(|(name, value)| (name.clone(), *value));
+    evaluation.training.values().flat_map(found_in).chain(predicted)
 }
 
 /// The writers of these logs.
@@ -57,9 +72,8 @@ impl TrainerLog {
     /// Writes the metrics of the steps before `step`, and the learning rate of the next one, if it is known.
     pub fn window(&mut self, scalars: &BTreeMap<String, f64>, next_rate: Option<f32>, step: u64) {
         let Some(iteration) = step.checked_sub(1) else { return };
-        let found = OF_MODEL.iter().filter_map(|name| scalars.get_key_value(*name));
-        for (name, value) in found {
-            self.scalar((name, "/train"), *value, iteration);
+        for (name, value) in found_in(scalars) {
+            self.scalar((&name, "/train"), value, iteration);
             self.line(&format!("step: {iteration}/{} {name}: {value:.4}", self.last));
         }
         if let Some(norm) = scalars.get("weight_gradient_norm") {
@@ -88,13 +102,9 @@ impl TrainerLog {
 
     /// Writes the losses of held-out batches, and the metrics of predictions.
     pub fn validation(&mut self, evaluation: &LastEvaluation) {
-        let of_model = |metrics| {
-            OF_MODEL.iter().filter_map(move |name| BTreeMap::get_key_value(metrics, *name))
-        };
-        let losses = evaluation.training.values().flat_map(of_model);
-        for (name, value) in losses.chain(evaluation.inference.values().flatten()) {
+        for (name, value) in validated(evaluation) {
             self.line(&format!("Validation on valid {name}: {value:.4}"));
-            self.scalar((name, "/valid"), *value, evaluation.step.saturating_sub(1));
+            self.scalar((&name, "/valid"), value, evaluation.step.saturating_sub(1));
         }
     }
 

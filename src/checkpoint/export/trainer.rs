@@ -18,8 +18,9 @@ use crate::layers::Unstacked;
 use crate::names::Axes;
 use crate::names::hugging_face::Families;
 use crate::names::trainer::{
-    ARRAYS, COUNT, FILES, GRAD_SCALER, GROUPS, GROWTH_TRACKER, ITERATION, OPTIMIZER, OWN, SCALE,
-    STATE, registered_place, slot_and_parameter, slots_of_adafactor,
+    APEX, APEX_SCALE, APEX_SCALER, APEX_UPDATES, ARRAYS, COUNT, FILES, GRAD_SCALER, GROUPS,
+    GROWTH_TRACKER, ITERATION, OPTIMIZER, OWN, SCALE, STATE, registered_place, slot_and_parameter,
+    slots_of_adafactor,
 };
 use crate::stored::Stored;
 use crate::t5x_tree::STEP;
@@ -43,6 +44,8 @@ pub struct TrainerForm {
     pub rates: Option<Rates>,
     /// The scale of the loss, if there is one.
     pub grad_scaler: Option<GradScaler>,
+    /// The last metrics of training and of validations by the names of Trainers.
+    pub metrics: BTreeMap<String, BTreeMap<String, f64>>,
 }
 
 /// Learning rates that follow a schedule.
@@ -129,10 +132,12 @@ fn described(
     object.extend([
         (ITERATION, PickleValue::Int(step - 1)),
         ("epoch", PickleValue::Int(0)),
-        ("metrics", PickleValue::Dict(Vec::new())),
+        ("metrics", metrics(&form.metrics)),
     ]);
     object.extend(form.rates.map(|rates| (SCHEDULER, scheduler(rates))));
+    // A Trainer reads the one that it computes with.
     object.extend(form.grad_scaler.map(|scaler| (GRAD_SCALER, grad_scaler(scaler))));
+    object.extend(form.grad_scaler.map(|scaler| (APEX, scaler_of_apex(scaler))));
     object.push((OWN, own(from, &parts.shapes(), &mut tensors)?));
     if let Some(tensor) = tensors.iter().find(|tensor| storage_class(tensor.dtype).is_none()) {
         let reason =
@@ -222,9 +227,15 @@ fn scheduler(Rates { base, next, updates }: Rates) -> PickleValue {
     ])
 }
 
+fn metrics(by_split: &BTreeMap<String, BTreeMap<String, f64>>) -> PickleValue {
+    let numbers = |metrics: &BTreeMap<String, f64>| {
+        PickleValue::dict(metrics.iter().map(|(name, value)| (name, PickleValue::Float(*value))))
+    };
+    PickleValue::dict(by_split.iter().map(|(split, metrics)| (split, numbers(metrics))))
+}
+
 /// The state of torch's GradScaler.
 fn grad_scaler(scaler: GradScaler) -> PickleValue {
-    let count = |count: u64| PickleValue::Int(i64::try_from(count).unwrap_or(i64::MAX));
     PickleValue::dict([
         (SCALE, PickleValue::Float(scaler.scale)),
         ("growth_factor", PickleValue::Float(2.0)),
@@ -232,6 +243,17 @@ fn grad_scaler(scaler: GradScaler) -> PickleValue {
         ("growth_interval", count(scaler.growth_interval)),
         (GROWTH_TRACKER, count(scaler.updates)),
     ])
+}
+
+/// The state of apex's scale of one loss.
+fn scaler_of_apex(scaler: GradScaler) -> PickleValue {
+    let state =
+        [(APEX_SCALE, PickleValue::Float(scaler.scale)), (APEX_UPDATES, count(scaler.updates))];
+    PickleValue::dict([(APEX_SCALER, PickleValue::dict(state))])
+}
+
+fn count(count: u64) -> PickleValue {
+    PickleValue::Int(i64::try_from(count).unwrap_or(i64::MAX))
 }
 
 /// Gimlet's record: every array under T5X's name, of which those that the file does not hold yet are added, and the files.

@@ -8,6 +8,7 @@ use crate::session::unfinished::Unfinished;
 use crate::telemetry;
 use crate::train::last_evaluation::LastEvaluation;
 use crate::train::logs::Logs;
+use crate::train::trainer_log::{VALID, validated};
 
 use super::{Run, Verdict};
 
@@ -60,6 +61,7 @@ impl Run<'_> {
         self.note();
         self.seen_at = Some(evaluation.step);
         self.monitor.see_evaluation(evaluation);
+        self.last_metrics.insert(VALID.to_string(), validated(evaluation).collect());
         let stopping = self.actions.after_train_eval(&evaluation.training);
         let stopping = self.actions.after_infer_eval(&evaluation.inference) || stopping;
         let stopping = self.see_best(evaluation, logs)? || stopping;

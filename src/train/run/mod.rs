@@ -4,7 +4,6 @@ mod evaluation;
 mod saving;
 
 use std::collections::BTreeMap;
-use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -50,7 +49,7 @@ use crate::train::start::{
 };
 use crate::train::step::{StepReport, Stepper};
 use crate::train::step_graph::StepGraphs;
-use crate::train::trainer_log::of_model;
+use crate::train::trainer_log::{TRAIN, of_model};
 use crate::train::window::Window;
 
 /// The way in which a run ended.
@@ -206,8 +205,8 @@ struct Run<'a> {
     inference_evaluation: Option<InferenceEvaluation>,
     /// The last evaluation of an earlier process.
     last_evaluation: Option<LastEvaluation>,
-    /// The metrics of the model that were logged last.
-    last_metrics: BTreeMap<String, f64>,
+    /// The metrics of training and of validations that were logged last, by the names of t5-experiments.
+    last_metrics: BTreeMap<String, BTreeMap<String, f64>>,
     actions: Actions,
     /// Whether a loss that is not finite does no harm.
     skips_nan_updates: bool,
@@ -251,7 +250,7 @@ impl Run<'_> {
         };
         let best = self.best.value.map(|_| &mut self.best_checkpoints);
         let (spec, forward, state) = (self.spec, &self.stepper.forward, &mut self.state);
-        let metrics = mem::take(&mut self.last_metrics);
+        let metrics = self.last_metrics.remove(TRAIN).unwrap_or_default();
         Trained { spec, context, forward, state, best, metrics, logs }.outcome(outcome)
     }
 
@@ -397,7 +396,7 @@ impl Run<'_> {
         }
         let step = self.state.step;
         let scalars = window.scalars();
-        self.last_metrics = of_model(&scalars);
+        self.last_metrics.insert(TRAIN.to_string(), of_model(&scalars));
         self.monitor.see_train(step, &scalars);
         let has_own = self.spec.model.optimizer_def().own_learning_rate().is_some();
         let rate = self.stepper.schedule.at(self.state.next_update());

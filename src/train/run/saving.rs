@@ -66,6 +66,7 @@ impl Run<'_> {
         let gathered =
             self.stepper.guarded(self.state.step, || self.checkpoints.gather(&self.state))?;
         self.stepper.check_axes()?;
-        Ok(Beside { best: None, logs, rate_scale: self.plateau.scale, gathered })
+        let (rate_scale, metrics) = (self.plateau.scale, self.last_metrics.clone());
+        Ok(Beside { best: None, logs, rate_scale, metrics, gathered })
     }
 }

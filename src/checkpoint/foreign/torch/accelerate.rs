@@ -1,5 +1,5 @@
 //! Reads the folders in which the Trainer of t5-experiments saves with Hugging Face's Accelerate: the model's weights, the
-//! optimizer's state, and the iteration, each in a file.
+//! optimizer's state, the scale of the loss, and the iteration, each in a file.
 
 use std::ops::Range;
 
@@ -24,6 +24,9 @@ const TORCH: &str = Weights::Torch.file_name();
 
 /// The file of the optimizer's state.
 const OPTIMIZER: &str = "accelerate_state/optimizer.bin";
+
+/// The file of the scale of the loss, which runs in float16 have.
+const SCALER: &str = "accelerate_state/scaler.pt";
 
 /// Opens a folder. Without the file of the optimizer it holds weights and a step.
 ///
@@ -54,6 +57,11 @@ pub(crate) fn open_accelerate(dir: &Path, families: Families) -> Result<Foreign,
         }
         false => model,
     };
+    let file = dir.join(SCALER);
+    if file.exists()? {
+        let scaler = TorchFile::choose(&file, &scaler)?.dict.training;
+        training.take_scaler(scaler.unwrap_or_default());
+    }
     training.join(named((dir, dir), Format::Trainer, raw, families)?, &numbers)
 }
 
@@ -72,6 +80,13 @@ fn optimizer(path: &Path, machine: &Machine, root: &Value) -> Result<StateDict, 
     training.add_optimizer(machine, dict(path, root)?, &mut found.beside);
     found.training = Some(training);
     Ok(found)
+}
+
+/// Chooses the scale of the loss, which is the whole file.
+fn scaler(path: &Path, machine: &Machine, root: &Value) -> Result<StateDict, CheckpointError> {
+    let mut training = Training::default();
+    training.add_scaler(machine, dict(path, root)?);
+    Ok(StateDict { training: Some(training), ..StateDict::default() })
 }
 
 fn dict(path: &Path, root: &Value) -> Result<usize, CheckpointError> {

@@ -138,6 +138,16 @@ impl Training {
         *self = Self { step: self.step, own: None, ..other };
     }
 
+    /// Adds the state of torch's GradScaler.
+    pub fn add_scaler(&mut self, machine: &Machine, state: usize) {
+        self.loss_scaling = scale_in(machine, (state, SCALE, GROWTH_TRACKER));
+    }
+
+    /// Takes the scale of the loss of another file.
+    pub fn take_scaler(&mut self, other: Self) {
+        self.loss_scaling = other.loss_scaling;
+    }
+
     /// Adds the state to a model, whose parameters have these numbers in the optimizer.
     ///
     /// # Errors
@@ -284,7 +294,14 @@ fn loss_scaling(machine: &Machine, root: usize) -> Option<LossScaling> {
         let state = dict(machine, dict(machine, root, APEX)?, APEX_SCALER)?;
         Some((state, APEX_SCALE, APEX_UPDATES))
     };
-    let (state, scale, updates) = torch.or_else(apex)?;
+    scale_in(machine, torch.or_else(apex)?)
+}
+
+/// Reads the scale of the loss in a dict with these keys of the scale and of the updates so far in a row.
+fn scale_in(
+    machine: &Machine,
+    (state, scale, updates): (usize, &str, &str),
+) -> Option<LossScaling> {
     let scale = match get(machine, state, scale)? {
         Value::Float(scale) => *scale,
         Value::Int(scale) => *scale as f64,

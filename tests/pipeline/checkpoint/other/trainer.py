@@ -85,6 +85,9 @@ def make():
   folder = os.path.join(HERE, 'model_6')
   torch.save(model.state_dict(), os.path.join(folder, 'pytorch_model.bin'))
   torch.save(optimizer.state_dict(), os.path.join(folder, 'accelerate_state', 'optimizer.bin'))
+  scaler = torch.amp.GradScaler('cpu', init_scale=512.0)
+  scaler.load_state_dict({**scaler.state_dict(), '_growth_tracker': 3})
+  torch.save(scaler.state_dict(), os.path.join(folder, 'accelerate_state', 'scaler.pt'))
   torch.save(counters, os.path.join(folder, 'trainer.pckl'))
 
 
@@ -107,6 +110,7 @@ def check(path):
   own = checkpoint['gimlet']['arrays']
   views = [t.data_ptr() for n, t in own.items() if n.startswith('target/')]
   print('  parameters of Gimlet that are views of the model:', sum(p in shared for p in views), 'of', len(views))
+  print('  scale of the loss:', checkpoint.get('torch_amp'), checkpoint.get('amp'))
   print('  iteration:', checkpoint['iteration'], 'epoch:', checkpoint['epoch'], 'metrics:', checkpoint['metrics'])
   if 'optimizer_state_dict' not in checkpoint:
     print('  no optimizer')

@@ -77,6 +77,8 @@ fn adamws_state_has_optaxs_names_in_a_file_and_in_a_folder_of_accelerates() {
         check(&*stored, "state/param_states/0/count", &Array::scalar_i32(7));
         assert_eq!(stored.leaves().len(), 26 * 3 + 2, "{name}");
     }
+    let scaling = opened("trainer/model_6").extra(LOSS_SCALING_FILE).unwrap().unwrap();
+    assert_eq!(scaling, br#"{"scale":512.0,"updates":3,"skipped":0}"#);
 }
 
 #[test]
@@ -118,6 +120,7 @@ fn saved(dir: &Path, step: u64, from: &dyn Stored) -> Path {
         optimizer: Some(vec![(setting, PickleValue::None)]),
         rates: Some(Rates { base: 0.01, next: 0.002, updates: 7 }),
         grad_scaler: Some(GradScaler { scale: 1024.0, growth_interval: 2000, updates: 5 }),
+        metrics: [("valid".to_string(), [("loss".to_string(), 6.25)].into())].into(),
     };
     let saves = saver.save(step, None, |snapshot| {
         for leaf in from.leaves() {
@@ -170,6 +173,7 @@ fn other_programs_find_the_same_state_under_their_names() {
         let at = |bytes: &[u8], text: &[u8]| bytes.windows(text.len()).rposition(|it| it == text);
         let key = at(&bytes, b"\x06\0\0\0gimlet}").unwrap();
         bytes[key + 4] = b'x';
+        assert!(at(&bytes, b"X\x04\0\0\0lossG\x40\x19").is_some(), "metrics are written");
         // Archives may have zeros instead of checksums: in the list of entries, before the name.
         let name = at(&bytes, b"archive/data.pkl").unwrap();
         bytes[name - 30..name - 26].fill(0);
@@ -179,6 +183,12 @@ fn other_programs_find_the_same_state_under_their_names() {
         let scaling = stored.extra(LOSS_SCALING_FILE).unwrap().unwrap();
         assert_eq!(scaling, br#"{"scale":1024.0,"updates":5,"skipped":0}"#, "torch has the scale");
         assert_eq!(arrays(&*stored), arrays(&*from), "{fixture}");
+        // Without that of torch, the scale is that of apex.
+        let torch = at(&bytes, b"torch_amp").unwrap();
+        bytes[torch] = b'x';
+        file.write_atomic(&bytes).unwrap();
+        let apex = open(&file).unwrap().extra(LOSS_SCALING_FILE).unwrap().unwrap();
+        assert_eq!(apex, scaling);
     }
 }
 
