@@ -60,7 +60,7 @@ pub fn check_keys(
     }
     Ok((!unknown.is_empty()).then(|| {
         format!(
-            "{file}: {} not known and ignored; check that the model does not depend on it",
+            "{file}: {} not known; check that the model does not depend on it",
             match &unknown[..] {
                 [key] => format!("the key `{key}` is"),
                 keys => format!("the keys {} are", gimlet_telemetry::quoted_names(keys, 8)),

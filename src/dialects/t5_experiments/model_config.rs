@@ -99,6 +99,10 @@ pub fn network(file: &str, text: &str, class: ModelClass) -> Result<Network, Vec
         Ok(_) => return Err(vec![mistake(file, "it is not an object of keys and values")]),
         Err(error) => return Err(vec![mistake(file, format!("it is not JSON: {error}"))]),
     };
+    if keys.get("model_type").is_some_and(|found| found == "bert") {
+        let bert = mistake(file, "`model_type` is \"bert\", expected \"t5\"");
+        return Err(vec![bert.help("`gimlet t5_experiments bert` pretrains a BERT")]);
+    }
     let mut reader = Reader { file, keys, class, statements: Vec::new(), mistakes: Vec::new() };
     reader.check_names();
     reader.dimensions();
@@ -304,6 +308,10 @@ mod tests {
         own(
             r#"{"dmodel": 16}"#,
             "t5.json: `dmodel` is not a key of t5-experiments' T5 did you mean `d_model`?",
+        );
+        own(
+            r#"{"model_type": "bert", "a": 1}"#,
+            "\"bert\", expected \"t5\" `gimlet t5_experiments bert`",
         );
         own(r#"{"d_ff": "x"}"#, r#"`d_ff` is "x", expected a whole number of at least 1"#);
         own(r#"{"eos_token_id": 2}"#, "`eos_token_id` is 2, expected 1: EOS has id 1");

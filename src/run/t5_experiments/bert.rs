@@ -104,7 +104,13 @@ fn read_network(arguments: &Arguments) -> Result<(Vec<Statement>, Vec<String>), 
         .map_err(|error| refused(format!("it is not a file of a network: {error}")))?;
     let family = HuggingFaceFamily::of(&config, HUGGING_FACE);
     if !family.is_ok_and(|family| std::ptr::eq(family, &FAMILY)) {
-        return Err(refused("its `model_type` is not \"bert\"".to_string()));
+        let found = value(&text, "model_type").unwrap_or_default();
+        let help = match &found[..] {
+            "big_bird" => ": a BERT with the key `sparse_attention` has BigBird's blocks",
+            "t5" => ": `gimlet t5_experiments t5` pretrains a T5",
+            _ => "",
+        };
+        return Err(refused(format!("its `model_type` is `{found}`, expected `bert`{help}")));
     }
     if let Some(unknown) =
         FAMILY.check_keys(&config).map_err(|error| failure(vec![Diagnostic::nowhere(error)]))?
@@ -112,7 +118,8 @@ fn read_network(arguments: &Arguments) -> Result<(Vec<Statement>, Vec<String>), 
         return Err(failure(vec![Diagnostic::nowhere(unknown)]));
     }
     if class.starts_with(OF_TRANSFORMERS)
-        && let Some(position) = position(&text).filter(|position| position != "absolute")
+        && let Some(position) =
+            value(&text, "position_embedding_type").filter(|position| position != "absolute")
     {
         return Err(refused(format!(
             "its position_embedding_type is `{position}`, and transformers' class has absolute positions: give \
@@ -229,8 +236,8 @@ fn without(text: &str) -> Result<(String, Vec<String>), serde_json::Error> {
     Ok((config.to_string(), removed))
 }
 
-/// The kind of positions in the text of a network.
-fn position(text: &str) -> Option<String> {
+/// The text that the text of a network has under a key.
+fn value(text: &str, key: &str) -> Option<String> {
     let config: Value = serde_json::from_str(text).ok()?;
-    config["position_embedding_type"].as_str().map(str::to_string)
+    config[key].as_str().map(str::to_string)
 }
