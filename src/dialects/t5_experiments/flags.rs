@@ -83,8 +83,9 @@ pub const HALF_PRECISION: &[Flag] = &[
     flag("max_loss_scale", Float, "16777216", With("apex_opt_lvl")),
 ];
 
-/// The flag of Accelerate's launcher, which passes it on.
-pub const OF_LAUNCHER: &[Flag] = &[flag("mixed_precision", Text, "no", Translated)];
+/// The flags of Accelerate's launcher, which passes them on.
+pub const OF_LAUNCHER: &[Flag] =
+    &[flag("mixed_precision", Text, "no", Translated), flag("zero_stage", Int, "0", Translated)];
 
 /// The last flags of the Trainer.
 pub const TRAINER_END: &[Flag] = &[

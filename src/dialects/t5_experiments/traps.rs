@@ -52,6 +52,11 @@ pub fn traps(arguments: &Arguments, facts: &Facts, has_git: bool) -> Vec<(u8, &'
             "the logged norm of gradients is that of one process: of all here",
         ),
         (
+            9,
+            arguments.is("fp16") && !schedule.is_empty(),
+            "a step whose gradients overflow moves the schedule: it does not here",
+        ),
+        (
             10,
             is_validated && remembers,
             "a resumed run forgets metrics of validations: they are saved here",
@@ -92,7 +97,7 @@ const PARTIAL_BATCHES: &str = "the last batch of a pass is divided by --gradient
 
 #[cfg(test)]
 mod tests {
-    use super::super::flags::{OPTIMIZER, T5, TRAINER, TRAINER_END};
+    use super::super::flags::{HALF_PRECISION, OPTIMIZER, T5, TRAINER, TRAINER_END};
     use super::*;
 
     fn facts(num_processes: usize, num_files: usize) -> Facts {
@@ -104,8 +109,8 @@ mod tests {
     /// Compares the traps from 4 on that a command line meets, of which every one meets 6.
     fn check(line: &str, facts: &Facts, expected: &[u8]) {
         let words: Vec<String> = line.split_whitespace().map(str::to_string).collect();
-        let arguments =
-            Arguments::parse(&[TRAINER, TRAINER_END, T5, OPTIMIZER], &words).expect(line);
+        let tables = [TRAINER, HALF_PRECISION, TRAINER_END, T5, OPTIMIZER];
+        let arguments = Arguments::parse(&tables, &words).expect(line);
         let met = traps(&arguments, facts, true).into_iter().map(|(trap, _)| trap);
         let met: Vec<u8> = met.filter(|trap| *trap >= 4).collect();
         assert_eq!(met, expected, "{line}: {facts:?}");
@@ -122,6 +127,8 @@ mod tests {
         check("--lr_scheduler linear --iters 9 --num_training_steps 10", &alone, &[6]);
         check("--valid_data_path a --valid_interval 2", &alone, &[5, 6]);
         check("--valid_data_path a", &alone, &[6]);
+        check("--fp16 --lr_scheduler constant", &alone, &[6, 9]);
+        check("--fp16", &alone, &[6]);
         check("--init_checkpoint a", &alone, &[6, 11]);
         check("--init_checkpoint a --reset_optimizer", &alone, &[6]);
         check("--init_checkpoint a --lr_scheduler constant", &alone, &[6]);

@@ -8,12 +8,13 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use anyhow::{Context, Error, anyhow, bail};
+use serde_json::Value as Json;
 
 use crate::gin::did_you_mean;
 use crate::run::shims;
 use crate::run::world::visible_gpus;
 
-use Effect::{Config, Nothing, Only, Precision, Processes, Refused};
+use Effect::{Config, DeepSpeed, Nothing, Only, Precision, Processes, Refused};
 
 /// The part that a launcher's flag has.
 #[derive(Clone, Copy)]
@@ -24,6 +25,8 @@ enum Effect {
     Only(&'static [&'static str], &'static str),
     /// The format of numbers, which one program reads.
     Precision,
+    /// Asks for DeepSpeed, unless the value names another library.
+    DeepSpeed,
     /// A file with values for flags that are not given.
     Config,
     /// No effect.
@@ -44,13 +47,23 @@ struct Launcher {
 
 const MACHINES: &str = "one machine needs no such flag, and several are started by `gimlet launch --nnodes=N --rdzv_endpoint=HOST:PORT COMMAND` on each";
 const ELASTIC: &str = "a number of machines that may change is `gimlet launch --nnodes=MIN:MAX`";
-const DEEPSPEED: &str = "DeepSpeed, FSDP and Megatron-LM are not in Gimlet: `gimlet plan` says which mesh divides a model";
-/// Beginnings of the names of flags about DeepSpeed, FSDP and Megatron-LM that have no row.
-const OF_DEEPSPEED: [&str; 3] = ["fsdp-", "megatron-lm-", "deepspeed-hostfile"];
+const LIBRARIES: &str =
+    "FSDP and Megatron-LM are not in Gimlet: `gimlet plan` says which mesh divides a model";
+/// Beginnings of the names of flags about FSDP and Megatron-LM, which have no row.
+const OF_LIBRARIES: [&str; 2] = ["fsdp-", "megatron-lm-"];
 const PRECISION: &str = "only run_bert_pretraining_accel.py reads it, of t5-experiments' others --fp16 does the same, and in \
     gin the network's dtype";
-/// The program to which the precision is passed.
-const READS_PRECISION: [&str; 2] = ["t5_experiments", "bert_accel"];
+const STAGE: &str = "only run_bert_pretraining_accel.py reads it, and in gin partitioning.PjitPartitioner and its rules divide the \
+    state of any training";
+/// The program to which the precision and the stage of ZeRO are passed.
+const READS_BOTH: [&str; 2] = ["t5_experiments", "bert_accel"];
+
+/// The distributions of accelerate, of which the last asks for DeepSpeed.
+const DISTRIBUTIONS: &[&str] = &["NO", "MULTI_GPU", "MULTI_CPU", "DEEPSPEED"];
+/// The rows of the stage of ZeRO, which is this one if none is given, and of a file that may have it.
+const ZERO_STAGE: &str = "zero-stage";
+const DEFAULT_STAGE: &str = "2";
+const DEEPSPEED_FILE: &str = "deepspeed-config-file";
 const HELP: &str = "`gimlet launch --help` lists the flags that take its place";
 const OTHERS: &str = "for other programs take the folder of `gimlet shims` out of PATH";
 const LOCAL: &[&str] = &["localhost", "127.0.0.1"];
@@ -94,8 +107,12 @@ const ACCELERATE: Launcher = Launcher {
         ("config-file", 1, Config),
         ("num-machines", 1, Only(&["1"], MACHINES)),
         ("mixed-precision", 1, Precision),
-        ("distributed-type", 1, Only(&["NO", "MULTI_GPU", "MULTI_CPU"], DEEPSPEED)),
-        ("use-deepspeed use-fsdp use-megatron-lm", 0, Refused(DEEPSPEED)),
+        ("distributed-type", 1, DeepSpeed),
+        ("use-deepspeed", 0, DeepSpeed),
+        ("use-fsdp use-megatron-lm", 0, Refused(LIBRARIES)),
+        // They matter with DeepSpeed alone.
+        (ZERO_STAGE, 1, Nothing),
+        (DEEPSPEED_FILE, 1, Nothing),
         ("tpu tpu-cluster", 0, Refused("TPUs are not supported")),
         ("cpu", 0, Refused("an empty CUDA_VISIBLE_DEVICES leaves GPUs alone")),
         (
@@ -109,9 +126,10 @@ const ACCELERATE: Launcher = Launcher {
         ("dynamo-use-fullgraph dynamo-use-dynamic downcast-bf16", 0, Nothing),
         ("num-cpu-threads-per-process dynamo-backend dynamo-mode machine-rank", 1, Nothing),
         ("main-process-ip main-process-port tee role rdzv-backend rdzv-conf", 1, Nothing),
-        ("max-restarts monitor-interval main-training-function zero-stage", 1, Nothing),
-        ("deepspeed-config-file offload-optimizer-device offload-param-device", 1, Nothing),
+        ("max-restarts monitor-interval main-training-function", 1, Nothing),
+        ("offload-optimizer-device offload-param-device deepspeed-hostfile", 1, Nothing),
         ("gradient-accumulation-steps gradient-clipping zero3-init-flag", 1, Nothing),
+        ("zero3-save-16bit-model", 1, Nothing),
     ],
 };
 
@@ -153,7 +171,10 @@ pub(super) fn with_launcher_translated(args: Vec<String>) -> Result<Vec<String>,
     };
     let precision = given.values().find(|value| matches!(value.effect, Precision));
     if let Some(precision) = precision.filter(|precision| precision.text != "no") {
-        precision.pass_to(&mut command).map_err(placed)?;
+        precision.pass_to(&mut command, ("--mixed_precision", "no", PRECISION)).map_err(placed)?;
+    }
+    if let Some(stage) = zero_stage(&given).map_err(placed)?.filter(|stage| stage.text != "0") {
+        stage.pass_to(&mut command, ("--zero_stage", "0", STAGE)).map_err(placed)?;
     }
     let count = launcher.num_processes(&given).map_err(placed)?.to_string();
     let launch = [&args[0], "launch", "--nproc_per_node", &count, "--"].map(str::to_string);
@@ -190,8 +211,8 @@ impl Launcher {
 
     fn find(&self, flag: &str) -> Result<&Flags, Error> {
         let name = flag.trim_start_matches('-').replace('_', "-");
-        if OF_DEEPSPEED.iter().any(|group| name.starts_with(group)) {
-            bail!("{flag} is not supported: {DEEPSPEED}");
+        if OF_LIBRARIES.iter().any(|group| name.starts_with(group)) {
+            bail!("{flag} is not supported: {LIBRARIES}");
         }
         let mut rows = self.flags.iter();
         let names = || self.flags.iter().flat_map(|(names, ..)| names.split(' '));
@@ -234,6 +255,9 @@ impl Value {
             Precision if !is_one_of(&["no", "fp16", "bf16"]) => {
                 bail!("{flag} is `{text}`, expected no, fp16 or bf16")
             }
+            DeepSpeed if !text.is_empty() && !is_one_of(DISTRIBUTIONS) => {
+                bail!("{flag} is `{text}`, expected {}: {LIBRARIES}", DISTRIBUTIONS.join(" or "))
+            }
             Only(values, reason) if !is_one_of(values) => {
                 bail!("{flag} is `{text}`, expected {}: {reason}", values.join(" or "))
             }
@@ -241,15 +265,60 @@ impl Value {
         }
     }
 
-    /// Adds the format of numbers to the words of `gimlet`.
-    fn pass_to(&self, command: &mut Vec<String>) -> Result<(), Error> {
-        let at = READS_PRECISION.len();
-        if command.get(..at).is_none_or(|program| program != READS_PRECISION) {
-            bail!("{} is `{}`, expected no: {PRECISION}", self.flag, self.text);
+    /// Adds the value to the words of `gimlet` under the name of a flag, which other programs than one do not have for this
+    /// reason.
+    fn pass_to(
+        &self,
+        command: &mut Vec<String>,
+        (name, expected, reason): (&str, &str, &str),
+    ) -> Result<(), Error> {
+        let at = READS_BOTH.len();
+        if command.get(..at).is_none_or(|program| program != READS_BOTH) {
+            bail!("{} is `{}`, expected {expected}: {reason}", self.flag, self.text);
         }
-        command.splice(at..at, ["--mixed_precision".to_string(), self.text.clone()]);
+        command.splice(at..at, [name.to_string(), self.text.clone()]);
         Ok(())
     }
+
+    /// Whether it asks for DeepSpeed.
+    fn asks_for_deepspeed(&self) -> bool {
+        matches!(self.effect, DeepSpeed) && ["", "DEEPSPEED"].contains(&&self.text[..])
+    }
+}
+
+/// Returns the stage of DeepSpeed's ZeRO, if a line asks for DeepSpeed. As there, a number in DeepSpeed's own file wins.
+fn zero_stage(given: &Given) -> Result<Option<Value>, Error> {
+    let Some(asks) = given.values().find(|value| value.asks_for_deepspeed()) else {
+        return Ok(None);
+    };
+    let default = || (format!("{} without --zero_stage", asks.flag), DEFAULT_STAGE.to_string());
+    let of_flag = given.get(ZERO_STAGE).map(|value| (value.flag.clone(), value.text.clone()));
+    let of_file = match given.get(DEEPSPEED_FILE) {
+        Some(file) => stage_in(file)?,
+        None => None,
+    };
+    let (flag, text) = of_file.or(of_flag).unwrap_or_else(default);
+    if !["0", "1", "2", "3"].contains(&&text[..]) {
+        bail!("{flag} is `{text}`, expected 0, 1, 2 or 3");
+    }
+    Ok(Some(Value { flag, effect: Nothing, text }))
+}
+
+/// Returns the stage in a file of DeepSpeed's, with its place, unless that is left to flags. The file must leave the format of
+/// numbers to them.
+fn stage_in(Value { flag, text: file, .. }: &Value) -> Result<Option<(String, String)>, Error> {
+    let place = || format!("{flag} {file}");
+    let read = fs::read_to_string(file).with_context(place)?;
+    let config: Json = serde_json::from_str(&read).with_context(place)?;
+    for format in ["fp16", "bf16"] {
+        if config[format]["enabled"] == true {
+            bail!(
+                "{file}: {format}.enabled is true, expected \"auto\": --mixed_precision {format}"
+            );
+        }
+    }
+    let stage = &config["zero_optimization"]["stage"];
+    Ok(stage.is_number().then(|| (format!("{file}: zero_optimization.stage"), stage.to_string())))
 }
 
 /// Returns a program that Python runs as a file or as a module, with its arguments.
@@ -328,6 +397,15 @@ mod tests {
         check(bert, "2 -- t5_experiments bert_accel -x");
         let bert = bert.replace(" no ", " fp16 ");
         check(&bert, "2 -- t5_experiments bert_accel --mixed_precision fp16 -x");
+        let bert = |stage: &str| {
+            bert.replace(
+                "fp16",
+                &format!("no --use_deepspeed {stage} --offload_optimizer_device cpu"),
+            )
+        };
+        check(&bert("--zero_stage 0"), "2 -- t5_experiments bert_accel -x");
+        check(&bert("--zero_stage 3"), "2 -- t5_experiments bert_accel --zero_stage 3 -x");
+        check(&bert(""), "2 -- t5_experiments bert_accel --zero_stage 2 -x");
         assert_eq!(translated("gimlet train -np 2"), Ok("gimlet train -np 2".to_string()));
     }
 
@@ -358,8 +436,34 @@ mod tests {
             "",
             Err("`accelerate launch`: mixed_precision is `fp16`, expected no: only run_bert_"),
         );
-        check(&yaml.replace("MULTI_GPU", "DEEPSPEED"), "", Err("distributed_type is `DEEPSPEED`"));
-        fs::remove_file(&file).expect("it is there");
+        check(&yaml.replace("MULTI_GPU", "FSDP"), "", Err("distributed_type is `FSDP`"));
+        let own = file.with_extension("json");
+        let deepspeed = yaml.replace("MULTI_GPU", "DEEPSPEED");
+        let deepspeed =
+            format!("{deepspeed}deepspeed_config:\n  deepspeed_config_file: {}", own.display());
+        for (text, expected) in [
+            (r#"{"zero_optimization": {"stage": 0}}"#, Ok("3")),
+            (
+                r#"{"zero_optimization": {"stage": "auto"}}"#,
+                Err("zero_stage is `1`, expected 0: only run_bert_"),
+            ),
+            (
+                r#"{"zero_optimization": {"stage": 4}}"#,
+                Err("zero_optimization.stage is `4`, expected 0, 1"),
+            ),
+            (
+                r#"{"fp16": {"enabled": true}}"#,
+                Err("fp16.enabled is true, expected \"auto\": --mixed_precision fp16"),
+            ),
+            ("{", Err("EOF while parsing")),
+        ] {
+            fs::write(&own, text).expect("the folder can be written");
+            check(&deepspeed, "--zero_stage 1", expected);
+            check(yaml, "--zero_stage 1", Ok("3"));
+        }
+        for file in [&file, &own] {
+            fs::remove_file(file).expect("it is there");
+        }
         let missing = translated(&format!(
             "gimlet accelerate launch --config_file {} run_t5_pretraining.py",
             file.display()
@@ -393,7 +497,15 @@ mod tests {
         refused("horovodrun -np 2 python -W ignore train.py", "and not `train.py`");
         refused("accelerate config", "of `accelerate` only `accelerate launch` is translated");
         refused("accelerate launch --num_machines 2", "--num_machines is `2`, expected 1");
-        refused("accelerate launch --use_deepspeed", "DeepSpeed, FSDP");
+        refused("accelerate launch --use_fsdp", "FSDP and Megatron-LM are not in Gimlet");
+        refused(
+            "accelerate launch --fsdp_offload_params",
+            "FSDP and Megatron-LM are not in Gimlet",
+        );
+        refused(
+            "accelerate launch --use_deepspeed",
+            "without --zero_stage is `2`, expected 0: only",
+        );
         refused("accelerate launch --mixed_precision fp8", "is `fp8`, expected no, fp16 or bf16");
         let nothing = translated("gimlet horovodrun -np 2").expect_err("it starts nothing");
         assert!(nothing.contains("and not `nothing`"), "{nothing}");

@@ -191,18 +191,26 @@ fn the_form_for_accelerate_has_no_flags_of_half_precision() {
     assert_eq!(translated.statements, plain.statements);
     check_line(NANO, &format!("{line} --fp16"), &["there is no flag `--fp16`"]);
     check_line(NANO, &format!("{line} --mixed_precision fp8"), &["is `fp8`, expected no, fp16 or"]);
+    check_line(NANO, &format!("{line} --zero_stage 4"), &["is 4, expected 0, 1, 2 or 3"]);
     let binds = |precision: &str, expected: &[&str]| {
         let line = format!("{line} --mixed_precision {precision}");
         let translated = checkout.translated(&line).unwrap_or_else(|message| panic!("{message}"));
         let is_more = |it: &&Statement| !plain.statements.contains(it);
         let more = translated.statements.iter().filter(is_more);
         assert_eq!(more.map(|it| &it.text[..]).collect::<Vec<_>>(), expected);
+        let (precision, _) = precision.split_once(' ').unwrap_or((precision, ""));
         assert!(translated.record.files[0].text.contains(&format!(": \"{precision}\"")));
         translated.command.check(false, 1).unwrap_or_else(|failure| panic!("{failure}"));
     };
     binds("bf16", &["bert.BertConfig.dtype = 'bfloat16'"]);
     let scaler = "t5x.trainer.Trainer.loss_scaler = @gimlet.LossScaler()";
     binds("fp16", &["bert.BertConfig.dtype = 'float16'", scaler]);
+    let spread = "t5x.partitioning.PjitPartitioner.spread_optimizer_state = True";
+    let divided = "t5x.partitioning.standard_logical_axis_rules.parameter_partitioning_dims = 2";
+    for (stage, expected) in [("0", &[][..]), ("1", &[spread]), ("2", &[spread]), ("3", &[divided])]
+    {
+        binds(&format!("no --zero_stage {stage}"), expected);
+    }
 }
 
 #[test]
@@ -269,7 +277,7 @@ fn mistakes_have_the_flag_and_what_was_expected() {
     check(
         r#"{"model_type": "big_bird"}"#,
         same,
-        &["bert-nano.json", "`model_type` is not \"bert\""],
+        &["bert-nano.json", "`model_type` is `big_bird`, expected `bert`"],
     );
     check(r#"{"model_type": "bert", "hiden_size": 2}"#, same, &["`hiden_size`"]);
     check(r#"{"model_type": "bert", "num_cdq_heads": 2}"#, same, &["`num_cdq_heads`"]);

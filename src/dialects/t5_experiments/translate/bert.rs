@@ -48,6 +48,7 @@ pub(super) fn translate(out: &mut Statements<'_>, facts: &Pretraining) -> Vec<St
     match arguments.path("init_checkpoint").filter(|_| arguments.is("validate_only")) {
         Some(checkpoint) => out.evaluation("init_checkpoint", &checkpoint),
         None => {
+            zero(out);
             out.bind("model_path", "MODEL_DIR", path("model_path").unwrap_or_default());
             out.bind("seed", "RANDOM_SEED", number("seed"));
         }
@@ -72,6 +73,16 @@ pub(super) fn translate(out: &mut Statements<'_>, facts: &Pretraining) -> Vec<St
     }
     out.list.extend(facts.network.iter().cloned());
     files(arguments).iter().map(|file| file.to_string()).collect()
+}
+
+/// Translates the stage of DeepSpeed's ZeRO. Gradients are divided where parameters are, and not by the second stage.
+fn zero(out: &mut Statements<'_>) {
+    let (key, value) = match out.arguments.int("zero_stage") {
+        Some(1 | 2) => ("PjitPartitioner.spread_optimizer_state", "True"),
+        Some(3) => ("standard_logical_axis_rules.parameter_partitioning_dims", "2"),
+        _ => return,
+    };
+    out.bind("zero_stage", &format!("t5x.partitioning.{key}"), value);
 }
 
 /// Returns the files that come first.
@@ -128,6 +139,9 @@ pub(super) fn check(arguments: &Arguments, refuse: &mut impl FnMut(String, &str)
             let message = format!("`--{flag}` is missing, expected with `--validate_only` {what}");
             refuse(message, "");
         }
+    }
+    if let Some(found) = arguments.int("zero_stage").filter(|found| !(0..=3).contains(found)) {
+        refuse(format!("`--zero_stage` is {found}, expected 0, 1, 2 or 3"), "");
     }
     let passes = ["data_n_epochs", "data_n_samples"].map(|flag| arguments.int(flag));
     if passes == [None, None] {

@@ -241,6 +241,7 @@ impl Statements<'_> {
         // Each process evaluates batches of its own.
         let evaluations = match facts.tuning {
             _ if is_validation || facts.num_processes == 1 => &[][..],
+            None if self.arguments.valid_interval().is_none() => &[],
             None if bert::validates_at_end(self.arguments) => &["train_eval", "after_training"],
             None => &["train_eval"],
             Some(_) => &["train_eval", "infer_eval", "after_training"],
