@@ -119,6 +119,12 @@ impl Grower<'_> {
                 let computed = expression.compute(read).map(|kind| kind.to_string());
                 self.line(at, computed.unwrap_or_else(|_| value.to_string()));
             }
+            // Dicts with the same entries are equal, whatever their order.
+            ValueKind::Dict(entries) => {
+                let mut entries = entries.clone();
+                entries.sort_by_cached_key(|(key, _)| key.to_string());
+                self.line(at, ValueKind::Dict(entries).to_string());
+            }
             kind => self.line(at, kind.to_string()),
         }
     }
