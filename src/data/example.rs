@@ -98,6 +98,14 @@ impl Example {
         }
     }
 
+    /// The texts of a feature, if it holds a list of texts; else none.
+    pub fn texts(&self, key: &str) -> &[String] {
+        match self.get(key) {
+            Some(Value::Texts(texts)) => texts,
+            _ => &[],
+        }
+    }
+
     /// Sets a feature and replaces its former value.
     pub fn set(&mut self, key: Key, value: Value) {
         match self.features.iter_mut().find(|(name, _)| *name == key) {

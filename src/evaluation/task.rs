@@ -16,10 +16,13 @@ pub struct Example {
 }
 
 impl Example {
-    /// Creates an example for logs, with the text to which its prediction is compared.
+    /// Creates an example for logs, with the text to which its prediction is compared: of several answers the first right one.
     pub fn of(example: &gimlet_data::Example, target: &str, vocabulary: &dyn Vocabulary) -> Self {
         let features = example.iter().map(|(name, value)| (name.to_string(), json!(value)));
-        let pretokenized = example.text(&format!("{target}_pretokenized")).map(str::to_string);
+        let key = format!("{target}_pretokenized");
+        let right = example.ints("is_correct").into_iter().flatten().position(|truth| *truth != 0);
+        let right_answer = || example.texts(&key).get(right?).cloned();
+        let pretokenized = example.text(&key).map(str::to_string).or_else(right_answer);
         let decoded = || vocabulary.decode(example.ints(target).unwrap_or_default());
         Self { features: features.collect(), target: pretokenized.unwrap_or_else(decoded) }
     }

@@ -29,7 +29,8 @@ pub use families::classification::{
 };
 pub use families::decoder_only::{DecoderOnlyModel, MoeDecoderOnlyModel};
 pub use families::t5::{
-    EncoderDecoderModel, MoeEncoderDecoderModel, WaywardPromptEncoderDecoderModel,
+    CrossEntropyEncoderDecoderModel, EncoderDecoderModel, MoeEncoderDecoderModel,
+    PerceptronLossEncoderDecoderModel, WaywardPromptEncoderDecoderModel,
 };
 pub use families::{bert, decoder_only, flaxformer, t5};
 pub use hugging_face::{HUGGING_FACE, gin_of, open};

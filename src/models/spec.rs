@@ -9,7 +9,8 @@ use super::families::classification::{
 };
 use super::families::decoder_only::{DecoderOnlyModel, MoeDecoderOnlyModel};
 use super::families::t5::{
-    EncoderDecoderModel, MoeEncoderDecoderModel, WaywardPromptEncoderDecoderModel,
+    CrossEntropyEncoderDecoderModel, EncoderDecoderModel, MoeEncoderDecoderModel,
+    PerceptronLossEncoderDecoderModel, WaywardPromptEncoderDecoderModel,
 };
 use crate::nn::RematPolicy;
 
@@ -19,10 +20,12 @@ crate::gin::slot! {
         BertForMaskedLM,
         BertForPreTraining,
         BertForSequenceClassification,
+        CrossEntropyEncoderDecoderModel,
         DecoderOnlyModel,
         EncoderDecoderModel,
         MoeDecoderOnlyModel,
         MoeEncoderDecoderModel,
+        PerceptronLossEncoderDecoderModel,
         T5EncoderForSequenceClassification,
         WaywardPromptEncoderDecoderModel,
         ..
@@ -44,6 +47,12 @@ impl Model {
         let mut model = self.clone();
         match &mut model {
             Self::EncoderDecoderModel(model) => model.shared.module.set_remat_policy(policy),
+            Self::CrossEntropyEncoderDecoderModel(model) => {
+                model.ranking.shared.module.set_remat_policy(policy)
+            }
+            Self::PerceptronLossEncoderDecoderModel(model) => {
+                model.ranking.shared.module.set_remat_policy(policy)
+            }
             Self::MoeEncoderDecoderModel(model) => model.shared.module.set_remat_policy(policy),
             Self::WaywardPromptEncoderDecoderModel(model) => {
                 model.shared.module.set_remat_policy(policy)

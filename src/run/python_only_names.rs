@@ -32,9 +32,6 @@ const PYTHON_API: &str = "it is for programs in Python; `gimlet generate`, `scor
 const EXPORT: &str = "no SavedModel is written: `gimlet export` writes a folder for transformers";
 const COMMAND_LINE: &str = "the command line does this: `gimlet --help`";
 const PROMPT_OF_ENCODER: &str = "prompts are those of an encoder: use @layers.PromptEncoderDecoder() with @layers.PromptEncoder";
-const PERCEPTRON: &str = "its tasks have all answers of an example as one feature of rank 2, which no converter here reads: train a prompt of \
-                          t5_1_1_prompt.gin on the right answers, and let predictions choose among all by `answers` of \
-                          predict_batch_with_aux";
 const FIDDLE: &str = "runs are described by gin files, not by Fiddle";
 
 /// T5X's names.
@@ -54,7 +51,28 @@ pub(super) const T5X: &[Absent] = &[
     Absent::module("t5x.checkpoints_utils", CHECKPOINT_NAMES),
     Absent::module("t5x.config_utils", FIDDLE),
     Absent::module("t5x.fiddle_configs", FIDDLE),
-    Absent::module("prompt_tuning.extended.perceptron", PERCEPTRON),
+    Absent::names(
+        "prompt_tuning.extended.perceptron.train.models",
+        &["ValidLabelsOnlyEncoderDecoderModel"],
+        "it is an inner part of CrossEntropyEncoderDecoderModel and PerceptronLossEncoderDecoderModel: bind one of those",
+    ),
+    Absent::names(
+        "prompt_tuning.extended.perceptron.train.models",
+        &["fold", "shape_fold", "unfold"],
+        OWN_PART,
+    ),
+    Absent::names(
+        "prompt_tuning.extended.perceptron.data.tasks",
+        &[
+            "get_correct",
+            "get_inputs",
+            "get_targets",
+            "perceptron_postprocessor",
+            "to_dense",
+            "transpose",
+        ],
+        OWN_PART,
+    ),
     Absent::names(
         "prompt_tuning.extended.train.wayward",
         &["squared_l2"],

@@ -133,12 +133,16 @@ impl HeldOutTask {
     }
 
     /// Returns the input of an example: its text, or the decoded ids if a preprocessor made them;
-    /// `None` if the task has no inputs.
+    /// `None` if the task has no inputs. Those of several answers are the same text.
     pub fn input(&self, example: &data::Example) -> Option<String> {
         let vocabulary = self.input_vocabulary.as_ref()?;
         Some(match example.text("inputs_pretokenized") {
             Some(text) => text.to_string(),
-            None => vocabulary.decode(example.ints("inputs").unwrap_or_default()),
+            None => {
+                example.texts("inputs_pretokenized").first().cloned().unwrap_or_else(|| {
+                    vocabulary.decode(example.ints("inputs").unwrap_or_default())
+                })
+            }
         })
     }
 
@@ -200,9 +204,13 @@ pub fn prediction_converter(
             ))
         })
     };
-    let lengths = ["inputs", "targets"].map(|name| Ok((name.to_string(), length(name)?)));
-    let lengths = lengths.into_iter().collect::<Result<_, SessionError>>()?;
-    Ok(FeatureConverter::new(&predictions.converter, &lengths, Packing::None, predictions.bos_id)?)
+    let of_texts = ["inputs", "targets"].map(|name| Ok((name.to_string(), length(name)?)));
+    let of_texts = of_texts.into_iter().collect::<Result<_, SessionError>>()?;
+    let (class, lengths) = match &predictions.of_answers {
+        Some(class) => (class, lengths),
+        None => (&predictions.converter, &of_texts),
+    };
+    Ok(FeatureConverter::new(class, lengths, Packing::None, predictions.bos_id)?)
 }
 
 #[cfg(test)]

@@ -257,6 +257,67 @@ fn a_prompt_begins_as_the_text_near_which_it_is_kept() {
     assert!(prompt.iter().zip(text).all(|(found, text)| (found - text).abs() < 1e-4));
 }
 
+/// A training of a prompt by the ranks of answers: `w1` is no, `w2` is yes.
+fn rank(folder: &Folder, loss: &str) -> Train {
+    let lines = |number: u32| {
+        let answer = ["yes", "no"][number as usize % 2];
+        format!(
+            "{{\"inputs\": \"w{number}\", \"targets\": \"{answer}\", \"answer_choices\": [\"yes\", \"no\"]}}\n"
+        )
+    };
+    folder.write("answers.jsonl", (0..10).map(lines).collect::<String>());
+    let file = format!("prompt_tuning/extended/perceptron/configs/models/{loss}_t5_1_1_prompt.gin");
+    folder
+        .train(&file)
+        .gin_file(format!("{CONFIGS}/runs/prompt_finetune.gin"))
+        .gin_file("prompt_dims.gin")
+        .gin_file("answer_tasks.gin")
+        .bind_text("INITIAL_CHECKPOINT_PATH", "base/checkpoint_1")
+        .bind_text("MODEL_DIR", "model")
+        .bind("TRAIN_STEPS", 2)
+}
+
+#[test]
+fn a_prompt_learns_to_rank_the_right_answers() {
+    let folder = base();
+    let run = rank(&folder, "perceptron");
+    let told = run.clone().arg("--dry_run").run();
+    for words in ["trained      80 in 1 arrays", "decoder targets [8, 8]"] {
+        assert!(told.stdout.contains(words), "`{words}` is not in {}{}", told.stdout, told.stderr);
+    }
+    run.bind("TRAIN_STEPS", 1).succeeds();
+    let first = numpy(&folder, 1);
+    // The losses of parts add up.
+    rank(&folder, "perceptron").bind("trainer.Trainer.num_microbatches", 2).succeeds();
+    assert_ne!(numpy(&folder, 2), first);
+    let scalars = read_scalars(&folder.path("model/inference_eval/answers"));
+    let accuracy = *scalars["accuracy"].values().last().expect("it was measured");
+    // One of two answers is right, and the score of the model decides.
+    assert!([0.0, 50.0, 100.0].contains(&accuracy), "{accuracy}");
+    let cross_entropy = rank(&folder, "cross_entropy").bind_text("MODEL_DIR", "other");
+    cross_entropy.bind("TRAIN_STEPS", 1).succeeds();
+}
+
+#[test]
+fn answers_that_cannot_be_ranked_are_refused_with_the_remedy() {
+    let folder = base();
+    let run = rank(&folder, "perceptron");
+    let line = |answers: &str| {
+        format!("{{\"inputs\": \"w\", \"targets\": \"yes\", \"answer_choices\": {answers}}}\n")
+    };
+    for (answers, words) in [
+        (r#"["no", "never"]"#, ["none of the 2 answers is right", "gimlet.preprocessors.filter"]),
+        (r#"["yes", "no", "x"]"#, ["3 'targets'", "TASK_FEATURE_LENGTHS['is_correct']"]),
+    ] {
+        folder.write("answers.jsonl", line(answers).repeat(8));
+        let ended = run.clone().run();
+        assert_ne!(ended.status, Some(0));
+        for words in words.into_iter().chain(["answers.jsonl"]) {
+            assert!(ended.stderr.contains(words), "`{words}` is not in {}", ended.stderr);
+        }
+    }
+}
+
 #[test]
 fn rows_of_several_examples_are_refused_with_the_remedy() {
     let folder = base();

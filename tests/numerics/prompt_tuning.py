@@ -16,6 +16,8 @@ heads joined. All without dropout, each case has:
 - score_batch: the log-likelihood of each row's targets; beams, worst to best, and their scores: from predict_batch.
 Cases of BRIEF, whose networks differ from others' in the prompt alone, have the encoder's result, the loss and the gradients of
 the parameters that they add. The loss of `wayward` has the distance of the prompt from the rows of discrete_prompt().
+Cases of RANKED read the batch `answers` instead, [examples, answers, length], which the model's own feature converter makes of
+ANSWERS. They have the score of each answer, the loss, the accuracy, the gradients of the parameters that they add, and predict_batch.
 `training` of a case has T5X's Trainer with the file's MultiOptimizer on that batch: the losses without z_loss, each before its
 step's update, the state of the optimizer (shapes by name), and the parameters that changed. The multi-task file's expression for
 its shared prompt matches no parameter, so only the prompts of tasks change. Arrays are flat, with 7 digits.
@@ -65,6 +67,7 @@ import gin
 import jax
 import jax.numpy as jnp
 import numpy as np
+import tensorflow as tf
 from flax import traverse_util
 from prompt_tuning.train import partitioning as prompt_partitioning
 from t5x import partitioning, trainer, utils
@@ -72,6 +75,7 @@ from samples import noise
 
 PROMPTED = "prompt_tuning/configs/models/t5_1_1_prompt.gin"
 EXTENDED = "prompt_tuning/configs/extended/models/"
+PERCEPTRON = "prompt_tuning/extended/perceptron/configs/models/"
 # The start of each gin text, before the file of the model.
 IMPORTS = """
 from __gin__ import dynamic_registration
@@ -133,7 +137,11 @@ CASES = {
     "concat_features_multitask": (EXTENDED + "multi_task_t5_1_1_prompt.gin", FEATURES),
     "project_multitask": (EXTENDED + "multi_task_t5_1_1_prompt.gin", PROJECT),
     "wayward": (EXTENDED + "wayward_t5_1_1_prompt.gin", WAYWARD),
+    "perceptron": (PERCEPTRON + "perceptron_t5_1_1_prompt.gin", PROMPT),
+    "cross_entropy": (
+        PERCEPTRON + "cross_entropy_t5_1_1_prompt.gin", PROMPT + "LABEL_SMOOTHING = 0.1\nZ_LOSS = 0.01\n"),
 }
+RANKED = ["perceptron", "cross_entropy"]
 # Cases that also train.
 TRAINED = ["prefix_prompt", "ia3", "add_multitask"]
 BRIEF = ["concat_multitask", "concat_features_multitask", "project_multitask", "wayward"]
@@ -143,6 +151,12 @@ OTHERS = ["encoder/layers_0/attention/query/kernel", "decoder/layers_1/encoder_d
 # EOS is 1, padding 0. The first tokens of inputs are the tasks 0, 2 and 1 for a model with tasks.
 INPUTS = [[63, 4, 5, 6, 7, 8, 9, 1], [61, 9, 8, 7, 1, 0, 0, 0], [62, 33, 1, 0, 0, 0, 0, 0]]
 TARGETS = [[5, 6, 7, 8, 1], [4, 3, 1, 0, 0], [40, 1, 0, 0, 0]]
+# Inputs, the answers, and whether each is right, of which there may be two.
+ANSWERS = [
+    (INPUTS[0], [[5, 6, 7, 8, 1], [9, 1], [33, 34, 1]], [False, True, False]),
+    ([9, 8, 7, 1], [[4, 3, 1], [40, 41, 1], [9, 1]], [False, True, False]),
+    ([33, 1], [[40, 1], [7, 6, 5, 1], [50, 51, 52, 1]], [False, True, True]),
+]
 
 
 def short(array):
@@ -165,6 +179,18 @@ def make_batch():
         "decoder_input_tokens": np.pad(targets[:, :-1], ((0, 0), (1, 0))),
         "decoder_loss_weights": (targets > 0).astype(np.int32),
     }
+
+
+def make_answers(model):
+    """Converts examples with the model's converter. As tasks of prompt-tuning have them, features are [length, answers]."""
+    padded = lambda rows, length: np.array([row + [0] * (length - len(row)) for row in rows], np.int32).T
+    examples = [
+        {"inputs": padded([inputs] * len(answers), 8), "targets": padded(answers, 5), "is_correct": np.array(is_correct)}
+        for inputs, answers, is_correct in ANSWERS]
+    dataset = tf.data.Dataset.from_tensor_slices({name: np.stack([it[name] for it in examples]) for name in examples[0]})
+    lengths = {"inputs": 8, "targets": 5, "is_correct": 3}
+    converted = model.FEATURE_CONVERTER_CLS(pack=False)(dataset, lengths)
+    return next(converted.batch(len(examples)).as_numpy_iterator())
 
 
 def make_model(file, differences):
@@ -225,7 +251,8 @@ def train(model, params, batch):
 
 def case(name):
     """Returns the parameters that T5 1.1 has too, and the results of a case."""
-    model, batch = make_model(*CASES[name]), make_batch()
+    model = make_model(*CASES[name])
+    batch = make_answers(model) if name in RANKED else make_batch()
     shapes = {feature: array.shape for feature, array in batch.items()}
     variables = jax.eval_shape(lambda key: model.get_initial_variables(key, shapes), jax.random.PRNGKey(0))
     of_t5, added = described(variables)
@@ -233,6 +260,15 @@ def case(name):
     loss = lambda params: model.loss_fn(params, batch, dropout_rng=None)
     (value, metrics), gradients = jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
     gradients = flat(gradients)
+    if name in RANKED:
+        return of_t5, {
+            "added": added,
+            "scores": short(model._compute_logits(params, batch, None)),
+            "loss": float(value),
+            "accuracy": float(metrics["accuracy"].compute()),
+            "gradients": {name: short(gradients[name]) for name in added},
+            "predictions": np.asarray(model.predict_batch(params, batch)).tolist(),
+        }
     encoded = model.module.apply(
         {"params": params}, batch["encoder_input_tokens"], enable_dropout=False, method=model.module.encode)
     if name in BRIEF:
@@ -270,8 +306,9 @@ def main():
     of_t5, results = {}, {}
     for name in CASES:
         of_t5, results[name] = case(name)
-    batch = {feature: array.tolist() for feature, array in make_batch().items()}
-    print(json.dumps({"batch": batch, "t5": of_t5, "cases": results}))
+    listed = lambda batch: {feature: array.astype(int).tolist() for feature, array in batch.items()}
+    answers = listed(make_answers(make_model(*CASES[RANKED[0]])))
+    print(json.dumps({"batch": listed(make_batch()), "answers": answers, "t5": of_t5, "cases": results}))
 
 
 if __name__ == "__main__":

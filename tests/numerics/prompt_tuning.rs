@@ -7,8 +7,9 @@ use gimlet::metrics::sum;
 use gimlet::models::given_rows::Anchored;
 use gimlet::models::t5::T5;
 use gimlet::models::{
-    BaseModel, Batch, EncoderDecoderModel, Network, PredictingNetwork,
-    WaywardPromptEncoderDecoderModel, feature,
+    BaseModel, Batch, CrossEntropyEncoderDecoderModel, EncoderDecoderModel, Network,
+    PerceptronLossEncoderDecoderModel, PredictingNetwork, WaywardPromptEncoderDecoderModel,
+    feature,
 };
 use gimlet::nn::{Dropout, ParamSpec, Params};
 use gimlet::optim::{Gradient, Optimizer, ParamShape};
@@ -41,6 +42,7 @@ const PROMPTED: &str = "prompt_tuning/configs/models/t5_1_1_prompt.gin";
 const PER_LAYER: &str = "prompt_tuning/configs/extended/models/t5_1_1_per_layer_prompt.gin";
 const WAYWARD: &str = "prompt_tuning/configs/extended/models/wayward_t5_1_1_prompt.gin";
 const MULTITASK: &str = "prompt_tuning/configs/extended/models/multi_task_t5_1_1_prompt.gin";
+const PERCEPTRON: &str = "prompt_tuning/extended/perceptron/configs/models";
 
 /// The tasks of the reference.
 const OF_TASKS: [&str; 2] = ["NUM_TASKS = 3", "multitask_prompts.sentinel_to_task.vocab_size = 64"];
@@ -322,4 +324,66 @@ fn a_prompt_is_kept_near_rows_as_by_prompt_tuning() {
         "prompt_tuning.prompts.Prompt.prompt_init = @prompts.from_array()",
     ];
     check_case("wayward", &model::<WaywardPromptEncoderDecoderModel>(WAYWARD, &differences));
+}
+
+/// The examples of the reference with all their answers, and a row of padding.
+fn answers(reference: &Value) -> Batch {
+    let features = reference["answers"].as_object().expect("features by name").iter();
+    Batch::new(features.map(|(name, examples)| {
+        let examples: Vec<Value> = serde_json::from_value(examples.clone()).expect("a list");
+        let flat = numbers(&Value::Array(examples.iter().flat_map(flat).cloned().collect()));
+        let kind = if name.ends_with("weights") { Kind::Float } else { Kind::Int64 };
+        let rows = flat.view([examples.len() as i64, -1]);
+        (name.clone(), rows.constant_pad_nd([0, 0, 0, 1]).to_kind(kind))
+    }))
+}
+
+/// The numbers in lists of lists.
+fn flat(value: &Value) -> Vec<&Value> {
+    value.as_array().map_or_else(|| vec![value], |list| list.iter().flat_map(flat).collect())
+}
+
+/// Compares the loss of answers, its gradients, and the answers that are predicted.
+fn check_answers(name: &str, model: &dyn BaseModel) {
+    let reference = expected();
+    let expected = &reference["cases"][name];
+    let batch = answers(&reference);
+    let params = values(&model.param_tree(), &reference["t5"], &expected["added"]);
+    let network = model.network(None);
+    let output = network.loss(&params, &batch, &model.loss_spec(), Dropout::off());
+    let sums = output.sums.read();
+    let wanted = |name: &str| expected[name].as_f64().expect("a number");
+    for (what, found) in [("sum", sums.get(sum::LOSS)), ("scalar", output.loss.double_value(&[]))] {
+        let loss = wanted("loss");
+        assert!((found / loss - 1.0).abs() < 1e-6, "{name}, {what}: loss {found}, expected {loss}");
+    }
+    let accuracy = sums.get(sum::CORRECT) / sums.get(sum::NUM_WEIGHTED_TOKENS);
+    assert!((accuracy - wanted("accuracy")).abs() < 1e-6, "{name}: accuracy {accuracy}");
+    for ((param, _), found) in params.iter().zip(&params.gradients(&output.loss)) {
+        if let Some(wanted) = expected["gradients"].get(param) {
+            check(&format!("gradient of {param}, {name}"), found, wanted);
+        }
+    }
+    let prediction = model.prediction_spec().expect("it predicts").prediction(1);
+    let predicting = network.predicting().expect("it predicts");
+    let decodes = predicting.predict_batch_with_aux(&params, &batch, &prediction);
+    let decodes = decodes.expect("nothing contradicts");
+    let examples = batch.num_rows() - 1;
+    let found = decodes.sequences.narrow(0, 0, examples).to_kind(Kind::Float).reshape(-1);
+    assert_eq!(
+        found,
+        numbers(&Value::Array(flat(&expected["predictions"]).into_iter().cloned().collect()))
+    );
+    let best = numbers(&expected["scores"]).view([examples, -1]).amax([-1].as_slice(), false);
+    let error = (decodes.scores.narrow(0, 0, examples).reshape(-1) / best - 1.0).abs().max();
+    assert!(error.double_value(&[]) < 1e-5, "{name}: scores differ by {error}");
+}
+
+#[test]
+fn losses_over_all_answers_equal_those_of_prompt_tuning() {
+    let file = format!("{PERCEPTRON}/perceptron_t5_1_1_prompt.gin");
+    check_answers("perceptron", &model::<PerceptronLossEncoderDecoderModel>(&file, &[]));
+    let file = format!("{PERCEPTRON}/cross_entropy_t5_1_1_prompt.gin");
+    let differences = ["LABEL_SMOOTHING = 0.1", "Z_LOSS = 0.01"];
+    check_answers("cross_entropy", &model::<CrossEntropyEncoderDecoderModel>(&file, &differences));
 }

@@ -202,6 +202,10 @@ fn every_file_of_prompt_tuning_resolves() {
         let files = vec![path, small.clone(), run];
         failures.extend(resolve(files, &bindings, ".", task_of_train).err());
     }
+    for path in gin_files("gin/prompt_tuning/extended/perceptron/configs/models") {
+        let files = vec![path.display().to_string(), small.clone(), finetune.clone()];
+        failures.extend(resolve(files, &bindings, ".", task_of_train).err());
+    }
     let run = |name: &str| {
         vec![model.clone(), small.clone(), format!("prompt_tuning/configs/runs/prompt_{name}.gin")]
     };

@@ -32,7 +32,7 @@ pub(crate) trait Convert {
         true
     }
 
-    /// Whether a field holds several features of a task, one after the other.
+    /// Whether a field holds several features of a task, or all of a list, one after the other.
     fn joins(&self, _fields: &[Field]) -> bool {
         false
     }

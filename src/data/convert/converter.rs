@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use super::answers::ValidLabelOnlyEncDecFeatureConverter;
 use super::batch::{Batch, BatchFeature};
 use super::classes::ClassFeatureConverter;
 use super::contract::{Convert, Field};
@@ -38,6 +39,7 @@ gimlet_gin::slot! {
         PrePackedPrefixLMFeatureConverter,
         PrefixLMFeatureConverter,
         PrefixSuffixLMFeatureConverter,
+        ValidLabelOnlyEncDecFeatureConverter,
     }
 }
 
@@ -120,9 +122,13 @@ impl FeatureConverter {
         Ok(self)
     }
 
-    /// The same converter, whose rows of a feature are as long as the longest of these examples, if they were longer.
+    /// The same converter, whose rows of a feature are as long as the longest of these examples, if they were longer. Joined
+    /// features keep their lengths.
     pub fn fitted(&self, feature: &str, examples: &[Example]) -> Self {
         let mut fitted = self.clone();
+        if self.class.spec().joins(&self.fields) {
+            return fitted;
+        }
         let length = |example: &Example| example.ints(feature).map_or(0, <[i32]>::len);
         let longest = examples.iter().map(length).max().unwrap_or(0).max(1);
         for field in fitted.fields.iter_mut().filter(|field| *field.name == *feature) {

@@ -3,6 +3,7 @@
 //! Every architecture has a converter. It defines the fields of a row and the model features made
 //! from them; trimming, packing and batching are the same for all.
 
+mod answers;
 mod batch;
 mod classes;
 mod contract;
@@ -15,6 +16,7 @@ mod row;
 mod rows;
 mod shift;
 
+pub use answers::ValidLabelOnlyEncDecFeatureConverter;
 pub use batch::{Batch, BatchFeature, BatchValues};
 pub use classes::ClassFeatureConverter;
 pub use contract::{Lengths, feature_length};

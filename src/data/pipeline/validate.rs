@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::error::DataError;
 use crate::example::Example;
 use crate::preprocess::{BuiltFeature, Features};
+use crate::value::Value;
 
 use super::cuts::TaskCuts;
 use super::map::{MapItems, place};
@@ -52,9 +53,10 @@ impl MapItems<Example> for Validate {
             }
         }
         for feature in MODEL_FEATURES {
-            let ids = example.ints(feature).unwrap_or_default();
-            self.check_length(feature, ids, &example, counter)?;
-            self.check_ids(feature, ids, &example, counter)?;
+            for ids in texts(&example, feature) {
+                self.check_length(feature, ids, &example, counter)?;
+                self.check_ids(feature, ids, &example, counter)?;
+            }
         }
         self.check_first(&example, counter)?;
         if let Some(cuts) = &self.cuts {
@@ -121,10 +123,11 @@ impl Validate {
     fn check_first(&self, example: &Example, counter: u64) -> Result<(), DataError> {
         let known = self.known_ids.as_ref().and_then(|known| known.first_of_inputs.as_ref());
         let Some(known) = known else { return Ok(()) };
-        let first = example.ints("inputs").unwrap_or_default().first();
-        match first.is_some_and(|id| known.contains(id)) {
-            true => Ok(()),
-            false => Err(DataError::UnknownTaskToken {
+        let mut firsts = texts(example, "inputs").into_iter().map(|ids| ids.first());
+        let unknown = firsts.find(|first| !first.is_some_and(|id| known.contains(id)));
+        match unknown {
+            None => Ok(()),
+            Some(first) => Err(DataError::UnknownTaskToken {
                 task: self.task.clone(),
                 split: self.split.clone(),
                 place: place(example.origin(), counter),
@@ -132,6 +135,14 @@ impl Validate {
                 known: known.clone(),
             }),
         }
+    }
+}
+
+/// The token ids of a feature: of one text, or of each of a list. A feature without ids is one without tokens.
+fn texts<'a>(example: &'a Example, feature: &str) -> Vec<&'a [i32]> {
+    match example.get(feature) {
+        Some(Value::IntRows(rows)) => rows.iter().map(Vec::as_slice).collect(),
+        _ => vec![example.ints(feature).unwrap_or_default()],
     }
 }
 

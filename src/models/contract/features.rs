@@ -32,6 +32,8 @@ pub mod feature {
     pub const DECODER_LOSS_WEIGHTS: &str = "decoder_loss_weights";
     /// The example of each of the decoder's positions in a packed row.
     pub const DECODER_SEGMENT_IDS: &str = "decoder_segment_ids";
+    /// 1 for each right answer of an example, else 0: `[batch, answers]`. Other features then have the answers one after another.
+    pub const IS_CORRECT: &str = "is_correct";
     /// 1 at positions of a prefix, which may attend to all of it.
     pub const DECODER_CAUSAL_ATTENTION: &str = "decoder_causal_attention";
 }

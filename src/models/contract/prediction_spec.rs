@@ -17,6 +17,8 @@ pub struct PredictionSpec {
     pub vocabulary: VocabularySpec,
     /// Converter for predictions, whose rows hold one example each.
     pub converter: ConverterClass,
+    /// Converter for a task's examples with all their answers, of which the likeliest is predicted; `None` if predictions are decoded.
+    pub of_answers: Option<ConverterClass>,
     /// Whether the targets are classes, which are named without decoding.
     pub names_classes: bool,
     /// Greatest number of tokens of inputs, if the model has one.

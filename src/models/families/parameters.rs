@@ -73,17 +73,7 @@ pub(super) fn check_experts(spec: &TransformerSpec, model: &str) -> Result<(), S
 /// Defines the methods of `BaseModel` that `self.shared`, the parameters of the family, answers.
 macro_rules! of_shared {
     () => {
-        fn module(&self) -> &dyn ModuleSpec {
-            &*self.shared.module
-        }
-
-        fn hugging_face(&self) -> Result<crate::checkpoint::HuggingFaceOptions, String> {
-            crate::models::families::t5::hugging_face::stated(self)
-        }
-
-        fn vocabularies(&self) -> Vec<(&'static str, &VocabularySpec)> {
-            self.shared.vocabularies()
-        }
+        of_shared!(shared);
 
         fn feature_converter(&self) -> ConverterClass {
             self.shared.feature_converter()
@@ -92,13 +82,27 @@ macro_rules! of_shared {
         fn step_shape(&self, rows: usize, lengths: &Lengths) -> Result<StepShape, DataError> {
             self.shared.step_shape(rows, lengths)
         }
+    };
+    // Those that do not depend on the features of tasks.
+    ($($shared:ident).+) => {
+        fn module(&self) -> &dyn ModuleSpec {
+            &*self.$($shared).+.module
+        }
+
+        fn hugging_face(&self) -> Result<crate::checkpoint::HuggingFaceOptions, String> {
+            crate::models::families::t5::hugging_face::stated(self)
+        }
+
+        fn vocabularies(&self) -> Vec<(&'static str, &VocabularySpec)> {
+            self.$($shared).+.vocabularies()
+        }
 
         fn lora(&self) -> Option<&crate::models::parts::LoRA> {
-            self.shared.lora.as_ref()
+            self.$($shared).+.lora.as_ref()
         }
 
         fn optimizer_def(&self) -> &OptimizerDef {
-            &self.shared.optimizer_def
+            &self.$($shared).+.optimizer_def
         }
     };
 }

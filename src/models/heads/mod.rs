@@ -5,6 +5,8 @@
 mod spec;
 
 #[cfg(feature = "torch")]
+mod answers;
+#[cfg(feature = "torch")]
 mod cross_entropy;
 #[cfg(feature = "torch")]
 mod head;
@@ -25,6 +27,8 @@ pub use spec::{
     Divisors, LossNormalizingFactor, LossSpec, MeanOfMicrobatches, PartialBatches, RoutingLosses,
 };
 
+#[cfg(feature = "torch")]
+pub use answers::{AnswerLoss, Answers};
 #[cfg(feature = "torch")]
 pub use cross_entropy::{Targets, TokenLosses, cross_entropy, log_likelihoods};
 #[cfg(feature = "torch")]

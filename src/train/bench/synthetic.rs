@@ -54,6 +54,10 @@ pub(super) fn batch(
         let rows = Tensor::arange(shape.rows as i64, (Kind::Int64, Device::Cpu));
         out.push((feature::NEXT_SENTENCE_LABEL, rows.remainder(2).unsqueeze(-1)));
     }
+    if features.contains(&feature::IS_CORRECT) {
+        // Each row is an answer.
+        out.push((feature::IS_CORRECT, Tensor::ones([shape.rows as i64, 1], tch::kind::INT64_CPU)));
+    }
     Batch::new(out)
 }
 

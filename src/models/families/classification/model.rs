@@ -103,6 +103,7 @@ impl ClassifierParameters {
         PredictionSpec {
             vocabulary: self.output_vocabulary.clone(),
             converter: self.feature_converter(),
+            of_answers: None,
             names_classes: true,
             max_inputs: None,
             begins_inputs,

@@ -239,6 +239,7 @@ impl DecoderOnlyParameters {
         PredictionSpec {
             vocabulary: self.vocabulary.clone(),
             converter: self.feature_converter(),
+            of_answers: None,
             names_classes: false,
             max_inputs: None,
             begins_inputs: false,

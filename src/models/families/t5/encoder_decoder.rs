@@ -203,6 +203,7 @@ impl EncoderDecoderParameters {
         PredictionSpec {
             vocabulary: self.output_vocabulary.clone(),
             converter: EncDecFeatureConverter {}.into(),
+            of_answers: None,
             names_classes: false,
             max_inputs: None,
             begins_inputs: false,

@@ -4,6 +4,7 @@
 
 pub mod hugging_face;
 
+mod answers;
 mod encoder_decoder;
 mod initializers;
 mod module;
@@ -17,7 +18,12 @@ mod model;
 mod network;
 #[cfg(feature = "torch")]
 mod predict;
+#[cfg(feature = "torch")]
+mod ranking;
 
+pub use answers::{
+    CrossEntropyEncoderDecoderModel, PerceptronLossEncoderDecoderModel, RankingParameters,
+};
 pub use encoder_decoder::{
     DecoderParams, EncDecConverter, EncoderDecoderModel, EncoderDecoderParameters,
     MoeEncoderDecoderModel, PredictBatchWithAux, PredictWithExperts, ScoreBatch,
@@ -32,3 +38,5 @@ pub use wayward::{EncodeString, ExecuteInitializer, Length, WaywardPromptEncoder
 pub use model::T5;
 #[cfg(feature = "torch")]
 pub use predict::Predictor;
+#[cfg(feature = "torch")]
+pub use ranking::RankingT5;
