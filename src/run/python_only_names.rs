@@ -62,18 +62,6 @@ pub(super) const T5X: &[Absent] = &[
         OWN_PART,
     ),
     Absent::names(
-        "prompt_tuning.extended.perceptron.data.tasks",
-        &[
-            "get_correct",
-            "get_inputs",
-            "get_targets",
-            "perceptron_postprocessor",
-            "to_dense",
-            "transpose",
-        ],
-        OWN_PART,
-    ),
-    Absent::names(
         "prompt_tuning.extended.train.wayward",
         &["squared_l2"],
         "bind `distance` of wayward.WaywardPromptEncoderDecoderModel: @wayward.squared_l2_distance",

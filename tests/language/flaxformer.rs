@@ -4,7 +4,10 @@ use gimlet::gin::{Configurable, Evaluator, Request, load};
 use gimlet::models::given_rows::GivenRows;
 use gimlet::models::parts::{FeedForwardDropout, Reach, RowsKind, RowsPlace};
 use gimlet::models::transformer::{LayerStyle, StackEnd, TransformerSpec};
-use gimlet::models::{BaseModel, EncoderDecoderModel, WaywardPromptEncoderDecoderModel};
+use gimlet::models::{
+    BaseModel, EncoderDecoderModel, PerceptronLossEncoderDecoderModel,
+    WaywardPromptEncoderDecoderModel,
+};
 use gimlet::nn::Initializer;
 use gimlet::run::{Library, registry};
 
@@ -375,6 +378,23 @@ fn a_prompt_is_kept_near_a_text_of_its_length() {
     let message =
         wayward(&[ids, "seqio.PassThroughVocabulary.size = 9"]).expect_err("it is refused");
     assert!(message.contains("has no pieces of texts"), "{message}");
+}
+
+#[test]
+fn models_that_rank_answers_read_all_of_them() {
+    let folder = "prompt_tuning/extended/perceptron/configs/models";
+    let perceptron = format!("{folder}/perceptron_t5_1_1_prompt.gin");
+    let files = [&perceptron[..], "prompt_tuning/configs/models/sizes/small.gin"];
+    let bytes = "VOCABULARY = @seqio.ByteVocabulary()";
+    let found = of_class::<PerceptronLossEncoderDecoderModel>(&files, &[bytes]).expect("it loads");
+    let lengths = [("inputs", 8), ("targets", 4), ("is_correct", 3)];
+    let lengths = lengths.map(|(name, length)| (name.to_string(), length)).into();
+    let shape = found.step_shape(2, &lengths).expect("all lengths are there");
+    assert_eq!((shape.rows, &shape.lengths[..]), (6, &[8, 4][..]));
+    let other = "models.PerceptronLossEncoderDecoderModel.feature_converter_cls = @seqio.EncDecFeatureConverter";
+    let message = of_class::<PerceptronLossEncoderDecoderModel>(&files, &[bytes, other]);
+    let message = message.expect_err("it is refused");
+    assert!(message.contains("feature_converter_cls is given, expected None"), "{message}");
 }
 
 const LONG: &str = "flaxformer/t5x/configs/longt5/models/longt5_1_1_transient_global_base.gin";
