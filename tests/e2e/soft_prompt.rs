@@ -257,8 +257,8 @@ fn a_prompt_begins_as_the_text_near_which_it_is_kept() {
     assert!(prompt.iter().zip(text).all(|(found, text)| (found - text).abs() < 1e-4));
 }
 
-/// A training of a prompt by the ranks of answers: `w1` is no, `w2` is yes.
-fn rank(folder: &Folder, loss: &str) -> Train {
+/// A training of a prompt by the ranks of two answers.
+fn rank(folder: &Folder) -> Train {
     let lines = |number: u32| {
         let answer = ["yes", "no"][number as usize % 2];
         format!(
@@ -266,9 +266,8 @@ fn rank(folder: &Folder, loss: &str) -> Train {
         )
     };
     folder.write("answers.jsonl", (0..10).map(lines).collect::<String>());
-    let file = format!("prompt_tuning/extended/perceptron/configs/models/{loss}_t5_1_1_prompt.gin");
     folder
-        .train(&file)
+        .train("prompt_tuning/extended/perceptron/configs/models/perceptron_t5_1_1_prompt.gin")
         .gin_file(format!("{CONFIGS}/runs/prompt_finetune.gin"))
         .gin_file("prompt_dims.gin")
         .gin_file("answer_tasks.gin")
@@ -280,7 +279,7 @@ fn rank(folder: &Folder, loss: &str) -> Train {
 #[test]
 fn a_prompt_learns_to_rank_the_right_answers() {
     let folder = base();
-    let run = rank(&folder, "perceptron");
+    let run = rank(&folder);
     let told = run.clone().arg("--dry_run").run();
     for words in ["trained      80 in 1 arrays", "decoder targets [8, 8]"] {
         assert!(told.stdout.contains(words), "`{words}` is not in {}{}", told.stdout, told.stderr);
@@ -294,14 +293,15 @@ fn a_prompt_learns_to_rank_the_right_answers() {
     // Scores of a model that has learned nothing are close, so that no margin is kept.
     assert!((0.0..=100.0).contains(&measured("inference_eval", "eval/accuracy")));
     assert!(measured("training_eval", "loss") > 0.0);
-    let cross_entropy = rank(&folder, "cross_entropy").bind_text("MODEL_DIR", "other");
-    cross_entropy.bind("TRAIN_STEPS", 1).succeeds();
+    let divided = rank(&folder).bind_text("MODEL_DIR", "divided");
+    launched(divided.bind("partitioning.PjitPartitioner.num_partitions", 2), 2).succeeds();
+    assert_same_arrays(&folder, "divided");
 }
 
 #[test]
 fn answers_that_cannot_be_ranked_are_refused_with_the_remedy() {
     let folder = base();
-    let run = rank(&folder, "perceptron");
+    let run = rank(&folder);
     let line = |answers: &str| {
         format!("{{\"inputs\": \"w\", \"targets\": \"yes\", \"answer_choices\": {answers}}}\n")
     };
