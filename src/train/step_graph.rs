@@ -170,7 +170,9 @@ impl StepGraphs {
         }
         if self.recorded.as_ref().is_some_and(|recorded| recorded.told == told) {
             self.replays += 1;
-            self.changes -= usize::from(self.replays % REPLAYS_FOR_A_CHANGE == 0).min(self.changes);
+            if self.replays.is_multiple_of(REPLAYS_FOR_A_CHANGE) {
+                self.changes = self.changes.saturating_sub(1);
+            }
             return Way::Replay;
         }
         let recorded = self.recorded.take().map(|recorded| recorded.told);
