@@ -54,6 +54,10 @@ Attention described(const Model& model, const Kind& kind, bool is_ragged, bool i
   made.width = model.width;
   made.queries = kind.is_causal || !is_own ? model.targets : model.inputs;
   made.keys = kind.is_causal ? model.targets : model.inputs;
+  if (is_ragged) {
+    made.all_queries = 32 * made.queries;
+    made.all_keys = 32 * made.keys;
+  }
   const int64_t heads = model.heads * model.width;
   // Parts of one tensor lie side by side for each position.
   const auto lie = [&](int64_t length, int64_t parts) {
