@@ -31,7 +31,9 @@ fn torch_build() -> String {
 /// Returns the facts about its build in a program's file.
 pub(super) fn facts(program: &[u8]) -> Option<String> {
     let after = memmem::find_iter(program, MARK).map(|start| &program[start + MARK.len()..]);
-    let mut found = after.filter(|rest| rest.starts_with(b"libtorch "));
+    // Behind the searched constant itself there may be any other text of the program.
+    let is_version = |rest: &[u8]| rest.first().is_some_and(u8::is_ascii_digit);
+    let mut found = after.filter(|rest| rest.strip_prefix(b"libtorch ").is_some_and(is_version));
     let text = found.next()?.split(|byte| *byte == 0).next()?;
     Some(String::from_utf8_lossy(text).into_owned())
 }
@@ -45,7 +47,7 @@ mod tests {
         let mut program = b"ELF\0".to_vec();
         // The searched constant is in the program, too.
         program.extend_from_slice(MARK);
-        program.extend_from_slice(b"other text\0");
+        program.extend_from_slice(b"libtorch of any other text\0");
         program.extend_from_slice(MARK);
         program.extend_from_slice(b"libtorch 2.11.0, CUDA 13.0\0more");
         assert_eq!(facts(&program).as_deref(), Some("libtorch 2.11.0, CUDA 13.0"));
