@@ -88,12 +88,25 @@ const ADAMW: [&str; 3] = [
     "optimizers.adamw.learning_rate = 0.003",
 ];
 
+/// Two optimizers, with rates of their own, for chosen parameters.
+const SEVERAL: [&str; 7] = [
+    "from t5x import adafactor",
+    "from t5x import optimizers",
+    "OPTIMIZER = @optimizers.MultiOptimizer()",
+    "optimizers.MultiOptimizer.traversals_and_optimizers = ((@encoder/traverse_util.ModelParamTraversal(), @optimizers.adamw()), \
+     (@decoder/traverse_util.ModelParamTraversal(), @adafactor.Adafactor()))",
+    "encoder/traverse_util.ModelParamTraversal.filter_fn = ['.*/encoder/.*']",
+    "decoder/traverse_util.ModelParamTraversal.filter_fn = ['.*/decoder/.*']",
+    "optimizers.adamw.learning_rate = 0.003",
+];
+
 #[test]
 fn recorded_steps_are_those_of_operations() {
     // After steps 0 and 6 and the other work, and after the step of another length and one of the usual again.
     check(&[], None, 3);
     check(&["trainer.Trainer.weight_metrics_computer = @trainer.WeightMetricsComputer()"], None, 3);
     check(&ADAMW, None, 3);
+    check(&SEVERAL, None, 3);
     // The first part, one between, and the last.
     check(&["trainer.Trainer.num_microbatches = 4"], None, 9);
     check(&["trainer.Trainer.num_microbatches = 2"], None, 6);
