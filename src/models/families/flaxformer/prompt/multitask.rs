@@ -224,7 +224,8 @@ impl TrainMultiTaskPrompt {
             let name = "multitask_prompts.sentinel_to_task.vocab_size";
             if !(own.num_tasks..=num_ids).contains(&vocab_size) {
                 return Err(format!(
-                    "{name} is {vocab_size}, expected the number of the vocabulary's ids: at least {}, one for each task, and at                      most {num_ids}, the rows of the embedding (NUM_EMBEDDINGS)",
+                    "{name} is {vocab_size}, expected the number of the vocabulary's ids: at least {}, one for each task, and at \
+                     most {num_ids}, the rows of the embedding (NUM_EMBEDDINGS)",
                     own.num_tasks
                 ));
             }
