@@ -70,12 +70,8 @@ void load_cudnn() {
 Plan make(const Attention& attention, cudnnHandle_t handle) {
   try {
     const auto graph = attention_graph(attention);
-    auto status = graph->build_operation_graph(handle);
-    if (status.is_good()) status = graph->create_execution_plans({fe::HeurMode_t::A});
-    if (status.is_good()) status = graph->check_support();
-    if (status.is_good()) status = graph->build_plans();
-    if (status.is_bad()) return {nullptr, status.get_message()};
-    return {graph, ""};
+    const auto refusal = planned(*graph, handle);
+    return {refusal.empty() ? graph : nullptr, refusal};
   } catch (const std::exception& error) {
     return {nullptr, error.what()};
   }

@@ -4,7 +4,6 @@
 #include <cudnn_frontend.h>
 
 #include <stdexcept>
-#include <string>
 
 namespace gimlet::cudnn {
 
@@ -130,6 +129,14 @@ std::shared_ptr<graph::Graph> attention_graph(const Attention& attention) {
   auto status = made->validate();
   if (status.is_bad()) throw std::runtime_error(status.get_message());
   return made;
+}
+
+std::string planned(graph::Graph& graph, cudnnHandle_t handle) {
+  auto status = graph.build_operation_graph(handle);
+  if (status.is_good()) status = graph.create_execution_plans({fe::HeurMode_t::A});
+  if (status.is_good()) status = graph.check_support();
+  if (status.is_good()) status = graph.build_plans();
+  return status.is_good() ? "" : status.get_message();
 }
 
 }  // namespace gimlet::cudnn

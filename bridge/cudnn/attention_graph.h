@@ -9,7 +9,10 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 #include <tuple>
+
+struct cudnnContext;
 
 namespace cudnn_frontend::graph {
 class Graph;
@@ -59,5 +62,9 @@ struct Attention {
 
 // The graph, not yet planned. Throws std::runtime_error with cuDNN's reason where it is none of cuDNN's.
 std::shared_ptr<cudnn_frontend::graph::Graph> attention_graph(const Attention& attention);
+
+// Plans a graph for the device of `handle`, or without one for that which the graph describes. Returns cuDNN's reason where it
+// has no engine, else nothing.
+std::string planned(cudnn_frontend::graph::Graph& graph, cudnnContext* handle);
 
 }  // namespace gimlet::cudnn

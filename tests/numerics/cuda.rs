@@ -6,12 +6,17 @@
 use std::process::Command;
 use std::thread::available_parallelism;
 
-#[test]
-fn kernels_for_cuda_do_what_their_formulas_say_in_any_order_of_threads() {
+/// Makes and runs the check in a folder of `tests/numerics`, with further variables.
+pub fn make(folder: &str, variables: &[String]) {
     let jobs = available_parallelism().map_or(1, usize::from);
     let output = Command::new("make")
-        .args(["--silent", &format!("--jobs={jobs}"), "--directory=tests/numerics/cuda"])
-        .arg(concat!("OUT=", env!("CARGO_TARGET_TMPDIR"), "/cuda"))
+        .args([
+            "--silent",
+            &format!("--jobs={jobs}"),
+            &format!("--directory=tests/numerics/{folder}"),
+        ])
+        .arg(format!("OUT={}/{folder}", env!("CARGO_TARGET_TMPDIR")))
+        .args(variables)
         // The `make` that called the tests has its own jobs.
         .env_remove("MAKEFLAGS")
         .output()
@@ -20,4 +25,9 @@ fn kernels_for_cuda_do_what_their_formulas_say_in_any_order_of_threads() {
         [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
     println!("{printed}");
     assert!(output.status.success(), "{errors}");
+}
+
+#[test]
+fn kernels_for_cuda_do_what_their_formulas_say_in_any_order_of_threads() {
+    make("cuda", &[]);
 }

@@ -80,11 +80,7 @@ std::string engine_of(const Attention& attention, const std::shared_ptr<fe::Devi
   try {
     const auto graph = attention_graph(attention);
     graph->set_device_properties(device);
-    auto status = graph->build_operation_graph();
-    if (status.is_good()) status = graph->create_execution_plans({fe::HeurMode_t::A});
-    if (status.is_good()) status = graph->check_support();
-    if (status.is_good()) status = graph->build_plans();
-    said = status.get_message();
+    said = planned(*graph, nullptr);
   } catch (const std::exception& error) {
     said = error.what();
   }

@@ -148,20 +148,12 @@ pub(super) static CUDNN: Kernel = Kernel {
         kept
     },
     backward: |operands, kept, out_gradient| {
-        let out_gradient = out_gradient.contiguous();
-        let found = [(); 4].map(|()| Tensor::new());
-        let (raw_in, raw_kept, gradients) = (operands.raw(), kept.raw(), raw_gradients(&found));
-        // SAFETY: all tensors outlive the call.
-        check(unsafe {
-            gimlet_cudnn_attention_backward(
-                &raw_in,
-                &raw_kept,
-                raw(&out_gradient),
-                operands.bias_needs,
-                &gradients,
-            )
-        });
-        found
+        let (out_gradient, needs) = (out_gradient.contiguous(), operands.bias_needs);
+        // SAFETY: `gradients_by` keeps the others, and the gradient outlives the call.
+        gradients_by(operands, kept, |operands, kept, gradients| unsafe {
+            let of_out = raw(&out_gradient);
+            gimlet_cudnn_attention_backward(operands, kept, of_out, needs, gradients)
+        })
     },
 };
 
@@ -171,19 +163,11 @@ pub(super) static EFFICIENT: Kernel = Kernel {
     refusal: |_| None,
     forward: |operands| Kept::by(operands, gimlet_efficient_attention),
     backward: |operands, kept, out_gradient| {
-        let found = [(); 4].map(|()| Tensor::new());
-        let (raw_in, raw_kept, gradients) = (operands.raw(), kept.raw(), raw_gradients(&found));
-        // SAFETY: all tensors outlive the call.
-        check(unsafe {
-            gimlet_efficient_attention_backward(
-                &raw_in,
-                &raw_kept,
-                raw(out_gradient),
-                operands.bias_needs,
-                &gradients,
-            )
-        });
-        found
+        let (of_out, needs) = (raw(out_gradient), operands.bias_needs);
+        // SAFETY: as above.
+        gradients_by(operands, kept, |operands, kept, gradients| unsafe {
+            gimlet_efficient_attention_backward(operands, kept, of_out, needs, gradients)
+        })
     },
 };
 
@@ -193,13 +177,11 @@ pub(super) static FLASH: Kernel = Kernel {
     refusal: |_| None,
     forward: |operands| Kept::by(operands, gimlet_flash_attention),
     backward: |operands, kept, out_gradient| {
-        let found = [(); 4].map(|()| Tensor::new());
-        let (raw_in, raw_kept, gradients) = (operands.raw(), kept.raw(), raw_gradients(&found));
-        // SAFETY: all tensors outlive the call.
-        check(unsafe {
-            gimlet_flash_attention_backward(&raw_in, &raw_kept, raw(out_gradient), &gradients)
-        });
-        found
+        let of_out = raw(out_gradient);
+        // SAFETY: as above.
+        gradients_by(operands, kept, |operands, kept, gradients| unsafe {
+            gimlet_flash_attention_backward(operands, kept, of_out, gradients)
+        })
     },
 };
 
@@ -392,9 +374,16 @@ impl Kept {
     }
 }
 
-fn raw_gradients(found: &[Tensor; 4]) -> RawGradients {
+/// Returns the gradients of query, key, value and bias that `call` sets.
+fn gradients_by(
+    operands: &Operands,
+    kept: &Kept,
+    call: impl FnOnce(&RawOperands, &RawKept, &RawGradients) -> *mut c_char,
+) -> [Tensor; 4] {
+    let found = [(); 4].map(|()| Tensor::new());
     let [query, key, value, bias] = found.each_ref().map(raw);
-    RawGradients { query, key, value, bias }
+    check(call(&operands.raw(), &kept.raw(), &RawGradients { query, key, value, bias }));
+    found
 }
 
 #[cfg(test)]
