@@ -141,7 +141,7 @@ pub use relative_position::{buckets, relative_position_bias, relative_position_d
 #[cfg(feature = "torch")]
 pub use remat::{Block, project};
 #[cfg(feature = "torch")]
-pub use runs::{Runs, RunsShape};
+pub use runs::{Runs, RunsShape, SegmentLengths};
 #[cfg(feature = "torch")]
 pub use sparse_attention::{LayoutBias, LayoutTiles, layout_attention};
 #[cfg(feature = "torch")]

@@ -47,6 +47,22 @@ impl Clone for Ragged {
     }
 }
 
+/// The number of positions with each id in the rows of a batch, padding first.
+#[derive(Debug)]
+pub struct SegmentLengths {
+    rows: Vec<Vec<i64>>,
+    length: i64,
+}
+
+impl SegmentLengths {
+    /// Counts ids from 1 up to `most`, 0 being padding: int64 `[batch, length]` on the CPU. `None` if ids do not increase, or
+    /// padding is not at the end.
+    pub fn of(ids: &Tensor, most: usize) -> Option<Self> {
+        let counted: Option<Vec<_>> = rows(ids).iter().map(|row| run_lengths(row, most)).collect();
+        Some(Self { rows: counted?, length: ids.size()[1] })
+    }
+}
+
 /// The facts about runs that the host tells kernels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunsShape {
@@ -60,13 +76,22 @@ impl Runs {
     /// `[batch, kv_length]` on the CPU, put on `device`. `None` if ids do not increase, padding is
     /// not at the end, or an example has queries but no keys: then a mask is needed.
     pub fn between(query_ids: &Tensor, key_ids: &Tensor, device: Device) -> Option<Self> {
-        let lengths = [query_ids, key_ids].map(|ids| ids.size()[1]);
-        let [queries, keys] = [query_ids, key_ids].map(rows);
         // A row has at most that many examples, so that a wrong id needs no memory.
-        let most = lengths[0].max(lengths[1]) as usize;
+        let most = query_ids.size()[1].max(key_ids.size()[1]) as usize;
+        let [queries, keys] = [query_ids, key_ids].map(|ids| SegmentLengths::of(ids, most));
+        Self::of_segments(&queries?, &keys?, device)
+    }
+
+    /// Finds the same from the lengths of the segments of both.
+    pub fn of_segments(
+        queries: &SegmentLengths,
+        keys: &SegmentLengths,
+        device: Device,
+    ) -> Option<Self> {
+        let lengths = [queries.length, keys.length];
         let mut runs = Vec::new();
-        for (queries, keys) in queries.iter().zip(&keys) {
-            runs.extend(runs_of_row(&run_lengths(queries, most)?, &run_lengths(keys, most)?)?);
+        for (queries, keys) in queries.rows.iter().zip(&keys.rows) {
+            runs.extend(runs_of_row(queries, keys)?);
         }
         let side = |index: usize| runs.iter().map(move |run: &[i64; 2]| run[index]);
         let longest = [0, 1].map(|index| side(index).max().unwrap_or(0));

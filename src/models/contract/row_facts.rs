@@ -4,7 +4,7 @@
 use tch::{Device, Kind, Tensor};
 
 use super::features::{Batch, feature};
-use crate::nn::{Runs, RunsShape};
+use crate::nn::{Runs, RunsShape, SegmentLengths};
 
 /// Facts about the examples in the rows of a batch.
 #[derive(Clone, Debug)]
@@ -57,9 +57,12 @@ impl RowFacts {
         };
         let inputs = ids(feature::ENCODER_INPUT_TOKENS, feature::ENCODER_SEGMENT_IDS);
         let targets = ids(feature::DECODER_TARGET_TOKENS, feature::DECODER_SEGMENT_IDS);
-        let runs = |queries: &Option<Tensor>, keys: &Option<Tensor>| {
-            let (queries, keys) = queries.as_ref().zip(keys.as_ref())?;
-            Runs::between(queries, keys, device)
+        let most =
+            [&inputs, &targets].into_iter().flatten().map(|ids| ids.size()[1] as usize).max();
+        let count = |ids: Option<Tensor>| SegmentLengths::of(&ids?, most?);
+        let (inputs, targets) = (count(inputs), count(targets));
+        let runs = |queries: &Option<SegmentLengths>, keys: &Option<SegmentLengths>| {
+            Runs::of_segments(queries.as_ref()?, keys.as_ref()?, device)
         };
         Self {
             inputs: runs(&inputs, &inputs),

@@ -74,9 +74,8 @@ impl T5 {
 
     /// The encoder's positions that may attend to each other.
     fn visible_inputs(&self, inputs: &Side<'_>) -> Visible {
-        let all = || Tensor::ones([1, 1, 1, 1], (Kind::Bool, inputs.real.device()));
         match self.encoder().reach {
-            Reach::All => inputs.own(&self.seen_rows(inputs.real).unwrap_or_else(all)),
+            Reach::All => inputs.own(self.seen_rows(inputs.real)),
             _ => inputs.examples(),
         }
     }
@@ -179,12 +178,14 @@ impl Side<'_> {
         }
     }
 
-    /// Its own pairs that are `allowed`, bool `[1, 1, length or 1, length or 1]`. If each row is one example without
+    /// Its own pairs that are `allowed`, bool `[1, 1, length, length]`; `None` allows all. If each row is one example without
     /// padding, a mask of one row suffices: with a position bias added, it stays as small as the bias.
-    fn own(&self, allowed: &Tensor) -> Visible {
-        let mask = match self.runs.is_some_and(Runs::are_whole_rows) {
-            true => allowed.shallow_clone(),
-            false => self.pairs(self).logical_and(allowed),
+    fn own(&self, allowed: Option<Tensor>) -> Visible {
+        let mask = match (self.runs.is_some_and(Runs::are_whole_rows), allowed) {
+            (true, Some(allowed)) => allowed,
+            (true, None) => Tensor::ones([1, 1, 1, 1], (Kind::Bool, self.real.device())),
+            (false, Some(allowed)) => self.pairs(self).logical_and(&allowed),
+            (false, None) => self.pairs(self),
         };
         Visible::Pairs { mask, runs: self.runs.filter(|_| !self.is_longer).cloned() }
     }
@@ -216,7 +217,7 @@ impl Masks {
         let (length, device) = (targets.real.size()[1], targets.real.device());
         Self {
             encoder: t5.visible_inputs(&inputs),
-            decoder: targets.own(&causal_mask(length, device)),
+            decoder: targets.own(Some(causal_mask(length, device))),
             cross: targets.pairs(&inputs),
         }
     }
