@@ -134,6 +134,22 @@ void gimlet_take_gradient(const at::Tensor* leaf, at::Tensor* taken) noexcept {
   *taken = std::exchange(leaf->mutable_grad(), at::Tensor());
 }
 
+// Adds `gradient` to that of a leaf, in the leaf's format.
+char* gimlet_add_gradient(const at::Tensor* leaf, const at::Tensor* gradient) noexcept {
+  return guarded([&] {
+    const at::NoGradGuard no_grad;
+    at::Tensor& sum = leaf->mutable_grad();
+    if (sum.defined()) {
+      sum.add_(*gradient);
+    } else {
+      sum = gradient->to(leaf->scalar_type(), /*non_blocking=*/false, /*copy=*/true, at::MemoryFormat::Contiguous);
+    }
+  });
+}
+
+// The number of times that a tensor, or another one in the same memory, was changed.
+int64_t gimlet_version(const at::Tensor* tensor) noexcept { return static_cast<int64_t>(tensor->_version()); }
+
 // Gradients of the inputs from those of the outputs, written to `results`, undefined tensors; they stay
 // undefined for inputs that no output depends on. Every input requires a gradient.
 char* gimlet_gradients(const at::Tensor* const* outputs, const at::Tensor* const* output_gradients,

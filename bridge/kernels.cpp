@@ -253,9 +253,10 @@ gimlet::AdafactorRule adafactor_rule(const Call& call, size_t rates) {
   return rule;
 }
 
-// gradient, param, row_moment, column_moment, rates. Numbers: the rule's, mean_of_rows.
+// gradient, param, row_moment, column_moment, rates, squares, copy. Numbers: the rule's, mean_of_rows, gradient_factor,
+// copy_factor.
 gimlet::AdafactorMatrix adafactor_matrix(const Call& call) {
-  const at::Tensor &gradient = call.tensor(0), &param = call.tensor(1);
+  const at::Tensor &gradient = call.tensor(0), &param = call.tensor(1), &copy = call.tensor(6);
   gimlet::AdafactorMatrix arguments{};
   arguments.rule = adafactor_rule(call, 4);
   arguments.rows = gradient.size(0);
@@ -264,23 +265,35 @@ gimlet::AdafactorMatrix adafactor_matrix(const Call& call) {
               param.sizes(), " with a gradient of shape ", gradient.sizes());
   TORCH_CHECK(call.tensor(2).numel() == arguments.rows && call.tensor(3).numel() == arguments.columns,
               "moments of ", call.tensor(2).numel(), " rows and ", call.tensor(3).numel(), " columns");
-  arguments.gradient = static_cast<const float*>(call.data(0, at::kFloat));
+  TORCH_CHECK(!copy.defined() || copy.sizes() == param.sizes(), "a matrix of shape ", param.sizes(),
+              " with a copy of shape ", copy.sizes());
+  arguments.gradient_dtype = dtype_of(gradient);
+  arguments.gradient = call.rows(0, gradient.scalar_type());
+  arguments.gradient_stride = gradient.stride(0);
   arguments.param = static_cast<float*>(call.data(1, at::kFloat));
   arguments.row_moment = call.data<float>(2, at::kFloat);
   arguments.column_moment = static_cast<float*>(call.data(3, at::kFloat));
+  arguments.squares = call.data<float>(5, at::kFloat);
+  if (copy.defined()) {
+    arguments.copy = call.rows(6, at::kBFloat16);
+    arguments.copy_stride = copy.stride(0);
+    copy.unsafeGetTensorImpl()->bump_version();
+  }
   arguments.mean_of_rows = call.number(5) != 0;
+  arguments.gradient_factor = static_cast<float>(call.number(6));
+  arguments.copy_factor = static_cast<float>(call.number(7));
 #ifdef GIMLET_CUDA
   if (gradient.is_cuda()) {
     // The allocator keeps it for what the stream still does.
     const int64_t numbers = gimlet::adafactor_workspace(arguments.rows, arguments.columns);
-    arguments.workspace = at::empty({numbers}, gradient.options()).mutable_data_ptr<float>();
+    arguments.workspace = at::empty({numbers}, param.options()).mutable_data_ptr<float>();
   }
 #endif
   param.unsafeGetTensorImpl()->bump_version();  // a graph that still needs it must notice
   return arguments;
 }
 
-// gradient, param, moment, rates. Numbers: the rule's.
+// gradient, param, moment, rates, squares. Numbers: the rule's.
 gimlet::AdafactorVector adafactor_vector(const Call& call) {
   const at::Tensor &gradient = call.tensor(0), &param = call.tensor(1);
   TORCH_CHECK(param.sizes() == gradient.sizes() && call.tensor(2).sizes() == gradient.sizes() &&
@@ -291,6 +304,7 @@ gimlet::AdafactorVector adafactor_vector(const Call& call) {
   arguments.gradient = call.data<float>(0, at::kFloat);
   arguments.param = call.data<float>(1, at::kFloat);
   arguments.moment = call.data<float>(2, at::kFloat);
+  arguments.squares = call.data<float>(4, at::kFloat);
   arguments.count = static_cast<int>(gradient.numel());
   param.unsafeGetTensorImpl()->bump_version();
   return arguments;

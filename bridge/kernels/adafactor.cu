@@ -1,4 +1,5 @@
-// Adafactor's update (Shazeer & Stern 2018, arXiv:1804.04235; T5X's variant) of one parameter in float32.
+// Adafactor's update (Shazeer & Stern 2018, arXiv:1804.04235; T5X's variant) of one parameter in float32, and of its
+// copy in bfloat16.
 //
 // A matrix takes four launches: sums of squares, the moments, the size of the update, the update.
 // The limits of the update are computed on the device before the last launch, so that the host does
@@ -27,6 +28,7 @@ struct Plan {
   int64_t param_squares;   // [parts, tiles]
   int64_t update_squares;  // [parts, tiles]
   int64_t moment_sums;     // [moment_blocks]
+  int64_t squares;         // [moment_blocks]: of the gradient
   int64_t end;
 
   Plan(int64_t rows, int columns) {
@@ -40,7 +42,8 @@ struct Plan {
     param_squares = column_sums + static_cast<int64_t>(parts) * columns;
     update_squares = param_squares + static_cast<int64_t>(parts) * tiles;
     moment_sums = update_squares + static_cast<int64_t>(parts) * tiles;
-    end = moment_sums + moment_blocks;
+    squares = moment_sums + moment_blocks;
+    end = squares + moment_blocks;
   }
 
   dim3 grid() const { return dim3(tiles, parts); }
@@ -72,7 +75,32 @@ __device__ int pack_column(int pack) {
   return blockIdx.x * kTile + (pack * kWarp + static_cast<int>(threadIdx.x) % kWarp) * kSize;
 }
 
+// As many numbers in another format as a load moves of a parameter.
+template <typename T>
+struct alignas(kSize * sizeof(T)) Few {
+  T values[kSize];
+};
+
+template <typename T>
+__device__ Pack<float> load_gradient(const AdafactorMatrix& call, int64_t row, int column) {
+  const T* from = static_cast<const T*>(call.gradient) + row * call.gradient_stride + column;
+  const Few<T> few = *reinterpret_cast<const Few<T>*>(from);
+  Pack<float> gradient;
+#pragma unroll
+  for (int i = 0; i < kSize; ++i) gradient.values[i] = wide(few.values[i]) * call.gradient_factor;
+  return gradient;
+}
+
+__device__ void store_copy(const AdafactorMatrix& call, int64_t row, int column, const Pack<float>& param) {
+  Few<__nv_bfloat16> few;
+#pragma unroll
+  for (int i = 0; i < kSize; ++i) few.values[i] = narrow<__nv_bfloat16>(param.values[i] * call.copy_factor);
+  __nv_bfloat16* to = static_cast<__nv_bfloat16*>(call.copy) + row * call.copy_stride + column;
+  *reinterpret_cast<Few<__nv_bfloat16>*>(to) = few;
+}
+
 // Sums of squared gradients over rows and over columns, and of squared parameters.
+template <typename T>
 __global__ void sum_squares(AdafactorMatrix call, Plan plan) {
   __shared__ float by_warp[kWarps][kTile];
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
@@ -84,10 +112,10 @@ __global__ void sum_squares(AdafactorMatrix call, Plan plan) {
     for (int p = 0; p < kPacks; ++p) {
       const int column = pack_column(p);
       if (column >= call.columns) break;
-      const Pack<float> gradient = load(call.gradient + row * call.columns + column);
+      const Pack<float> gradient = load_gradient<T>(call, row, column);
 #pragma unroll
       for (int i = 0; i < kSize; ++i) {
-        const float square = gradient.values[i] * gradient.values[i] + call.rule.epsilon;
+        const float square = gradient.values[i] * gradient.values[i];
         of_row += square;
         of_columns[p][i] += square;
       }
@@ -120,35 +148,40 @@ __global__ void sum_squares(AdafactorMatrix call, Plan plan) {
   }
 }
 
-// One number of a moment, from its old value and `count` sums, `stride` apart, over `mean_of`
-// squares.
-__device__ float mixed(const AdafactorRule& rule, float* moment, const float* sums, int count, int64_t stride,
-                       int64_t mean_of) {
+// The sum of `count` numbers, `stride` apart.
+__device__ float total(const float* sums, int count, int64_t stride) {
   float sum = 0;
 #pragma unroll 4
   for (int index = 0; index < count; ++index) sum += sums[index * stride];
-  *moment = rule.rates->decay * *moment + rule.rates->mixing * (sum / static_cast<float>(mean_of));
+  return sum;
+}
+
+// One number of a moment, from its old value and a mean of squares.
+__device__ float mixed(const AdafactorRule& rule, float* moment, float square) {
+  *moment = rule.rates->decay * *moment + rule.rates->mixing * (square + rule.epsilon);
   return *moment;
 }
 
-// Both moments, and partial sums of the one that is divided by its mean.
+// Both moments, and partial sums of the one that is divided by its mean, and of all squares.
 __global__ void mix_moments(AdafactorMatrix call, Plan plan) {
   const int64_t index = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   const int64_t column = index - call.rows;
-  float averaged = 0;
+  float averaged = 0, squares = 0;
   if (index < call.rows) {
-    const float* sums = call.workspace + plan.row_sums + index;
-    const float moment =
-        mixed(call.rule, call.row_moment + index, sums, plan.tiles, call.rows, call.columns);
+    squares = total(call.workspace + plan.row_sums + index, plan.tiles, call.rows);
+    const float moment = mixed(call.rule, call.row_moment + index, squares / static_cast<float>(call.columns));
     if (call.mean_of_rows) averaged = moment;
   } else if (column < call.columns) {
-    const float* sums = call.workspace + plan.column_sums + column;
-    const float moment =
-        mixed(call.rule, call.column_moment + column, sums, plan.parts, call.columns, call.rows);
+    const float sum = total(call.workspace + plan.column_sums + column, plan.parts, call.columns);
+    const float moment = mixed(call.rule, call.column_moment + column, sum / static_cast<float>(call.rows));
     if (!call.mean_of_rows) averaged = moment;
   }
   averaged = block_reduce(averaged, 0.f, Sum());
-  if (threadIdx.x == 0) call.workspace[plan.moment_sums + blockIdx.x] = averaged;
+  squares = block_reduce(squares, 0.f, Sum());
+  if (threadIdx.x == 0) {
+    call.workspace[plan.moment_sums + blockIdx.x] = averaged;
+    call.workspace[plan.squares + blockIdx.x] = squares;
+  }
 }
 
 // The factors that convert gradients to an update.
@@ -176,6 +209,7 @@ struct Factors {
   }
 };
 
+template <typename T>
 __global__ void sum_update(AdafactorMatrix call, Plan plan) {
   const Factors factors(call, plan);
   float sum = 0;
@@ -185,7 +219,7 @@ __global__ void sum_update(AdafactorMatrix call, Plan plan) {
     for (int p = 0; p < kPacks; ++p) {
       const int column = pack_column(p);
       if (column >= call.columns) break;
-      const Pack<float> gradient = load(call.gradient + row * call.columns + column);
+      const Pack<float> gradient = load_gradient<T>(call, row, column);
 #pragma unroll
       for (int i = 0; i < kSize; ++i) {
         const float update = gradient.values[i] * of_row * factors.of_columns[p][i];
@@ -195,6 +229,9 @@ __global__ void sum_update(AdafactorMatrix call, Plan plan) {
   });
   sum = block_reduce(sum, 0.f, Sum());
   if (threadIdx.x == 0) call.workspace[plan.update_squares + block_index()] = sum;
+  if (!call.squares || block_index() > 0) return;
+  const float squares = block_sum(call.workspace + plan.squares, plan.moment_blocks);
+  if (threadIdx.x == 0) *call.squares = squares;
 }
 
 // The factor of an update, from sums of squares over `count` numbers.
@@ -207,6 +244,7 @@ __device__ float step_size(const AdafactorRule& rule, float param_squares, float
   return size / at_least(sqrtf(update_squares / count) / rule.threshold, 1.f);
 }
 
+template <typename T>
 __global__ void apply_update(AdafactorMatrix call, Plan plan) {
   const Factors factors(call, plan);
   const int blocks = plan.tiles * plan.parts;
@@ -222,7 +260,7 @@ __global__ void apply_update(AdafactorMatrix call, Plan plan) {
       const int column = pack_column(p);
       if (column >= call.columns) break;
       const int64_t place = row * call.columns + column;
-      const Pack<float> gradient = load(call.gradient + place);
+      const Pack<float> gradient = load_gradient<T>(call, row, column);
       Pack<float> param = load(call.param + place);
 #pragma unroll
       for (int i = 0; i < kSize; ++i) {
@@ -230,30 +268,32 @@ __global__ void apply_update(AdafactorMatrix call, Plan plan) {
         param.values[i] = param.values[i] * kept - size * update;
       }
       store(call.param + place, param);
+      if (call.copy) store_copy(call, row, column, param);
     }
   });
 }
 
 // A vector: all of it in one block, in which each thread handles the same numbers again.
 __global__ void update_vector(AdafactorVector call) {
-  const AdafactorRates rates = *call.rule.rates;
-  float param_squares = 0, update_squares = 0;
+  const float kept = call.rule.rates->kept;
+  float param_squares = 0, update_squares = 0, squares = 0;
   for (int index = threadIdx.x; index < call.count; index += kVectorThreads) {
     const float gradient = call.gradient[index], param = call.param[index];
-    const float square = gradient * gradient + call.rule.epsilon;
-    const float moment = rates.decay * call.moment[index] + rates.mixing * square;
+    const float moment = mixed(call.rule, call.moment + index, gradient * gradient);
     const float update = gradient * rsqrtf(moment);
-    call.moment[index] = moment;
+    squares += gradient * gradient;
     param_squares += param * param;
     update_squares += update * update;
   }
   param_squares = block_reduce(param_squares, 0.f, Sum());
   update_squares = block_reduce(update_squares, 0.f, Sum());
+  squares = block_reduce(squares, 0.f, Sum());
+  if (call.squares && threadIdx.x == 0) *call.squares = squares;
   const float count = static_cast<float>(call.count);
   const float size = step_size(call.rule, param_squares, update_squares, count);
   for (int index = threadIdx.x; index < call.count; index += kVectorThreads) {
     const float update = call.gradient[index] * rsqrtf(call.moment[index]);
-    call.param[index] = call.param[index] * rates.kept - size * update;
+    call.param[index] = call.param[index] * kept - size * update;
   }
 }
 
@@ -263,11 +303,13 @@ int64_t adafactor_workspace(int64_t rows, int columns) { return Plan(rows, colum
 
 cudaError_t adafactor_matrix(const AdafactorMatrix& call, cudaStream_t stream) {
   const Plan plan(call.rows, call.columns);
-  launch(sum_squares, plan.grid(), kThreads, stream, call, plan);
-  launch(mix_moments, plan.moment_blocks, kThreads, stream, call, plan);
-  launch(sum_update, plan.grid(), kThreads, stream, call, plan);
-  launch(apply_update, plan.grid(), kThreads, stream, call, plan);
-  return cudaGetLastError();
+  return with_type(call.gradient_dtype, [&](auto type) {
+    using T = decltype(type);
+    launch(sum_squares<T>, plan.grid(), kThreads, stream, call, plan);
+    launch(mix_moments, plan.moment_blocks, kThreads, stream, call, plan);
+    launch(sum_update<T>, plan.grid(), kThreads, stream, call, plan);
+    launch(apply_update<T>, plan.grid(), kThreads, stream, call, plan);
+  });
 }
 
 cudaError_t adafactor_vector(const AdafactorVector& call, cudaStream_t stream) {

@@ -117,15 +117,21 @@ struct AdafactorRule {
   float threshold;                    // of the update's root mean square; infinite for none
 };
 
-// Updates a matrix and its two moments, one of which is divided by its mean.
+// Updates a matrix and its two moments, one of which is divided by its mean. The matrix may have a copy in bfloat16,
+// times a factor, whose gradient then comes in that format too. Rows of gradient and copy may lie apart, as those of a
+// matrix beside others: strides are numbers from row to row, multiples of 8.
 struct AdafactorMatrix {
   AdafactorRule rule;
-  const float* gradient;  // [rows, columns]
+  Dtype gradient_dtype;
+  const void* gradient;   // [rows, columns], to be multiplied by `gradient_factor`
   float* param;           // [rows, columns]
   float* row_moment;      // [rows]
   float* column_moment;   // [columns]
+  float* squares;         // [1], or null: the sum of the gradient's squares is written here
+  void* copy;             // bfloat16 [rows, columns], or null
   float* workspace;       // on CUDA: adafactor_workspace(rows, columns) numbers
-  int64_t rows;
+  float gradient_factor, copy_factor;
+  int64_t rows, gradient_stride, copy_stride;
   int columns;  // a multiple of 8
   bool mean_of_rows;
 };
@@ -135,6 +141,7 @@ struct AdafactorVector {
   AdafactorRule rule;
   const float* gradient;
   float *param, *moment;
+  float* squares;  // as of a matrix
   int count;
 };
 

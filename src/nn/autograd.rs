@@ -42,6 +42,8 @@ unsafe extern "C" {
     fn gimlet_set_gradient_hook(leaf: RawTensor, hook: RawClosure) -> *mut c_char;
     fn gimlet_clear_gradient_hook(leaf: RawTensor) -> *mut c_char;
     fn gimlet_take_gradient(leaf: RawTensor, taken: RawTensor);
+    fn gimlet_add_gradient(leaf: RawTensor, gradient: RawTensor) -> *mut c_char;
+    fn gimlet_version(tensor: RawTensor) -> i64;
     fn gimlet_gradients(
         outputs: *const RawTensor,
         output_gradients: *const RawTensor,
@@ -102,6 +104,18 @@ pub fn take_gradient(leaf: &Tensor) -> Tensor {
     // SAFETY: both tensors outlive the call.
     unsafe { gimlet_take_gradient(raw(leaf), raw(&taken)) };
     taken
+}
+
+/// Adds `gradient`, of any format, to the leaf's `grad`.
+pub fn add_gradient(leaf: &Tensor, gradient: &Tensor) {
+    // SAFETY: both tensors outlive the call.
+    check(unsafe { gimlet_add_gradient(raw(leaf), raw(gradient)) });
+}
+
+/// Returns the number of changes in place of the tensor's memory, as far as libtorch knows.
+pub fn version(tensor: &Tensor) -> i64 {
+    // SAFETY: the tensor outlives the call.
+    unsafe { gimlet_version(raw(tensor)) }
 }
 
 /// Returns gradients of `inputs`, each of which must require one, from those of `outputs`;
@@ -349,6 +363,27 @@ mod tests {
         (&x * &x).sum(Kind::Float).backward();
         assert_eq!(take_gradient(&x), Tensor::from_slice(&[6f32]));
         assert!(!take_gradient(&x).defined());
+    }
+
+    #[test]
+    fn gradients_of_another_format_add_up() {
+        let x = leaf(&[3.0, 4.0]);
+        let narrow = Tensor::from_slice(&[1f32, 2.0]).to_kind(Kind::BFloat16);
+        add_gradient(&x, &narrow);
+        add_gradient(&x, &(&narrow * 0.5));
+        let sum = take_gradient(&x);
+        assert_eq!((sum.kind(), sum), (Kind::Float, Tensor::from_slice(&[1.5f32, 3.0])));
+    }
+
+    #[test]
+    fn a_change_in_place_is_seen_at_every_handle() {
+        let x = Tensor::from_slice(&[1f32, 2.0]);
+        let (handle, before) = (x.detach(), version(&x));
+        let _ = handle.narrow(0, 0, 1).g_add_scalar_(1.0);
+        assert_ne!(version(&x), before);
+        let before = version(&x);
+        let _ = (&x + 1.0, x.shallow_clone());
+        assert_eq!(version(&x), before);
     }
 
     #[test]

@@ -37,7 +37,7 @@ impl Params {
             }
         }
         let Division { axes, splits_length, .. } = &**self.division();
-        self.with(tensors, Division::new(axes.clone(), *splits_length, shards).into())
+        self.elsewhere(tensors, Division::new(axes.clone(), *splits_length, shards).into())
     }
 }
 

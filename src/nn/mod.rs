@@ -27,6 +27,8 @@ pub mod bridge;
 #[cfg(feature = "torch")]
 pub mod c10d;
 #[cfg(feature = "torch")]
+mod copies;
+#[cfg(feature = "torch")]
 pub mod cpu;
 #[cfg(feature = "torch")]
 mod cpu_decoding;
@@ -100,6 +102,8 @@ pub use block_attention::{BlockBias, block_attention};
 #[cfg(feature = "torch")]
 pub use block_rows::BlockRows;
 #[cfg(feature = "torch")]
+pub use copies::{CopiedColumns, CopiedKernel, KernelCopy};
+#[cfg(feature = "torch")]
 pub use cpu_decoding::{
     BestColumns, KeyValue, PackedKernel, Past, has_step_kernels, largest_columns, past_attention,
     reorder_hypotheses, step_attention, team,
@@ -131,7 +135,7 @@ pub use narrow_product::NarrowProduct;
 #[cfg(feature = "torch")]
 pub use norm::{LayerNorm, Norm};
 #[cfg(feature = "torch")]
-pub use params::Params;
+pub use params::{Params, kernel_names};
 #[cfg(feature = "torch")]
 pub use portion::{Gathering, Portion, Scattering};
 #[cfg(feature = "torch")]

@@ -1,10 +1,11 @@
 //! The parameters of a model: named float32 leaves of the autograd graph.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tch::{Device, Kind, Tensor};
 
+use super::copies::{Copies, KernelCopy};
 use super::division::Division;
 use super::fp8::{Fp8Product, Fp8Scaling};
 use super::init::draw;
@@ -36,7 +37,7 @@ impl ParamsUnderWay {
             let whole = wholes.remove(name).unwrap_or_else(|| tensor.shallow_clone());
             (name.to_string(), leaf_like(tensor, &whole.contiguous()))
         };
-        parts.with(parts.iter().map(leaf).collect(), Arc::clone(parts.division.gathered()))
+        parts.elsewhere(parts.iter().map(leaf).collect(), Arc::clone(parts.division.gathered()))
     }
 }
 
@@ -48,6 +49,8 @@ pub struct Params {
     division: Arc<Division>,
     /// The scales of fp8 products, once a model has computed in fp8.
     fp8: Arc<Mutex<Option<Arc<Fp8Scaling>>>>,
+    /// The copies that products read, as far as they were asked for; `None` of tensors that are parts of others, or gathered.
+    copies: Option<Arc<Mutex<Copies>>>,
 }
 
 impl Clone for Params {
@@ -70,7 +73,7 @@ impl Params {
     pub fn from_tensors(tensors: impl IntoIterator<Item = (String, Tensor)>) -> Self {
         let leaf = |tensor: Tensor| tensor.detach().set_requires_grad(true);
         let tensors = tensors.into_iter().map(|(name, tensor)| (name, leaf(tensor))).collect();
-        Self { tensors, ..Self::default() }
+        Self { tensors, copies: Some(Arc::default()), ..Self::default() }
     }
 
     /// Returns the parameter of that name. A model asks for names of its own tree only, so a
@@ -106,16 +109,46 @@ impl Params {
         self.tensors.is_empty()
     }
 
+    /// The leaves of the graph by name: copies of kernels, by the first one's name, and the parameters without a copy.
+    pub fn leaves(&self) -> Vec<(String, Tensor)> {
+        let copies = self.copies();
+        let copied: BTreeSet<&str> = kernel_names(&copies).collect();
+        let own = self.iter().filter(|(name, _)| !copied.contains(name));
+        let own = own.map(|(name, leaf)| (name.to_string(), leaf.shallow_clone()));
+        let of_copies = copies.iter().map(|copy| (copy.kernels()[0].name.clone(), copy.leaf()));
+        own.chain(of_copies).collect()
+    }
+
     /// Gradients of `loss` in the order of [`Params::iter`], float32; zeros where `loss` does not
     /// depend on a parameter. Frees the graph and leaves no state in the parameters.
     pub fn gradients(&self, loss: &Tensor) -> Vec<Tensor> {
-        let trained: Vec<&Tensor> = self.tensors.values().filter(|it| it.requires_grad()).collect();
-        let mut gradients = Tensor::run_backward(&[loss], &trained, false, false).into_iter();
-        let gradient = |leaf: &Tensor| {
-            let own = leaf.requires_grad().then(|| gradients.next().expect("each has one"));
-            own.filter(Tensor::defined).unwrap_or_else(|| leaf.zeros_like())
+        let leaves: Vec<_> =
+            self.leaves().into_iter().filter(|(_, leaf)| leaf.requires_grad()).collect();
+        let trained: Vec<&Tensor> = leaves.iter().map(|(_, leaf)| leaf).collect();
+        let found = Tensor::run_backward(&[loss], &trained, false, false);
+        let names = leaves.iter().map(|(name, _)| name.clone());
+        let mut found: BTreeMap<String, Tensor> = names.zip(found).collect();
+        for copy in self.copies() {
+            let Some(gradient) = found.remove(&copy.kernels()[0].name) else { continue };
+            let parts = copy.with_gradients(&gradient).filter(|(_, part)| part.defined());
+            found.extend(
+                parts.map(|(kernel, part)| (kernel.name.clone(), kernel.columns.widened(&part))),
+            );
+        }
+        let gradient = |(name, leaf): (&str, &Tensor)| {
+            found.remove(name).filter(Tensor::defined).unwrap_or_else(|| leaf.zeros_like())
         };
-        self.tensors.values().map(gradient).collect()
+        self.iter().map(gradient).collect()
+    }
+
+    /// Adds the gradients of `loss` to those that the parameters hold, in float32. Frees the graph.
+    pub fn backward(&self, loss: &Tensor) {
+        let copies = self.copies();
+        copies
+            .iter()
+            .for_each(|copy| copy.on_gradient(|own, gradient| own.add_gradient(&gradient)));
+        loss.backward();
+        copies.iter().for_each(|copy| drop(copy.no_hook()));
     }
 
     /// Returns the parameters below `prefix`, under their whole names: other handles of the same
@@ -128,8 +161,18 @@ impl Params {
         self.with(tensors, Arc::clone(&self.division))
     }
 
-    pub(super) fn with(&self, tensors: BTreeMap<String, Tensor>, division: Arc<Division>) -> Self {
-        Self { tensors, division, fp8: Arc::clone(&self.fp8) }
+    /// Returns some of these tensors.
+    fn with(&self, tensors: BTreeMap<String, Tensor>, division: Arc<Division>) -> Self {
+        Self { copies: self.copies.clone(), ..self.elsewhere(tensors, division) }
+    }
+
+    /// Returns tensors in their place that are made of them.
+    pub(super) fn elsewhere(
+        &self,
+        tensors: BTreeMap<String, Tensor>,
+        division: Arc<Division>,
+    ) -> Self {
+        Self { tensors, division, fp8: Arc::clone(&self.fp8), copies: None }
     }
 
     /// The same parameters as parts of a division.
@@ -179,14 +222,15 @@ impl Params {
             let whole = tch::no_grad(|| self.division.whole(part, &self.shard(name)).contiguous());
             (name.to_string(), leaf_like(part, &whole))
         };
-        self.with(self.iter().map(leaf).collect(), Arc::default())
+        self.elsewhere(self.iter().map(leaf).collect(), Arc::default())
     }
 
     /// Returns this process's parts of the sums of the gradients of gathered parameters, in the order of
-    /// [`Params::iter`]; what is not spread stays as it is.
+    /// [`Params::leaves`]; what is not spread stays as it is.
     pub fn sum_parts(&self, mut gradients: Vec<Tensor>) -> Vec<Tensor> {
+        let leaves = self.leaves();
         let places =
-            self.iter().zip(&gradients).enumerate().filter_map(|(place, ((name, _), of))| {
+            leaves.iter().zip(&gradients).enumerate().filter_map(|(place, ((name, _), of))| {
                 Some((place, self.spread(name, of).filter(|_| of.defined())?))
             });
         let (places, portions): (Vec<usize>, Vec<Portion>) = places.unzip();
@@ -242,10 +286,57 @@ impl Params {
         self.fp8.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns these kernels, each times a factor, in bfloat16 and side by side, `[in, kernels * out]`: a leaf of the
+    /// graph. `None` if they are spread over processes, made of other parameters, or not in float32. A kernel must be asked for
+    /// beside the same ones every time.
+    pub(super) fn copied(&self, kernels: &[(String, f64)]) -> Option<Tensor> {
+        let suits = |(name, _): &(String, f64)| {
+            self.get(name).kind() == Kind::Float && self.spread(name, self.get(name)).is_none()
+        };
+        if !kernels.iter().all(suits) {
+            return None;
+        }
+        let mut copies = self.held_copies()?;
+        let copy =
+            copies.entry(kernels[0].0.clone()).or_insert_with(|| KernelCopy::new(self, kernels));
+        let names = copy.kernels().iter().map(|kernel| (&kernel.name, kernel.columns.factor));
+        assert!(
+            names.eq(kernels.iter().map(|(name, factor)| (name, *factor))),
+            "{kernels:?} are read beside others"
+        );
+        copy.refresh(&BTreeSet::new());
+        Some(copy.leaf())
+    }
+
+    /// The copies of kernels that are among the parameters.
+    pub fn copies(&self) -> Vec<KernelCopy> {
+        let Some(copies) = self.held_copies() else { return Vec::new() };
+        let own = copies.iter().filter(|(first, _)| self.tensors.contains_key(*first));
+        own.map(|(_, copy)| copy.shallow_clone()).collect()
+    }
+
+    /// Writes the copies of parameters that were changed, but for those of `written`.
+    pub fn refresh_copies(&self, written: &BTreeSet<String>) {
+        let copies = self.held_copies();
+        copies
+            .into_iter()
+            .for_each(|mut all| all.values_mut().for_each(|copy| copy.refresh(written)));
+    }
+
+    fn held_copies(&self) -> Option<MutexGuard<'_, Copies>> {
+        let copies = self.copies.as_ref()?;
+        Some(copies.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// The parameter in the compute dtype, as part of the graph.
     pub fn cast(&self, name: &str, kind: Kind) -> Tensor {
         self.read(name).to_kind(kind)
     }
+}
+
+/// The names of all kernels in copies.
+pub fn kernel_names(copies: &[KernelCopy]) -> impl Iterator<Item = &str> {
+    copies.iter().flat_map(|copy| copy.kernels()).map(|kernel| &kernel.name[..])
 }
 
 /// Returns other values of a parameter as a leaf that requires a gradient if the parameter does.

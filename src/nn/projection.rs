@@ -67,6 +67,16 @@ impl Projections {
         Self { products: vec![joined], count }
     }
 
+    /// Joins projections with the kernels at these paths, each times a factor, which have a copy side by side. `None` if
+    /// they can have none: see [`Params::copied`].
+    pub fn of_copy(params: &Params, kernels: &[(&str, f64)], kind: Kind) -> Option<Self> {
+        let named = |(path, factor): &(&str, f64)| (format!("{path}/kernel"), *factor);
+        let named: Vec<(String, f64)> = kernels.iter().map(named).collect();
+        let kernel = (kind == Kind::BFloat16).then(|| params.copied(&named)).flatten()?;
+        let fp8 = params.fp8_product(&named[0].0);
+        Some(Self { products: vec![Projection { kernel, fp8 }], count: kernels.len() })
+    }
+
     /// `[.., in]` to `[.., out]` of each.
     pub fn forward(&self, inputs: &Tensor) -> Joined {
         let wholes = self.products.iter().map(|product| product.forward(inputs)).collect();
@@ -94,6 +104,46 @@ mod tests {
         let mut all = Tensor::run_backward(&[loss], &leaves, false, false);
         all.extend(parts.iter().map(Tensor::detach));
         all
+    }
+
+    #[test]
+    fn kernels_with_a_copy_give_what_they_give_without_one() {
+        let _held = crate::nn::GENERATOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        tch::manual_seed(9);
+        let random = |size: &[i64]| Tensor::randn(size, (Kind::Float, Device::Cpu));
+        let names = ["a", "b"].map(|name| (format!("{name}/kernel"), random(&[10, 6])));
+        let copied = Params::from_tensors(names.iter().map(|(name, it)| (name.clone(), it.copy())));
+        let plain = Params::from_tensors(names);
+        let inputs = random(&[15, 10]).to_kind(Kind::BFloat16);
+        // A factor that is a power of 2 rounds nothing.
+        let with = || Projections::of_copy(&copied, &[("a", 1.0), ("b", 0.5)], Kind::BFloat16);
+        let one = |name: &str| Projection::new(&plain, name, Kind::BFloat16);
+        let without = || Projections::new(vec![one("a"), one("b").over(2.0)]);
+        let loss = |projections: Projections| {
+            let results = projections.forward(&inputs);
+            results.wholes()[0].to_kind(Kind::Float).sin().sum(Kind::Float)
+        };
+        let check = || {
+            let (found, expected) = (with().expect("they are float32"), without());
+            assert_eq!(found.forward(&inputs).wholes(), expected.forward(&inputs).wholes());
+            let gradients = copied.gradients(&loss(found));
+            assert_eq!(gradients, plain.gradients(&loss(expected)));
+            gradients
+        };
+        check();
+        // What changes a parameter changes its copy.
+        for params in [&copied, &plain] {
+            let _ = tch::no_grad(|| params.get("b/kernel").shallow_clone().g_mul_scalar_(3.0));
+        }
+        let gradients = check();
+        // Those of parts of a batch add up in float32, where the second would be lost in bfloat16.
+        let small = 2f64.powi(-12);
+        for factor in [1.0, small] {
+            copied.backward(&(loss(with().expect("they are float32")) * factor));
+        }
+        for ((_, param), gradient) in copied.iter().zip(&gradients) {
+            assert_eq!(param.grad(), gradient + gradient * small);
+        }
     }
 
     #[test]

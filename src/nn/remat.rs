@@ -3,7 +3,7 @@
 //!
 //! The second run starts from the same input, weights and random numbers, so that its gradients
 //! equal those of a layer that keeps everything, exactly if operations are deterministic. Weights
-//! are cast again for each run: copies in the compute dtype live as long as one layer needs them.
+//! without a copy in the compute dtype are cast again for each run, and live as long as one layer needs them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -103,7 +103,7 @@ impl<L: 'static> Recipe<L> {
         drop(whole);
         let leaf = |input: &&Tensor| input.detach().set_requires_grad(input.requires_grad());
         let leaves: Vec<Tensor> = inputs.iter().map(leaf).collect();
-        let params = self.layers.params(self.place);
+        let params = self.layers.params(self.place).leaves();
         let from = inputs.iter().copied().chain(params.iter().map(|(_, param)| param));
         let from: Vec<&Tensor> = from.collect();
         let recipe = self.clone();
@@ -114,7 +114,8 @@ impl<L: 'static> Recipe<L> {
                 let inputs: Vec<&Tensor> = leaves.iter().collect();
                 Products::replayed(products, || tch::with_grad(|| again(&inputs)))
             });
-            let params = whole.iter().map(|(_, param)| param);
+            let params = whole.leaves();
+            let params = params.iter().map(|(_, param)| param);
             let mut found =
                 gradients_where_required(&outputs, &gradients, leaves.iter().chain(params));
             let of_params = found.split_off(leaves.len());

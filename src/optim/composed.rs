@@ -7,7 +7,7 @@ use super::clipped::Clipped;
 use super::error::OptimError;
 use super::multi::{MultiOptimizer, ParamFilter};
 use super::refused::Refused;
-use super::update::{Clipping, Clock, Prepare, Prepared, Updated, after_clips};
+use super::update::{Clipping, Clock, ParamState, Prepare, Prepared, Updated, after_clips};
 
 impl Prepare for Chain {
     fn prepare(&self, clock: &Clock) -> Result<Box<dyn Prepared>, OptimError> {
@@ -55,6 +55,11 @@ impl Prepared for Shared {
             update.read_from(rates.narrow(0, start, count));
             start += count;
         }
+    }
+
+    fn is_fused(&self, name: &str, param: &Tensor, state: &ParamState) -> bool {
+        let update = self.parts.iter().find(|(filter, _)| filter.chooses(name));
+        update.is_some_and(|(_, update)| update.is_fused(name, param, state))
     }
 
     fn apply(&self, mut updated: Vec<Updated<'_>>) {

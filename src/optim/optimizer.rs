@@ -118,7 +118,7 @@ impl Optimizer {
             let mut given: BTreeMap<&str, (Tensor, Tensor)> = given.collect();
             let states = self.states.iter_mut().filter_map(|(name, state)| {
                 let (param, grad) = given.remove(&name[..])?;
-                Some(Updated { name, param, grad, state })
+                Some(Updated { name, param, grad, state, beside: None })
             });
             apply(&*update, states.collect());
         });

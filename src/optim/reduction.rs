@@ -7,7 +7,7 @@ use tch::{Device, Kind, Tensor};
 
 use crate::nn::c10d::Work;
 use crate::nn::profiler::{Activity, part};
-use crate::nn::{Axis, C10dError};
+use crate::nn::{Axis, C10dError, CopiedColumns};
 
 /// Bytes of gradients that travel together, as in PyTorch's DistributedDataParallel: each operation
 /// waits for the slowest network hop once.
@@ -26,12 +26,14 @@ pub struct Reduction {
     pub kind: Kind,
 }
 
-/// A parameter and its gradient in float32, contiguous.
+/// A parameter and its gradient in float32, contiguous; in a process alone it may be that of the copy.
 #[derive(Debug)]
 pub(super) struct Completed {
     pub name: String,
     pub param: Tensor,
     pub grad: Tensor,
+    /// The parameter's columns of a copy, if it has one.
+    pub copy: Option<CopiedColumns>,
 }
 
 /// Gradients on their way to their sums. All processes add the same parameters in the same order.

@@ -8,6 +8,7 @@ use super::error::OptimError;
 use super::layout::StateLayout;
 use super::norms::clip_global_norm;
 use super::parts::OwnPart;
+use crate::nn::CopiedColumns;
 use crate::nn::profiler::{Activity, part};
 
 /// The update that is prepared.
@@ -42,20 +43,38 @@ pub trait Prepared: Debug + Send {
     /// other values panics.
     fn read_from(&mut self, _rates: Tensor) {}
 
+    /// Whether the update of this parameter, which has that state, is a kernel's that does [`Beside`] too, and reads the
+    /// gradient of a copy.
+    fn is_fused(&self, _name: &str, _param: &Tensor, _state: &ParamState) -> bool {
+        false
+    }
+
     /// Updates parameters and their states with their gradients, whose memory is consumed.
     fn apply(&self, updated: Vec<Updated<'_>>);
 }
 
-/// A parameter with its gradient in float32 and its state.
+/// The work beside an update that a kernel does in the same passes over memory.
+#[derive(Debug)]
+pub struct Beside {
+    /// Takes the sum of the gradient's squares: float32 `[1]`.
+    pub squares: Tensor,
+    /// The copy of the parameter, to be written, if it has one.
+    pub copy: Option<CopiedColumns>,
+}
+
+/// A parameter with its gradient and its state.
 pub struct Updated<'a> {
     /// The parameter's name, as its layout was asked for.
     pub name: &'a str,
     /// The parameter, to be changed in place.
     pub param: Tensor,
-    /// Its gradient, whose memory may serve for anything.
+    /// Its gradient, whose memory may serve for anything: float32 and contiguous. In an update that [is
+    /// fused](Prepared::is_fused) it may be that of the copy, in bfloat16 and with rows apart.
     pub grad: Tensor,
     /// Its state, to be changed in place.
     pub state: &'a mut ParamState,
+    /// What a fused update does too.
+    pub beside: Option<Beside>,
 }
 
 /// The state of one parameter.

@@ -39,22 +39,20 @@ impl Watch {
         Self { watched, ..Self::default() }
     }
 
-    /// Measures the part of a gradient, in float32, before its use; returns the input of [`Watch::after`].
-    pub(super) fn before(
-        &mut self,
-        name: &str,
-        param: &Tensor,
-        grad: &Tensor,
-        part: &OwnPart,
-    ) -> Option<Tensor> {
+    /// Takes the sum of squares of the part of a gradient, a scalar.
+    pub(super) fn gradient(&mut self, name: &str, squares: Tensor, part: &OwnPart) {
         self.peers = part.peers().clone();
-        let flat = grad.flatten(0, -1);
-        self.squares.push((name.to_string(), part.shared(flat.dot(&flat))));
-        if self.watched == Watched::GradientNorm {
-            return None;
+        let squares = part.shared(squares);
+        if self.watched == Watched::Weights {
+            let mean = format!("weight_gradient_rms/{name}");
+            self.means.push((mean, squares.shallow_clone(), part.numel()));
         }
-        self.mean("weight_gradient_rms", name, grad, part);
-        Some(param.detach().copy())
+        self.squares.push((name.to_string(), squares));
+    }
+
+    /// Returns the input of [`Watch::after`] for a parameter before its update.
+    pub(super) fn before(&self, param: &Tensor) -> Option<Tensor> {
+        (self.watched == Watched::Weights).then(|| param.detach().copy())
     }
 
     /// Measures the part of an updated parameter; `old` is its earlier value.
@@ -159,11 +157,12 @@ mod tests {
             (Tensor::from_slice(&[1.0_f32, 2.0]), Tensor::from_slice(&[3.0_f32, -4.0]));
         let mut param = old.copy();
         let mut watch = Watch::new(Watched::Weights);
-        let before = watch.before("encoder/layers_0/kernel", &param, &grad, &OwnPart::whole(&[2]));
+        let before = watch.before(&param);
+        watch.gradient("encoder/layers_0/kernel", grad.dot(&grad), &OwnPart::whole(&[2]));
         let _ = param.g_sub_(&Tensor::from_slice(&[0.5_f32, -2.0]));
         watch.after("encoder/layers_0/kernel", &param, before, &OwnPart::whole(&[2]));
         let other = Tensor::from_slice(&[12.0_f32]);
-        let _ = watch.before("token_embedder/embedding", &other, &other, &OwnPart::whole(&[1]));
+        watch.gradient("token_embedder/embedding", other.dot(&other), &OwnPart::whole(&[1]));
         let found = watch.read();
         let half: f64 = 0.5;
         for (tag, expected) in [
@@ -187,7 +186,8 @@ mod tests {
     fn the_norm_alone_is_measured_by_default() {
         let grad = Tensor::from_slice(&[3.0_f32, -4.0]);
         let mut watch = Watch::default();
-        assert!(watch.before("kernel", &grad, &grad, &OwnPart::whole(&[2])).is_none());
+        assert!(watch.before(&grad).is_none());
+        watch.gradient("kernel", grad.dot(&grad), &OwnPart::whole(&[2]));
         watch.after("kernel", &grad, None, &OwnPart::whole(&[2]));
         assert_eq!(watch.read(), BTreeMap::from([("weight_gradient_norm".to_string(), 5.0)]));
     }

@@ -1,6 +1,6 @@
 //! One update: gradients of a batch, in parts if asked, then the optimizer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tch::Tensor;
@@ -197,7 +197,7 @@ impl Stepper {
             // Gradients add up in the parameters; the last ones may be consumed as they are
             // computed.
             match index + 1 == parts.len() {
-                false => self.guarded(state.step, || loss.backward())?,
+                false => self.guarded(state.step, || state.params.backward(&loss))?,
                 true => {
                     is_updated =
                         self.update(state, learning_rate, (&loss, loss_scale), &mut watch)?;
@@ -223,6 +223,8 @@ impl Stepper {
         if way == Way::Plain {
             return Ok(None);
         }
+        // Recorded work reads them as they are.
+        state.params.refresh_copies(&BTreeSet::new());
         let number = state.next_update();
         let rates = state.optimizer.rates(learning_rate, number);
         let rates = rates.map_err(|error| SessionError::Unfit(error.to_string()))?;
@@ -301,7 +303,7 @@ impl Stepper {
     ) -> (UnreadSums, Option<Watch>) {
         let LossOutput { loss, sums } = self.loss(&state.params, batch, divisors);
         let Some(rates) = rates else {
-            loss.backward();
+            state.params.backward(&loss);
             return (sums, None);
         };
         let mut watch = Watch::new(self.watched);

@@ -5,6 +5,7 @@ mod adafactor;
 mod adamw;
 mod attention;
 mod bert;
+mod copies;
 mod cuda;
 mod cudnn;
 mod decode;

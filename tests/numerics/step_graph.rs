@@ -11,6 +11,7 @@ use gimlet::partition::{LocalDevice, Mesh, Process};
 use gimlet::train::{Recorder, StepGraphs, Stepper, initialize};
 use tch::{Device, Kind, Tensor};
 
+use crate::copies::FACTORED;
 use crate::fixture;
 use crate::run_of_steps::{batch, steps, train};
 
@@ -107,6 +108,7 @@ fn recorded_steps_are_those_of_operations() {
     check(&["trainer.Trainer.weight_metrics_computer = @trainer.WeightMetricsComputer()"], None, 3);
     check(&ADAMW, None, 3);
     check(&SEVERAL, None, 3);
+    check(&FACTORED, None, 3);
     // The first part, one between, and the last.
     check(&["trainer.Trainer.num_microbatches = 4"], None, 9);
     check(&["trainer.Trainer.num_microbatches = 2"], None, 6);

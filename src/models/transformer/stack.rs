@@ -253,6 +253,28 @@ struct ForTraining<'a> {
     lora: Option<LowRankScale>,
 }
 
+impl ForTraining<'_> {
+    fn projection(&self, spec: &KernelSpec) -> Projection {
+        let projection = Projection::new(self.params, &spec.path, self.kind);
+        let projection = match &spec.scale {
+            Some(scale) => projection.with_kernel(|kernel| scale.within(self.params, kernel)),
+            None => projection,
+        };
+        // T5X's contrib/gpu divides the query's input, which gives the same result.
+        spec.divisor.into_iter().fold(projection, Projection::over)
+    }
+
+    /// The products of kernels that have a copy.
+    fn of_copy(&self, specs: &[KernelSpec]) -> Option<Projections> {
+        if specs.iter().any(|spec| spec.scale.is_some()) {
+            return None;
+        }
+        let factors = specs.iter().map(|spec| spec.divisor.map_or(1.0, |divisor| 1.0 / divisor));
+        let kernels = specs.iter().map(|spec| &spec.path[..]).zip(factors);
+        Projections::of_copy(self.params, &kernels.collect::<Vec<_>>(), self.kind)
+    }
+}
+
 impl Load for ForTraining<'_> {
     type Product = TrainedKernels;
 
@@ -273,16 +295,9 @@ impl Load for ForTraining<'_> {
     }
 
     fn kernels(&self, specs: &[KernelSpec]) -> TrainedKernels {
-        let projection = |spec: &KernelSpec| {
-            let projection = Projection::new(self.params, &spec.path, self.kind);
-            let projection = match &spec.scale {
-                Some(scale) => projection.with_kernel(|kernel| scale.within(self.params, kernel)),
-                None => projection,
-            };
-            // T5X's contrib/gpu divides the query's input, which gives the same result.
-            spec.divisor.into_iter().fold(projection, Projection::over)
-        };
-        let projections = Projections::new(specs.iter().map(projection).collect());
+        let projections = self.of_copy(specs).unwrap_or_else(|| {
+            Projections::new(specs.iter().map(|spec| self.projection(spec)).collect())
+        });
         let biases = specs.iter().filter(|spec| spec.has_bias).map(|spec| {
             let bias = self.params.cast(&format!("{}/bias", spec.path), self.kind);
             spec.divisor.into_iter().fold(bias, |bias, divisor| bias / divisor)

@@ -8,19 +8,21 @@
 
 use std::ffi::CStr;
 
-use tch::Tensor;
+use tch::{Kind, Tensor};
 
 use super::update::{FactoredUpdate, V, V_COL, V_ROW};
 use crate::nn::fused::kernels::{self, Kernel};
 use crate::optim::layout::{Factored, StateLayout};
-use crate::optim::update::{ParamState, Prepared};
+use crate::optim::update::{Beside, ParamState, Prepared};
 
 /// The longest vector that one block of the device handles.
 const LONGEST_VECTOR: usize = 1 << 14;
 
+const MATRIX: &CStr = c"adafactor_matrix";
+
 /// A call of a kernel.
 #[derive(Debug, PartialEq)]
-struct Call {
+pub(super) struct Call {
     name: &'static CStr,
     /// The arrays of the state that follow gradient and parameter, before the rates: the moment of a vector; for a
     /// matrix, those of its rows and of its columns in memory order.
@@ -28,26 +30,46 @@ struct Call {
     numbers: Vec<f64>,
 }
 
+impl Call {
+    /// Whether the kernel reads the gradient of a copy, and writes the copy.
+    pub(super) fn fits_copies(&self) -> bool {
+        self.name == MATRIX
+    }
+}
+
 impl FactoredUpdate {
-    /// Updates parameter and state by a kernel. Returns false, without a change, if no kernel can
-    /// do it.
+    /// Returns the call of a kernel that updates a parameter with that state, if one can do it.
+    pub(super) fn kernel_for(&self, param: &Tensor, state: &ParamState) -> Option<Call> {
+        let is_dense = param.is_contiguous() && state.part.is_whole();
+        let suits = is_dense && kernels::suit(Kernel::Adafactor, param, i64::MAX);
+        suits.then(|| self.call(&state.layout, &param.size())).flatten()
+    }
+
+    /// Updates parameter and state by a kernel.
     pub(super) fn apply_by_kernel(
         &self,
-        param: &Tensor,
-        grad: &Tensor,
+        call: &Call,
+        (param, grad): (&Tensor, &Tensor),
         state: &ParamState,
-    ) -> bool {
-        let is_dense = grad.is_contiguous() && param.is_contiguous() && state.part.is_whole();
-        if !is_dense || !kernels::suit(Kernel::Adafactor, grad, i64::MAX) {
-            return false;
-        }
-        let Some(call) = self.call(&state.layout, &grad.size()) else { return false };
+        beside: Option<Beside>,
+    ) {
         let moments = call.moments.iter().map(|&index| &state.arrays[index]);
-        let rates = self.rates_on(param.device());
-        let tensors: Vec<&Tensor> =
-            [grad, param].into_iter().chain(moments).chain([rates]).collect();
-        kernels::launch(call.name, &tensors, &call.numbers);
-        true
+        let absent = Tensor::new();
+        let (squares, copy) = match &beside {
+            Some(Beside { squares, copy }) => (squares, copy.as_ref()),
+            None => (&absent, None),
+        };
+        let after = [self.rates_on(param.device()), squares];
+        let mut tensors: Vec<&Tensor> =
+            [grad, param].into_iter().chain(moments).chain(after).collect();
+        let mut numbers = call.numbers.clone();
+        if call.fits_copies() {
+            tensors.push(copy.map_or(&absent, |copy| &copy.values));
+            let factor = copy.map_or(1.0, |copy| copy.factor);
+            let of_copy = grad.kind() == Kind::BFloat16;
+            numbers.extend([if of_copy { factor } else { 1.0 }, factor]);
+        }
+        kernels::launch(call.name, &tensors, &numbers);
     }
 
     /// Returns the call that updates a parameter of that size by a kernel, if one can do it.
@@ -75,7 +97,7 @@ impl FactoredUpdate {
         let row_is_first = *row == 0;
         numbers.push(f64::from(u8::from(row_is_first)));
         let moments = if row_is_first { [V_ROW, V_COL] } else { [V_COL, V_ROW] };
-        Some(Call { name: c"adafactor_matrix", moments: moments.to_vec(), numbers })
+        Some(Call { name: MATRIX, moments: moments.to_vec(), numbers })
     }
 }
 
@@ -85,7 +107,7 @@ mod tests {
     use crate::optim::OwnPart;
     use crate::optim::rule::Rule as _;
     use crate::optim::{Adafactor, ParamShape};
-    use tch::{Device, Kind};
+    use tch::Device;
 
     /// Computes the formulas of the kernel, one after the other, for the arguments of its call.
     fn stand_in(call: &Call, tensors: &[Tensor]) {
@@ -175,7 +197,7 @@ mod tests {
         stand_in(&call, &tensors);
         tensors.pop();
         let param = first.copy();
-        update.apply_one(&param, grad, &mut state);
+        update.apply_one(&param, grad, &mut state, None);
         let mut expected = vec![param];
         expected.extend(call.moments.iter().map(|&index| state.arrays[index].shallow_clone()));
         for (found, expected) in tensors[1..].iter().zip(&expected) {

@@ -14,7 +14,9 @@ use crate::optim::error::OptimError;
 use crate::optim::layout::Factored;
 use crate::optim::norms::as_dims;
 use crate::optim::parts::OwnPart;
-use crate::optim::update::{Clipping, Clock, ParamState, Prepare, Prepared, Updated, after_clips};
+use crate::optim::update::{
+    Beside, Clipping, Clock, ParamState, Prepare, Prepared, Updated, after_clips,
+};
 
 /// Indices of the state's arrays, in the order of the layout's slots.
 const M: usize = 0;
@@ -86,9 +88,15 @@ impl FactoredUpdate {
     }
 
     /// Updates one parameter and its state. Consumes the gradient's memory.
-    pub(super) fn apply_one(&self, param: &Tensor, grad: Tensor, state: &mut ParamState) {
-        if self.apply_by_kernel(param, &grad, state) {
-            return;
+    pub(super) fn apply_one(
+        &self,
+        param: &Tensor,
+        grad: Tensor,
+        state: &mut ParamState,
+        beside: Option<Beside>,
+    ) {
+        if let Some(call) = self.kernel_for(param, state) {
+            return self.apply_by_kernel(&call, (param, &grad), state, beside);
         }
         assert!(!self.learning_rate.is_nan(), "no kernel of Adafactor updates {:?}", param.size());
         let mut param = param.shallow_clone();
@@ -244,9 +252,13 @@ impl Prepared for FactoredUpdate {
         self.rates = rates.into();
     }
 
+    fn is_fused(&self, _: &str, param: &Tensor, state: &ParamState) -> bool {
+        self.kernel_for(param, state).is_some_and(|call| call.fits_copies() || param.dim() == 1)
+    }
+
     fn apply(&self, updated: Vec<Updated<'_>>) {
-        for Updated { param, grad, state, .. } in updated {
-            self.apply_one(&param, grad, state);
+        for Updated { param, grad, state, beside, .. } in updated {
+            self.apply_one(&param, grad, state, beside);
         }
     }
 }

@@ -198,7 +198,7 @@ mod tests {
         let given = params.iter().zip(&mut states).rev();
         let updated = |((name, param), state): (&(&'static str, Tensor), _)| {
             let param = param.shallow_clone();
-            Updated { name, grad: param.zeros_like(), param, state }
+            Updated { name, grad: param.zeros_like(), param, state, beside: None }
         };
         noise.apply(given.map(updated).collect());
         for (place, (name, param)) in (0..).zip(&params) {

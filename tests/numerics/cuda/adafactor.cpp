@@ -40,12 +40,19 @@ std::vector<double> updated(const AdafactorRule& rule, const std::vector<float>&
   return all;
 }
 
+// Numbers in a matrix of which another part has `kBeside` columns.
+constexpr int kBeside = 16;
+
+constexpr float kGradientFactor = 0.5f, kCopyFactor = 0.25f;
+
+template <typename T>
 struct Matrix {
-  std::vector<float> gradient, param, row_moment, column_moment;
+  std::vector<T> gradient;  // [rows, columns + kBeside], of which the last columns count
+  std::vector<float> param, row_moment, column_moment;
   bool mean_of_rows;
 
   Matrix(int64_t rows, int columns, bool mean_of_rows)
-      : gradient(random_numbers<float>(rows * columns)),
+      : gradient(random_numbers<T>(rows * (columns + kBeside))),
         param(random_numbers<float>(rows * columns, 0.1)),
         row_moment(random_numbers<float>(rows)),
         column_moment(random_numbers<float>(columns)),
@@ -56,33 +63,55 @@ struct Matrix {
 
   int64_t rows() const { return static_cast<int64_t>(row_moment.size()); }
   int columns() const { return static_cast<int>(column_moment.size()); }
+  int stride() const { return columns() + kBeside; }
+  double gradient_at(int64_t row, int column) const {
+    return double{kGradientFactor} * wide(gradient[row * stride() + kBeside + column]);
+  }
 };
 
-Results results(const AdafactorRule& rule, const Matrix& in, const std::string& name) {
+template <typename T>
+Results results(const AdafactorRule& rule, const Matrix<T>& in, const std::string& name) {
   std::vector<float> param = in.param, column_moment = in.column_moment;
-  Loose row_moment(in.row_moment);
+  std::vector<__nv_bfloat16> copy(in.rows() * in.stride(), narrow<__nv_bfloat16>(7.f));
+  Loose row_moment(in.row_moment), squares(room<float>(1));
   std::vector<float> workspace = room<float>(gimlet::adafactor_workspace(in.rows(), in.columns()));
   gimlet::AdafactorMatrix call{};
   call.rule = rule;
-  call.gradient = in.gradient.data();
+  call.gradient_dtype = kDtype<T>;
+  call.gradient = in.gradient.data() + kBeside;
   call.param = param.data();
   call.row_moment = row_moment.data();
   call.column_moment = column_moment.data();
+  call.squares = squares.data();
+  // The same kernels update what has no copy.
+  call.copy = in.mean_of_rows ? copy.data() : nullptr;
   call.workspace = workspace.data();
+  call.gradient_factor = kGradientFactor;
+  call.copy_factor = kCopyFactor;
   call.rows = in.rows();
+  call.gradient_stride = call.copy_stride = in.stride();
   call.columns = in.columns();
   call.mean_of_rows = in.mean_of_rows;
   check(name, gimlet::adafactor_matrix(call, nullptr) == cudaSuccess);
-  return {widened(param), row_moment.wide(), widened(column_moment)};
+  for (int64_t index = 0; index < static_cast<int64_t>(copy.size()); ++index) {
+    const int64_t row = index / in.stride(), column = index % in.stride();
+    const bool is_written = call.copy && column < in.columns();
+    const float expected = is_written ? param[row * in.columns() + column] * kCopyFactor : 7.f;
+    check(name + ": its copy", wide(copy[index]) == wide(narrow<__nv_bfloat16>(expected)));
+  }
+  return {widened(param), row_moment.wide(), widened(column_moment), squares.wide()};
 }
 
-Results expected(const AdafactorRule& rule, const Matrix& in) {
+template <typename T>
+Results expected(const AdafactorRule& rule, const Matrix<T>& in) {
   const int64_t rows = in.rows(), columns = in.columns();
   std::vector<double> of_rows(rows), of_columns(columns);
+  double squares = 0;
   for (int64_t index = 0; index < rows * columns; ++index) {
-    const double square = double{in.gradient[index]} * in.gradient[index] + rule.epsilon;
-    of_rows[index / columns] += square / static_cast<double>(columns);
-    of_columns[index % columns] += square / static_cast<double>(rows);
+    const double gradient = in.gradient_at(index / columns, index % columns), square = gradient * gradient;
+    squares += square;
+    of_rows[index / columns] += (square + rule.epsilon) / static_cast<double>(columns);
+    of_columns[index % columns] += (square + rule.epsilon) / static_cast<double>(rows);
   }
   double row_mean = 0, column_mean = 0;
   for (int64_t row = 0; row < rows; ++row) {
@@ -97,12 +126,13 @@ Results expected(const AdafactorRule& rule, const Matrix& in) {
   std::vector<double> update;
   for (int64_t index = 0; index < rows * columns; ++index) {
     const double moment = of_rows[index / columns] * of_columns[index % columns] / mean;
-    update.push_back(in.gradient[index] / std::sqrt(moment));
+    update.push_back(in.gradient_at(index / columns, index % columns) / std::sqrt(moment));
   }
-  return {updated(rule, in.param, update), of_rows, of_columns};
+  return {updated(rule, in.param, update), of_rows, of_columns, {squares}};
 }
 
-void check_matrix(const Rule& rule, const Matrix& in, const std::vector<Order>& orders) {
+template <typename T>
+void check_matrix(const Rule& rule, const Matrix<T>& in, const std::vector<Order>& orders) {
   const std::string name =
       std::string(rule.name) + " adafactor of " + std::to_string(in.rows()) + " x " + std::to_string(in.columns());
   const auto compute = [&] { return results(rule.rule, in, name); };
@@ -115,18 +145,20 @@ void check_vector(const Rule& rule, int count) {
   auto moment = random_numbers<float>(count);
   for (float& number : moment) number *= number;
   const auto compute = [&]() -> Results {
-    Loose gradients(gradient), params(param), moments(moment);
-    check(name, gimlet::adafactor_vector({rule.rule, gradients.data(), params.data(), moments.data(), count},
-                                         nullptr) == cudaSuccess);
-    return {params.wide(), moments.wide()};
+    Loose gradients(gradient), params(param), moments(moment), squares(room<float>(1));
+    const gimlet::AdafactorVector call{rule.rule, gradients.data(), params.data(), moments.data(), squares.data(), count};
+    check(name, gimlet::adafactor_vector(call, nullptr) == cudaSuccess);
+    return {params.wide(), moments.wide(), squares.wide()};
   };
   std::vector<double> moments, update;
+  double squares = 0;
   for (int index = 0; index < count; ++index) {
-    const double square = double{gradient[index]} * gradient[index] + rule.rule.epsilon;
-    moments.push_back(rule.rule.rates->decay * moment[index] + rule.rule.rates->mixing * square);
+    const double square = double{gradient[index]} * gradient[index];
+    squares += square;
+    moments.push_back(rule.rule.rates->decay * moment[index] + rule.rule.rates->mixing * (square + rule.rule.epsilon));
     update.push_back(gradient[index] / std::sqrt(moments.back()));
   }
-  compare(name, in_every_order(name, compute), {updated(rule.rule, param, update), moments}, 2e-5);
+  compare(name, in_every_order(name, compute), {updated(rule.rule, param, update), moments, {squares}}, 2e-5);
 }
 
 }  // namespace
@@ -134,11 +166,12 @@ void check_vector(const Rule& rule, int count) {
 void check_adafactor() {
   for (const Rule& rule : kRules) {
     for (const bool mean_of_rows : {false, true}) {
-      check_matrix(rule, Matrix(1, 8, mean_of_rows), kEveryOrder);
-      check_matrix(rule, Matrix(33, 520, mean_of_rows), kEveryOrder);
+      check_matrix(rule, Matrix<float>(1, 8, mean_of_rows), kEveryOrder);
+      check_matrix(rule, Matrix<float>(33, 520, mean_of_rows), kEveryOrder);
     }
+    check_matrix(rule, Matrix<__nv_bfloat16>(33, 520, true), kEveryOrder);
     for (const int count : {1, 8, 2500}) check_vector(rule, count);
   }
   // More rows than parts of the fewest rows.
-  check_matrix(kRules[0], Matrix(4100, 8, true), {Order::kForward});
+  check_matrix(kRules[0], Matrix<float>(4100, 8, true), {Order::kForward});
 }

@@ -205,12 +205,26 @@ void updates() {
   // The moments are sums of squares, of which the rest adds nothing. The divisors of both means cancel out.
   const gimlet::AdafactorRates rates{0.01f, 0, 1, 1};
   const gimlet::AdafactorRule rule{&rates, 1e-20f, false, 0, INFINITY, INFINITY};
-  succeeds("adafactor", gimlet::adafactor_matrix({rule, gradient.data(), param.data(), row_moment.data(),
-                                                  column_moment.data(), workspace.data(), kAll, kColumns, true},
-                                                 nullptr));
-  succeeds("adafactor", gimlet::adafactor_matrix({rule, gradient_end.data(), param_end.data(), rows_end.data(),
-                                                  columns_end.data(), workspace_end.data(), kEnd, kTile, true},
-                                                 nullptr));
+  float squares = 0;
+  gimlet::AdafactorMatrix call{};
+  call.rule = rule;
+  call.gradient_factor = 1;
+  call.squares = &squares;
+  call.mean_of_rows = true;
+  const auto update = [&call](int64_t rows, int columns, auto& gradient, auto& param, auto& of_rows, auto& of_columns,
+                              auto& workspace) {
+    call.gradient = gradient.data();
+    call.param = param.data();
+    call.row_moment = of_rows.data();
+    call.column_moment = of_columns.data();
+    call.workspace = workspace.data();
+    call.rows = rows;
+    call.columns = columns;
+    call.gradient_stride = columns;
+    succeeds("adafactor", gimlet::adafactor_matrix(call, nullptr));
+  };
+  update(kAll, kColumns, gradient, param, row_moment, column_moment, workspace);
+  update(kEnd, kTile, gradient_end, param_end, rows_end, columns_end, workspace_end);
   std::vector<double> found;
   for (int row = kEnd; row > 0; --row) {
     const float* numbers = param.end(int64_t{row - 1} * kColumns + kTile);
