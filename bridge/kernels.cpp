@@ -216,6 +216,7 @@ gimlet::LargestMagnitude largest_magnitude(const Call& call) {
   arguments.dtype = dtype_of(values);
   arguments.values = call.data(0, values.scalar_type());
   arguments.count = values.numel();
+  TORCH_CHECK(arguments.count % 8 == 0, arguments.count, " numbers");
   arguments.amax = call.data<float>(1, at::kFloat);
   return arguments;
 }

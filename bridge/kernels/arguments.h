@@ -84,7 +84,7 @@ enum class Fp8 { kE4m3, kE5m2 };
 struct LargestMagnitude {
   Dtype dtype;
   const void* values;
-  int64_t count;
+  int64_t count;  // a multiple of 8
   float* amax;
 };
 
@@ -98,7 +98,7 @@ struct CastFp8 {
   float* amax;
   void *narrow, *transposed;   // [rows, columns], [columns, rows]
   int64_t rows;
-  int columns;
+  int columns;                 // a multiple of 8
 };
 
 // Adafactor's factors that change from update to update, in memory, so that recorded work reads those of its time.

@@ -129,10 +129,13 @@ void check_largest(int64_t count) {
 
 void check_fp8() {
   check_every_code();
-  check_formats(1, 8);
-  check_formats(64, 64);
-  check_formats(67, 136);
-  for (const int64_t count : {1, 255, 256, 257, 5000}) {
+  // Packs of 8 rows, and tiles of 128 rows and 64 columns: whole ones, and ends of every kind.
+  for (const int64_t rows : {1, 7, 8, 15, 16, 17, 63, 64}) check_formats(rows, 8);
+  check_formats(128, 64);
+  check_formats(65, 136);
+  check_formats(136, 72);
+  check_formats(259, 8);
+  for (const int64_t count : {8, 1016, 1024, 1032, 5000}) {
     check_largest<float>(count);
     check_largest<__nv_bfloat16>(count);
   }

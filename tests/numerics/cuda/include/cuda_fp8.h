@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "cuda_runtime_api.h"
+
 enum __nv_saturation_t { __NV_NOSAT, __NV_SATFINITE };
 enum __nv_fp8_interpretation_t { __NV_E4M3, __NV_E5M2 };
 
@@ -21,4 +23,10 @@ inline uint8_t __nv_cvt_float_to_fp8(float value, __nv_saturation_t, __nv_fp8_in
   // In units of the last place, where the leading one of a normal number is 1 << mantissa.
   const int units = static_cast<int>(std::nearbyint(std::ldexp(magnitude, mantissa - exponent)));
   return static_cast<uint8_t>(sign | (((exponent - least_exponent) << mantissa) + units));
+}
+
+// The first number becomes the low byte.
+inline uint16_t __nv_cvt_float2_to_fp8x2(float2 pair, __nv_saturation_t saturation, __nv_fp8_interpretation_t format) {
+  const unsigned high = __nv_cvt_float_to_fp8(pair.y, saturation, format);
+  return static_cast<uint16_t>(high << 8 | __nv_cvt_float_to_fp8(pair.x, saturation, format));
 }

@@ -27,6 +27,10 @@ struct dim3 {
   constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
 };
 
+struct alignas(8) float2 {
+  float x, y;
+};
+
 extern dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 namespace emulated {
@@ -85,6 +89,14 @@ inline int __float_as_int(float value) {
   int bits;
   std::memcpy(&bits, &value, sizeof(bits));
   return bits;
+}
+
+// Four of the eight bytes of two numbers, each named by a digit of `selector`, the lowest first.
+inline unsigned __byte_perm(unsigned low, unsigned high, unsigned selector) {
+  const uint64_t bytes = low | uint64_t{high} << 32;
+  unsigned chosen = 0;
+  for (int at = 0; at < 4; ++at) chosen |= static_cast<unsigned>(bytes >> 8 * (selector >> 4 * at & 7) & 0xff) << 8 * at;
+  return chosen;
 }
 
 inline float rsqrtf(float value) { return 1.f / sqrtf(value); }
