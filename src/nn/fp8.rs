@@ -37,7 +37,7 @@ enum Role {
 #[derive(Debug)]
 pub struct Fp8Scaling {
     spec: TransformerEngineConfig,
-    /// The first of a kernel's three tensors.
+    /// The first of a kernel's three tensors. Of kernels that are one product, those of the first serve all.
     slots: BTreeMap<String, usize>,
     state: Mutex<State>,
 }
@@ -294,6 +294,7 @@ fn multiply_wide([a, b]: [&Tensor; 2], unscale: [&Tensor; 2], kind: Kind) -> Ten
 #[cfg(test)]
 mod tests {
     use super::super::params::Params;
+    use super::super::projection::{Projection, Projections};
     use super::*;
 
     fn random(size: [i64; 2]) -> Tensor {
@@ -390,6 +391,27 @@ mod tests {
         }
         // The first step scales by its own magnitude; later ones by the largest of the two before.
         assert_eq!(seen, [0.0, 112.0, 56.0, 56.0, 224.0]);
+    }
+
+    #[test]
+    fn projections_of_the_same_inputs_are_cast_with_the_scales_of_the_first() {
+        let kernels = [("a/kernel", 2.0), ("b/kernel", 5.0)]
+            .map(|(name, value)| (name, Tensor::full([16, 16], value, (Kind::Float, Device::Cpu))));
+        let params = Params::from_tensors(kernels.map(|(name, kernel)| (name.to_string(), kernel)));
+        let spec = scaling(4).spec().clone();
+        for expected_scale in [0.0, 89.6] {
+            params.begin_fp8(Some(&spec));
+            let all = ["a", "b"].map(|name| Projection::new(&params, name, Kind::Float));
+            let inputs = Tensor::ones([16, 16], (Kind::Float, Device::Cpu));
+            let joined = Projections::new(all.into()).forward(&inputs);
+            params.gradients(&joined.parts()[1].sum(Kind::Float));
+            let product = params.fp8_product("a/kernel").expect("a pass has begun");
+            let state = product.scaling.state();
+            let expected = Tensor::from_slice(&[1f32, 5.0, 1.0, 0.0, 0.0, 0.0]);
+            assert_eq!(state.largest, expected);
+            let found = state.scales.double_value(&[Role::Kernel as i64]);
+            assert!((found - expected_scale).abs() < 1e-4, "{found}");
+        }
     }
 
     #[test]

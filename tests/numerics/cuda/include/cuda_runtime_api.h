@@ -95,7 +95,7 @@ inline int __float_as_int(float value) {
 inline unsigned __byte_perm(unsigned low, unsigned high, unsigned selector) {
   const uint64_t bytes = low | uint64_t{high} << 32;
   unsigned chosen = 0;
-  for (int at = 0; at < 4; ++at) chosen |= static_cast<unsigned>(bytes >> 8 * (selector >> 4 * at & 7) & 0xff) << 8 * at;
+  for (int at = 0; at < 4; ++at) chosen |= (bytes >> 8 * (selector >> 4 * at & 7) & 0xff) << 8 * at;
   return chosen;
 }
 
