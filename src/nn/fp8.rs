@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tch::{Device, Kind, Tensor};
 
-use super::autograd::{custom_function, records_gradients};
+use super::autograd::{custom_function, records_gradients, version};
 use super::axis::Axes;
 use super::fused::kernels::{self, Kernel};
 use super::profiler::{Activity, part};
@@ -44,10 +44,14 @@ pub struct Fp8Scaling {
 
 #[derive(Debug)]
 struct State {
-    history: Tensor, // float32 [amax_history_len, tensors]
-    largest: Tensor, // float32 [tensors], of this step so far
-    scales: Tensor,  // float32 [tensors]
-    maxima: Tensor,  // float32 [tensors], the largest magnitude of each one's format
+    history: Tensor,  // float32 [amax_history_len, tensors]
+    largest: Tensor,  // float32 [tensors], of this step so far; of kernels in the last cast
+    scales: Tensor,   // float32 [tensors]
+    unscales: Tensor, // float32 [tensors], their reciprocals
+    maxima: Tensor,   // float32 [tensors], the largest magnitude of each one's format
+    stays: Tensor, // float32 [tensors], 1 of kernels, whose casts may serve several passes, and 0 of others
+    /// The casts of kernels that have copies, by the kernel's number.
+    kernels: BTreeMap<usize, CastKernel>,
     step: i64,
     /// The processes that work on the same batch, whose number must not change the scales.
     axes: Axes,
@@ -66,11 +70,15 @@ impl Fp8Scaling {
         let maxima = [Role::Inputs, Role::Kernel, Role::Gradient]
             .map(|role| spec.format(role).largest() as f32)
             .repeat(slots.len());
+        let stays = [0f32, 1.0, 0.0].repeat(slots.len());
         let zeros = |size: &[i64]| Tensor::zeros(size, (Kind::Float, device));
         let state = State {
             history: zeros(&[spec.amax_history_len as i64, tensors]),
             largest: zeros(&[tensors]),
             scales: zeros(&[tensors]),
+            unscales: zeros(&[tensors]),
+            stays: Tensor::from_slice(&stays).to_device(device),
+            kernels: BTreeMap::new(),
             maxima: Tensor::from_slice(&maxima).to_device(device),
             step: 0,
             axes: Axes::default(),
@@ -104,7 +112,9 @@ impl Fp8Scaling {
             let largest = state.history.amax([0i64].as_slice(), false);
             let scales = scale(&state.maxima, &largest, self.spec.margin);
             state.scales.copy_(&scales);
-            let _ = state.largest.zero_();
+            // Not in place: graphs of an earlier pass may hold them.
+            state.unscales = state.scales.reciprocal();
+            let _ = state.largest.shallow_clone().g_mul_(&state.stays);
         });
     }
 
@@ -117,7 +127,7 @@ impl Fp8Scaling {
     pub fn product(self: &Arc<Self>, kernel: &str) -> Fp8Product {
         let slot =
             *self.slots.get(kernel).unwrap_or_else(|| panic!("no kernel is named `{kernel}`"));
-        Fp8Product { scaling: Arc::clone(self), slot }
+        Fp8Product { scaling: Arc::clone(self), slot, has_copy: false }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -169,9 +179,12 @@ impl TransformerEngineConfig {
 pub struct Fp8Product {
     scaling: Arc<Fp8Scaling>,
     slot: usize,
+    /// Whether the kernel is a copy, whose cast serves until an update changes it.
+    has_copy: bool,
 }
 
 /// A cast matrix, as stored and transposed: tensor cores read both factors along the sum.
+#[derive(Debug)]
 struct Factor {
     rows: Tensor,
     columns: Tensor,
@@ -179,7 +192,27 @@ struct Factor {
     unscale: Tensor,
 }
 
+/// The cast of a version of a kernel.
+#[derive(Debug)]
+struct CastKernel {
+    version: i64,
+    factor: Factor,
+}
+
+impl Factor {
+    fn shallow_clone(&self) -> Self {
+        let [rows, columns, unscale] =
+            [&self.rows, &self.columns, &self.unscale].map(Tensor::shallow_clone);
+        Self { rows, columns, unscale }
+    }
+}
+
 impl Fp8Product {
+    /// Returns products with a kernel that is always the same copy.
+    pub(super) fn with_copy(self) -> Self {
+        Self { has_copy: true, ..self }
+    }
+
     /// `[.., in] x [in, out]` to `[.., out]`, in the dtype of `inputs`.
     pub fn matmul(&self, inputs: &Tensor, kernel: &Tensor) -> Tensor {
         let mut size = inputs.size();
@@ -191,10 +224,8 @@ impl Fp8Product {
         let recorded = records_gradients();
         let is_trained = kernel.requires_grad();
         let (product, factors) = tch::no_grad(|| {
-            let factors = [
-                self.cast(Role::Inputs, &matrix, recorded),
-                self.cast(Role::Kernel, kernel, recorded),
-            ];
+            let factors =
+                [self.cast(Role::Inputs, &matrix, recorded), self.cast_kernel(kernel, recorded)];
             let [a, b] = &factors;
             (multiply([&a.rows, &b.columns], [&a.unscale, &b.unscale], kind), factors)
         });
@@ -215,18 +246,43 @@ impl Fp8Product {
             .view(size.as_slice())
     }
 
+    /// Casts the kernel, or takes the cast of an earlier pass since its last update. One that is not `recorded` is not kept.
+    fn cast_kernel(&self, kernel: &Tensor, recorded: bool) -> Factor {
+        if !self.has_copy {
+            return self.cast(Role::Kernel, kernel, recorded);
+        }
+        let version = version(kernel);
+        let known = self
+            .scaling
+            .state()
+            .kernels
+            .get(&self.slot)
+            .and_then(|known| (known.version == version).then(|| known.factor.shallow_clone()));
+        known.unwrap_or_else(|| {
+            let factor = self.cast(Role::Kernel, kernel, recorded);
+            if recorded {
+                let kept = CastKernel { version, factor: factor.shallow_clone() };
+                self.scaling.state().kernels.insert(self.slot, kept);
+            }
+            factor
+        })
+    }
+
     /// Casts a matrix; its magnitude is remembered if it is `recorded`.
     fn cast(&self, role: Role, matrix: &Tensor, recorded: bool) -> Factor {
         let spec = &self.scaling.spec;
         let format = spec.format(role);
         let matrix = matrix.contiguous();
         let state = self.scaling.state();
-        let index = (self.slot + role as usize) as i64;
-        let (mut largest, scale_) =
-            (state.largest.narrow(0, index, 1), state.scales.narrow(0, index, 1));
+        let at = |tensor: &Tensor| tensor.narrow(0, (self.slot + role as usize) as i64, 1);
+        let mut largest = at(&state.largest);
         let delayed = spec.amax_history_len > 0;
+        if delayed && recorded && matches!(role, Role::Kernel) {
+            let _ = largest.zero_();
+        }
         if delayed && state.step > 1 {
-            return cast_with(&matrix, format, &scale_, recorded.then_some(&mut largest));
+            let scales = [at(&state.scales), at(&state.unscales)];
+            return cast_with(&matrix, format, &scales, recorded.then_some(&mut largest));
         }
         let own = largest_magnitude(&matrix);
         state.axes.max_in_place(&own);
@@ -234,7 +290,9 @@ impl Fp8Product {
             largest.copy_(&largest.maximum(&own));
         }
         let maximum = own.full_like(format.largest());
-        cast_with(&matrix, format, &scale(&maximum, &own, spec.margin), None)
+        let scale = scale(&maximum, &own, spec.margin);
+        let unscale = scale.reciprocal();
+        cast_with(&matrix, format, &[scale, unscale], None)
     }
 }
 
@@ -248,14 +306,15 @@ fn largest_magnitude(matrix: &Tensor) -> Tensor {
     largest
 }
 
-/// Casts `matrix * scale`, and clamps large values; merges its largest magnitude into `largest`.
+/// Casts `matrix * scale`, and clamps large values; merges its largest magnitude into `largest`. Takes the reciprocal of the
+/// scale too.
 fn cast_with(
     matrix: &Tensor,
     format: Format,
-    scale: &Tensor,
+    [scale, unscale]: &[Tensor; 2],
     largest: Option<&mut Tensor>,
 ) -> Factor {
-    let unscale = scale.reciprocal().view([]);
+    let unscale = unscale.view([0i64; 0]);
     if !kernels::suit(Kernel::Fp8Cast, matrix, i64::MAX) {
         if let Some(largest) = largest {
             largest.copy_(&largest.maximum(&largest_magnitude(matrix)));
@@ -358,7 +417,7 @@ mod tests {
         tch::manual_seed(6);
         let cast = |format, size| {
             let matrix = random(size) * 30.0;
-            cast_with(&matrix, format, &Tensor::from_slice(&[3f32]), None)
+            cast_with(&matrix, format, &[3f32, 1.0 / 3.0].map(|of| Tensor::from_slice(&[of])), None)
         };
         for format in [Format::E4m3, Format::E5m2] {
             let (a, b) = (cast(Format::E4m3, [32, 48]), cast(format, [48, 64]));
@@ -371,7 +430,8 @@ mod tests {
     #[test]
     fn too_large_numbers_are_cut_where_torch_alone_would_make_them_infinite() {
         let matrix = Tensor::from_slice(&[1e6f32, -1e6, 3.0, 0.0]).view([2, 2]);
-        let factor = cast_with(&matrix, Format::E5m2, &Tensor::from_slice(&[1f32]), None);
+        let ones = [1f32; 2].map(|one| Tensor::from_slice(&[one]));
+        let factor = cast_with(&matrix, Format::E5m2, &ones, None);
         let expected = Tensor::from_slice(&[57344f32, -57344.0, 3.0, 0.0]).view([2, 2]);
         assert_eq!(factor.rows.to_kind(Kind::Float), expected);
         assert_eq!(factor.columns.to_kind(Kind::Float), expected.tr());
@@ -412,6 +472,34 @@ mod tests {
             let found = state.scales.double_value(&[Role::Kernel as i64]);
             assert!((found - expected_scale).abs() < 1e-4, "{found}");
         }
+    }
+
+    #[test]
+    fn a_copy_is_cast_once_for_all_passes_until_it_changes() {
+        let kernel = Tensor::full([16, 16], 2.0, (Kind::Float, Device::Cpu));
+        let params = Params::from_tensors([("a/kernel".to_string(), kernel)]);
+        // A history of one pass, in which a cast of the pass before must be known.
+        let spec = scaling(1).spec().clone();
+        let inputs = Tensor::ones([16, 16], (Kind::BFloat16, Device::Cpu));
+        let pass = || {
+            params.begin_fp8(Some(&spec));
+            let product = Projections::of_copy(&params, &[("a", 1.0)], Kind::BFloat16);
+            let result =
+                product.expect("it is float32").forward(&inputs).wholes()[0].double_value(&[0, 0]);
+            let held = params.fp8_product("a/kernel").expect("a pass has begun").scaling;
+            let state = held.state();
+            let scale = state.scales.double_value(&[Role::Kernel as i64]);
+            (result, state.kernels[&0].factor.rows.data_ptr() as usize, scale)
+        };
+        let first = pass();
+        let [second, third] = [(); 2].map(|()| pass());
+        assert_eq!((first.0, first.1), (32.0, second.1));
+        assert_eq!((second, third), ((32.0, first.1, 224.0), second));
+        let _ = tch::no_grad(|| params.get("a/kernel").shallow_clone().g_mul_scalar_(0.5));
+        // An evaluation casts the changed kernel for itself.
+        assert_eq!(tch::no_grad(pass).0, 16.0);
+        assert_eq!(pass().0, 16.0);
+        assert_eq!(pass().2, 448.0);
     }
 
     #[test]

@@ -77,7 +77,7 @@ impl Projections {
         let named = |(path, factor): &(&str, f64)| (format!("{path}/kernel"), *factor);
         let named: Vec<(String, f64)> = kernels.iter().map(named).collect();
         let kernel = (kind == Kind::BFloat16).then(|| params.copied(&named)).flatten()?;
-        let fp8 = params.fp8_product(&named[0].0);
+        let fp8 = params.fp8_product(&named[0].0).map(Fp8Product::with_copy);
         Some(Self { product: Projection { kernel, fp8 }, count: kernels.len() })
     }
 

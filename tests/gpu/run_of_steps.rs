@@ -10,6 +10,23 @@ use gimlet::run::{Library, registry};
 use gimlet::train::{StepGraphs, Stepper, Train, initialize};
 use tch::{Device, Kind, Tensor};
 
+/// Kernels that Adafactor factors, joined to queries, keys and values and to both inputs of a gated block.
+pub const FACTORED: [&str; 6] = [
+    "utils.create_learning_rate_scheduler.base_learning_rate = 0.02",
+    "network.T5Config.dtype = 'bfloat16'",
+    "network.T5Config.emb_dim = 128",
+    "network.T5Config.num_heads = 4",
+    "network.T5Config.head_dim = 32",
+    "network.T5Config.mlp_dim = 136",
+];
+
+/// Products in 8-bit floats.
+pub const FP8: [&str; 3] = [
+    "from t5x import te_helper",
+    "train.te_config_cls = @te_helper.TransformerEngineConfig",
+    "te_helper.TransformerEngineConfig.enable_fp8 = True",
+];
+
 /// The run with these bindings.
 pub fn train(bindings: &[&str]) -> Train {
     const GIVEN: [&str; 10] = [

@@ -3,7 +3,7 @@
 use gimlet::partition::LocalDevice;
 use gimlet::train::StepGraphs;
 
-use crate::run_of_steps::{steps, train};
+use crate::run_of_steps::{FACTORED, FP8, steps, train};
 use crate::{cuda, relative_error};
 
 /// Compares the steps of a run, whose attention may sum in another order each time.
@@ -37,4 +37,7 @@ fn steps_of_one_launch_are_those_of_operations() {
     check(&with(&["trainer.Trainer.num_microbatches = 4"]), 1e-4);
     check(&with(&ADAMW), 1e-4);
     check(&with(&["network.T5Config.dtype = 'bfloat16'"]), 3e-2);
+    // Kernels that live in bfloat16, and their casts, which serve all parts of a batch.
+    check(&FACTORED, 3e-2);
+    check(&[&FACTORED[..], &FP8, &["trainer.Trainer.num_microbatches = 2"]].concat(), 5e-2);
 }

@@ -6,17 +6,7 @@ use gimlet::train::StepGraphs;
 use tch::Tensor;
 
 use crate::fixture;
-use crate::run_of_steps::{steps, train};
-
-/// Kernels that Adafactor factors, joined to queries, keys and values and to both inputs of a gated block.
-pub const FACTORED: [&str; 6] = [
-    "utils.create_learning_rate_scheduler.base_learning_rate = 0.02",
-    "network.T5Config.dtype = 'bfloat16'",
-    "network.T5Config.emb_dim = 128",
-    "network.T5Config.num_heads = 4",
-    "network.T5Config.head_dim = 32",
-    "network.T5Config.mlp_dim = 136",
-];
+use crate::run_of_steps::{FACTORED, steps, train};
 
 /// Compares runs in which a kernel updates a parameter and its copy with runs of plain operations, after which copies are made.
 fn check(bindings: &[&str]) {

@@ -11,9 +11,8 @@ use gimlet::partition::{LocalDevice, Mesh, Process};
 use gimlet::train::{Recorder, StepGraphs, Stepper, initialize};
 use tch::{Device, Kind, Tensor};
 
-use crate::copies::FACTORED;
 use crate::fixture;
-use crate::run_of_steps::{batch, steps, train};
+use crate::run_of_steps::{FACTORED, FP8, batch, steps, train};
 
 /// Does work when it is recorded, so that the first replay has nothing to do.
 #[derive(Debug)]
@@ -109,9 +108,11 @@ fn recorded_steps_are_those_of_operations() {
     check(&ADAMW, None, 3);
     check(&SEVERAL, None, 3);
     check(&FACTORED, None, 3);
+    let in_parts = "trainer.Trainer.num_microbatches = 2";
+    check(&[&FACTORED[..], &FP8, &[in_parts]].concat(), None, 6);
     // The first part, one between, and the last.
     check(&["trainer.Trainer.num_microbatches = 4"], None, 9);
-    check(&["trainer.Trainer.num_microbatches = 2"], None, 6);
+    check(&[in_parts], None, 6);
 }
 
 #[test]
