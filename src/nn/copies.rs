@@ -6,11 +6,24 @@
 //! columns of the copy in one pass; after other updates the copy is written again.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tch::{Kind, Tensor};
 
 use super::autograd::{add_gradient, no_hook_on_gradient, on_gradient, take_gradient, version};
 use super::params::Params;
+
+static ENABLED: AtomicBool = AtomicBool::new(true);
+
+/// Sets whether kernels have copies: always, except in measurements of what they gain.
+pub fn enable_copies(on: bool) {
+    ENABLED.store(on, Ordering::Relaxed);
+}
+
+/// Whether kernels have copies.
+pub(super) fn are_enabled() -> bool {
+    ENABLED.load(Ordering::Relaxed)
+}
 
 /// The copies of the kernels of a model, by the name of the first one in each.
 pub(super) type Copies = BTreeMap<String, KernelCopy>;

@@ -2,7 +2,7 @@
 //!
 //! `spec` describes parameters without torch. The rest are functions over tensors and small structs
 //! that hold a layer's weights in the compute dtype: a forward pass builds them from [`Params`], so
-//! that each weight is cast once a step.
+//! that each weight is cast once a step, or read from its copy.
 
 mod error;
 mod experts;
@@ -102,7 +102,7 @@ pub use block_attention::{BlockBias, block_attention};
 #[cfg(feature = "torch")]
 pub use block_rows::BlockRows;
 #[cfg(feature = "torch")]
-pub use copies::{CopiedColumns, CopiedKernel, KernelCopy};
+pub use copies::{CopiedColumns, CopiedKernel, KernelCopy, enable_copies};
 #[cfg(feature = "torch")]
 pub use cpu_decoding::{
     BestColumns, KeyValue, PackedKernel, Past, has_step_kernels, largest_columns, past_attention,

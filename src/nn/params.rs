@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tch::{Device, Kind, Tensor};
 
-use super::copies::{Copies, KernelCopy};
+use super::autograd::records_gradients;
+use super::copies::{self, Copies, KernelCopy};
 use super::division::Division;
 use super::fp8::{Fp8Product, Fp8Scaling};
 use super::init::draw;
@@ -244,6 +245,10 @@ impl Params {
     /// Returns the parameter as part of the graph, whole along the data axis.
     pub fn read(&self, name: &str) -> Tensor {
         let tensor = self.get(name);
+        debug_assert!(
+            !(tensor.requires_grad() && records_gradients() && self.has_copy(name)),
+            "`{name}` has a copy, and the gradient of the parameter itself would be lost"
+        );
         match self.spread(name, tensor) {
             Some(Portion { dim, extent, .. }) => {
                 self.division.axes.data.gathered(tensor, dim, extent)
@@ -293,7 +298,7 @@ impl Params {
         let suits = |(name, _): &(String, f64)| {
             self.get(name).kind() == Kind::Float && self.spread(name, self.get(name)).is_none()
         };
-        if !kernels.iter().all(suits) {
+        if !copies::are_enabled() || !kernels.iter().all(suits) {
             return None;
         }
         let mut copies = self.held_copies()?;
@@ -321,6 +326,10 @@ impl Params {
         copies
             .into_iter()
             .for_each(|mut all| all.values_mut().for_each(|copy| copy.refresh(written)));
+    }
+
+    fn has_copy(&self, name: &str) -> bool {
+        kernel_names(&self.copies()).any(|copied| copied == name)
     }
 
     fn held_copies(&self) -> Option<MutexGuard<'_, Copies>> {

@@ -92,6 +92,8 @@ pub enum Means {
     Cudnn,
     /// One launch for a step: each operation is launched.
     Graphs,
+    /// Copies of kernels in bfloat16: kernels are cast in each forward pass, and their gradients in each backward pass.
+    Copies,
 }
 
 /// More rows than memory has room for.

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::launch::DistributedArgs;
 use crate::models::memory::{Estimate, StepShape};
 use crate::nn::cpu;
+use crate::nn::enable_copies;
 use crate::nn::fused::kernels::Kernel;
 use crate::partition::{LocalDevice, Mesh, Process};
 use crate::run::commands::joined::{end, join, laid_out};
@@ -42,6 +43,7 @@ pub(super) fn train_step(args: &TrainStepArgs, color: bool) -> Result<(), Failur
     if args.without.contains(&Means::Cudnn) {
         Kernel::CudnnAttention.trust(false);
     }
+    enable_copies(!args.without.contains(&Means::Copies));
     if let Some(most) = args.find_batch {
         return find_batch(&configured.spec, (&mesh, processes), (plan, most), args.bench.json);
     }
