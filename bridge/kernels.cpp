@@ -173,7 +173,7 @@ gimlet::GatedGeluBackward gated_gelu_backward(const Call& call) {
   return arguments;
 }
 
-// logits, tokens, coefficients; loss, z_loss, correct. Numbers: z_factor, confidence, low, least.
+// logits, tokens, coefficients; loss, z_loss, correct, narrow_gradient. Numbers: z_factor, confidence, low, least.
 gimlet::CrossEntropy cross_entropy(const Call& call) {
   const at::Tensor& logits = call.tensor(0);
   gimlet::CrossEntropy arguments{};
@@ -184,6 +184,7 @@ gimlet::CrossEntropy cross_entropy(const Call& call) {
   arguments.loss = call.data<float>(3, at::kFloat);
   arguments.z_loss = call.data<float>(4, at::kFloat);
   arguments.correct = call.data<float>(5, at::kFloat);
+  arguments.narrow_gradient = call.data(6, at::kBFloat16);
   arguments.rows = logits.size(0);
   arguments.vocab = last_extent(logits);
   arguments.z_factor = static_cast<float>(call.number(0));

@@ -1,10 +1,12 @@
 // Products of matrices whose factors are multiplied as bfloat16, and whose sums and results are float32: for the
-// loss, whose logits must not be rounded to bfloat16. libtorch's own products of bfloat16 matrices round their results.
+// loss, whose logits must not be rounded to bfloat16. On a CPU, libtorch's own products of bfloat16 matrices round their
+// results.
 //
 // A float32 second factor may be multiplied as two halves of 8 bits each, so that with a first factor of bfloat16
 // numbers the product differs from that in float32 by about 2^-17 of each term.
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/addmm.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -155,6 +157,17 @@ void compute(const at::Tensor& first, const at::Tensor& second, const at::Tensor
                         first.size(1), second.size(1), scale, halves, add});
 }
 
+// The product of two bfloat16 matrices by libtorch. CUDA's has float32 results. Elsewhere the numbers are widened, whose
+// products float32 holds exactly.
+void multiply_by_libtorch(const at::Tensor& first, const at::Tensor& second, at::Tensor result, float scale, bool add) {
+  const int beta = add ? 1 : 0;
+  if (result.is_cuda()) {
+    at::addmm_out(result, result, first, second, at::kFloat, beta, scale);
+  } else {
+    at::addmm_out(result, result, first.to(at::kFloat), second.to(at::kFloat), beta, scale);
+  }
+}
+
 }  // namespace
 
 extern "C" {
@@ -179,6 +192,8 @@ char* gimlet_narrow_product(GimletNarrowProduct in, const at::Tensor* result) no
                 "a result of ", result->sizes());
     const float scale = static_cast<float>(in.scale);
     const bool narrow_first = first.scalar_type() == at::kBFloat16, narrow_second = second.scalar_type() == at::kBFloat16;
+    if (narrow_first && narrow_second) return multiply_by_libtorch(first, second, *result, scale, in.add);
+    TORCH_CHECK(result->is_cpu(), "on ", result->device(), " both factors are bfloat16");
     if (narrow_first) return compute<BFloat16, float>(first, second, *result, scale, in.halves, in.add);
     if (narrow_second) return compute<float, BFloat16>(first, second, *result, scale, in.halves, in.add);
     compute<float, float>(first, second, *result, scale, in.halves, in.add);

@@ -54,10 +54,10 @@ struct GatedGeluBackward {
 };
 
 // Softmax cross entropy with z-loss and smoothed targets, one row a block. Writes the gradient of
-// `sum(coefficients * loss)` over the logits.
+// `sum(coefficients * loss)` over the logits, or in bfloat16 to a matrix of its own, which a CPU's kernel does not.
 struct CrossEntropy {
   Dtype dtype;
-  void* logits;               // [rows, vocab]
+  void *logits, *narrow_gradient;  // [rows, vocab]; the second may be absent
   const int64_t* tokens;      // [rows]
   const float* coefficients;  // [rows]
   float *loss, *z_loss, *correct;

@@ -29,11 +29,11 @@ __device__ float rounded(float value) {
   return wide(narrow<T>(value));
 }
 
-// As many numbers as one load or store moves.
-template <typename T>
-struct alignas(16) Pack {
-  static constexpr int kSize = 16 / sizeof(T);
-  T values[kSize];
+// As many numbers as one load or store moves, 16 bytes unless the kernel says otherwise.
+template <typename T, int kCount = 16 / sizeof(T)>
+struct alignas(kCount * sizeof(T)) Pack {
+  static constexpr int kSize = kCount;
+  T values[kCount];
 };
 
 template <typename T>
@@ -41,9 +41,9 @@ __device__ Pack<T> load(const T* from) {
   return *reinterpret_cast<const Pack<T>*>(from);
 }
 
-template <typename T>
-__device__ void store(T* to, const Pack<T>& pack) {
-  *reinterpret_cast<Pack<T>*>(to) = pack;
+template <typename T, int kCount>
+__device__ void store(T* to, const Pack<T, kCount>& pack) {
+  *reinterpret_cast<Pack<T, kCount>*>(to) = pack;
 }
 
 struct Sum {

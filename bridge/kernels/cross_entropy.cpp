@@ -55,7 +55,8 @@ GIMLET_CLONES void gimlet_differentiate_loss(const gimlet::CrossEntropy& call, i
 namespace gimlet {
 
 void cross_entropy(const CrossEntropy& call) {
-  TORCH_CHECK(call.dtype == Dtype::kFloat32, "on a CPU, logits are float32");
+  TORCH_CHECK(call.dtype == Dtype::kFloat32 && call.narrow_gradient == nullptr,
+              "on a CPU, logits and their gradient are float32");
   for (int64_t row = 0; row < call.rows; ++row) {
     TORCH_CHECK(call.tokens[row] >= 0 && call.tokens[row] < call.vocab, "token ", call.tokens[row],
                 " is not one of the ", call.vocab, " of the vocabulary");

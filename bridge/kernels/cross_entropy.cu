@@ -1,7 +1,7 @@
 // Softmax cross entropy of rows of logits, with z-loss and label smoothing as in T5X `losses.py`.
 //
 // The first pass keeps a running maximum and the sum of exponentials relative to it (Milakov & Gimelshein
-// 2018, arXiv:1805.02867); the second writes the gradient over the logits, which the cache still holds.
+// 2018, arXiv:1805.02867); the second reads the logits, which the cache still holds, and writes the gradient.
 
 #include <cfloat>
 
@@ -46,11 +46,12 @@ __device__ Row combined(const Running& own) {
   return row;
 }
 
-template <typename T>
-__global__ void rows(CrossEntropy call) {
+// Of logits of type T, whose `gradients` of type G may lie over them.
+template <typename T, typename G>
+__global__ void rows(CrossEntropy call, G* gradients) {
   constexpr int kSize = Pack<T>::kSize;
   const int64_t index = blockIdx.x;
-  T* logits = static_cast<T*>(call.logits) + index * call.vocab;
+  const T* logits = static_cast<const T*>(call.logits) + index * call.vocab;
   Running own;
   for (int column = threadIdx.x * kSize; column < call.vocab; column += kThreads * kSize) {
     const Pack<T> pack = load(logits + column);
@@ -75,14 +76,15 @@ __global__ void rows(CrossEntropy call) {
   const float factor = (1.f + 2.f * call.z_factor * log_z) / row.normalizer * coefficient;
   const float others = coefficient * call.low, of_target = coefficient * (call.low - call.confidence);
   for (int column = threadIdx.x * kSize; column < call.vocab; column += kThreads * kSize) {
-    Pack<T> pack = load(logits + column);
+    const Pack<T> pack = load(logits + column);
+    Pack<G, kSize> written;
 #pragma unroll
     for (int i = 0; i < kSize; ++i) {
       float gradient = expf(wide(pack.values[i]) - row.largest) * factor - others;
       if (column + i == target) gradient += of_target;
-      pack.values[i] = narrow<T>(gradient);
+      written.values[i] = narrow<G>(gradient);
     }
-    store(logits + column, pack);
+    store(gradients + index * call.vocab + column, written);
   }
 }
 
@@ -91,7 +93,11 @@ __global__ void rows(CrossEntropy call) {
 cudaError_t cross_entropy(const CrossEntropy& call, cudaStream_t stream) {
   return with_type(call.dtype, [&](auto type) {
     using T = decltype(type);
-    launch(rows<T>, call.rows, kThreads, stream, call);
+    if (call.narrow_gradient == nullptr) {
+      launch(rows<T, T>, call.rows, kThreads, stream, call, static_cast<T*>(call.logits));
+    } else {
+      launch(rows<T, __nv_bfloat16>, call.rows, kThreads, stream, call, static_cast<__nv_bfloat16*>(call.narrow_gradient));
+    }
   });
 }
 

@@ -37,14 +37,16 @@ struct Inputs {
   }
 };
 
-// Gradients of the logits, losses, z-losses and correct answers.
+// Gradients of the logits, over them or in bfloat16 apart from them, losses, z-losses and correct answers.
 template <typename T>
-Results results(const Inputs<T>& in, const Case& of) {
+Results results(const Inputs<T>& in, const Case& of, bool apart) {
   std::vector<T> logits = in.logits;
+  auto gradients = room<__nv_bfloat16>(apart ? of.rows * of.vocab : 0);
   Loose loss(of.rows), z_loss(of.rows), correct(of.rows), coefficients(in.coefficients);
   gimlet::CrossEntropy call{};
   call.dtype = kDtype<T>;
   call.logits = logits.data();
+  call.narrow_gradient = apart ? gradients.data() : nullptr;
   call.tokens = in.tokens.data();
   call.coefficients = coefficients.data();
   call.loss = loss.data();
@@ -57,7 +59,8 @@ Results results(const Inputs<T>& in, const Case& of) {
   call.low = static_cast<float>(of.low());
   call.least = static_cast<float>(of.least());
   check(of.name, gimlet::cross_entropy(call, nullptr) == cudaSuccess);
-  return {widened(logits), loss.wide(), z_loss.wide(), correct.wide()};
+  check(of.name + ": the logits changed", !apart || widened(logits) == widened(in.logits));
+  return {apart ? widened(gradients) : widened(logits), loss.wide(), z_loss.wide(), correct.wide()};
 }
 
 template <typename T>
@@ -94,11 +97,13 @@ Results expected(const Inputs<T>& in, const Case& of) {
 template <typename T>
 void check_case(const Case& of) {
   const Inputs<T> in(of);
-  const Results found = in_every_order(of.name, [&] { return results(in, of); });
   const Results wanted = expected(in, of);
-  compare(of.name, {found[0]}, {wanted[0]}, kTolerance<T>);
-  for (const int column : {1, 2}) compare(of.name + ", a loss", found[column], wanted[column], 1e-5);
-  compare(of.name + ", correct", found[3], wanted[3], 0);
+  for (const bool apart : {false, true}) {
+    const Results found = in_every_order(of.name, [&] { return results(in, of, apart); });
+    compare(of.name, {found[0]}, {wanted[0]}, apart ? kTolerance<__nv_bfloat16> : kTolerance<T>);
+    for (const int column : {1, 2}) compare(of.name + ", a loss", found[column], wanted[column], 1e-5);
+    compare(of.name + ", correct", found[3], wanted[3], 0);
+  }
 }
 
 }  // namespace

@@ -124,8 +124,8 @@ void losses() {
   const std::vector<float> coefficients(kTokens, 1);
   auto logits_end = logits.fill_end(kLast * kVocab);
   std::vector<float> loss_end(kLast), other_end(kLast);
-  gimlet::CrossEntropy call{Dtype::kBfloat16, logits.data(), tokens.data(), coefficients.data(), loss.data(),
-                            other.data(),     other.data(),  kTokens,       kVocab,              0, 1, 0, 0};
+  gimlet::CrossEntropy call{Dtype::kBfloat16, logits.data(), nullptr, tokens.data(), coefficients.data(), loss.data(),
+                            other.data(),     other.data(),  kTokens, kVocab,        0,                   1, 0, 0};
   succeeds("cross_entropy", gimlet::cross_entropy(call, nullptr));
   call.logits = logits_end.data();
   call.loss = loss_end.data();
