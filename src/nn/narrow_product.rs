@@ -21,7 +21,7 @@ unsafe extern "C" {
     fn gimlet_narrow_product(product: RawProduct, result: RawTensor) -> *mut c_char;
 }
 
-/// A product of two matrices on the CPU, float32 or bfloat16, of which at most one is bfloat16.
+/// A product of two matrices: on a CPU float32 or bfloat16 ones, on CUDA bfloat16 ones alone.
 #[derive(Debug)]
 pub struct NarrowProduct<'a> {
     /// `[rows, depth]`
@@ -30,12 +30,12 @@ pub struct NarrowProduct<'a> {
     pub second: &'a Tensor,
     /// Of the second factor.
     pub scale: f64,
-    /// Whether the second factor keeps 16 bits of each number instead of 8.
+    /// Whether a float32 second factor keeps 16 bits of each number instead of 8.
     pub halves: bool,
 }
 
 impl NarrowProduct<'_> {
-    /// Whether such products are faster than those of float32 on this device.
+    /// Whether this device is a CPU on which such products are faster than those of float32.
     pub fn suits(device: Device) -> bool {
         device == Device::Cpu && gimlet_narrow_products_suit()
     }

@@ -41,24 +41,24 @@ fn try_all(device: Device) {
         try_one(Kernel::Norm, || inputs.norm());
         try_one(Kernel::GatedGelu, || inputs.gated_gelu());
         try_one(Kernel::RelativePosition, || inputs.relative_position());
-        try_fp8(&inputs);
+        try_products(Kernel::Fp8Product, Kernel::Fp8Cast, || inputs.fp8_product());
+        try_products(Kernel::HeadProduct, Kernel::CrossEntropy, || inputs.cross_entropy());
     }
     for kind in [Kind::BFloat16, Kind::Half] {
         try_attention(&Inputs { kind, device });
     }
     let wide = Inputs { kind: Kind::Float, device };
     try_one(Kernel::EfficientAttention, || wide.attention(true, false));
-    try_one(Kernel::CrossEntropy, || wide.cross_entropy());
     try_one(Kernel::Adafactor, || wide.adafactor());
 }
 
-/// Tries products first, with casts by plain operations: a device may have no products in fp8.
-fn try_fp8(inputs: &Inputs) {
-    let casts = Kernel::Fp8Cast.is_trusted();
-    Kernel::Fp8Cast.trust(false);
-    try_one(Kernel::Fp8Product, || inputs.fp8_product());
-    Kernel::Fp8Cast.trust(casts);
-    try_one(Kernel::Fp8Cast, || inputs.fp8_product());
+/// Tries products first, with the work of the kernel beside them by plain operations: a device may have no such products.
+fn try_products(products: Kernel, beside: Kernel, results: impl Fn() -> Vec<Tensor>) {
+    let is_trusted = beside.is_trusted();
+    beside.trust(false);
+    try_one(products, &results);
+    beside.trust(is_trusted);
+    try_one(beside, results);
 }
 
 /// Tries the kernels that take the place of others last, against these.
@@ -202,7 +202,8 @@ impl Inputs {
     }
 
     fn cross_entropy(&self) -> Vec<Tensor> {
-        let (hidden, kernel) = (self.leaf(&[6, 16]), self.leaf(&[16, 1000]));
+        let wide = Self { kind: Kind::Float, device: self.device };
+        let (hidden, kernel) = (self.leaf(&[6, 16]), wide.leaf(&[16, 1000]));
         let head =
             Head { hidden, kernel, bias: None, scale: 1.0, vocabulary: Vocabulary::whole(1000) };
         let targets = Targets {
@@ -272,7 +273,7 @@ mod tests {
                 inputs.attention(true, true),
                 inputs.attention(false, false),
                 inputs.fp8_product(),
-                wide.cross_entropy(),
+                inputs.cross_entropy(),
                 wide.adafactor(),
             ];
             for results in &all {

@@ -4,6 +4,7 @@ use tch::{Kind, Tensor};
 
 use crate::nn::autograd::{custom_function, records_gradients};
 use crate::nn::bridge::with_tf32;
+use crate::nn::fused::kernels::{self, Kernel};
 use crate::nn::{Axis, NarrowProduct};
 
 /// The linear map from hidden states to logits, which are float32 for any format of hidden states.
@@ -55,32 +56,56 @@ impl Head {
         let wide = self.hidden.to_kind(Kind::Float);
         if self.scale == 1.0 { wide } else { wide * self.scale }
     }
+
+    /// The kernel in bfloat16. The only place where it is rounded.
+    fn narrow_kernel(&self) -> Tensor {
+        self.kernel.to_kind(Kind::BFloat16)
+    }
 }
 
 /// The products of a head without a graph, some rows at a time.
 pub(super) struct HeadProducts<'a> {
-    head: &'a Head,
+    pub(super) head: &'a Head,
     way: Way,
 }
 
 enum Way {
     /// In float32, of hidden states times the scale.
     Wide(Tensor),
-    /// The same on tensor cores, which keep 11 bits of each factor: of bfloat16 and float16 hidden states all.
+    /// The same on tensor cores, which keep 11 bits of each factor: all bits of bfloat16 and float16 hidden states.
     TensorFloat(Tensor),
-    /// Of bfloat16 hidden states, with 16 bits of the kernel for logits and 8 of all numbers for gradients.
-    Narrow,
+    /// Of bfloat16 hidden states and this kernel: on CUDA bfloat16, as gradients of logits are then; on CPUs float32, with 16
+    /// bits of it for logits and 8 of all numbers for gradients.
+    Narrow(Tensor),
 }
 
 impl<'a> HeadProducts<'a> {
     pub(super) fn new(head: &'a Head) -> Self {
-        let device = head.hidden.device();
-        let way = match head.hidden.kind() {
-            Kind::BFloat16 if NarrowProduct::suits(device) => Way::Narrow,
+        let Head { hidden, kernel, .. } = head;
+        let device = hidden.device();
+        let way = match hidden.kind() {
+            Kind::BFloat16 if NarrowProduct::suits(device) => Way::Narrow(kernel.shallow_clone()),
+            Kind::BFloat16 if kernels::suit(Kernel::HeadProduct, hidden, i64::MAX) => {
+                Way::Narrow(head.narrow_kernel())
+            }
             Kind::BFloat16 | Kind::Half if device.is_cuda() => Way::TensorFloat(head.wide_hidden()),
             _ => Way::Wide(head.wide_hidden()),
         };
         Self { head, way }
+    }
+
+    /// On any device the products that bfloat16 hidden states have on CUDA.
+    #[cfg(test)]
+    pub(super) fn in_bfloat16(head: &'a Head) -> Self {
+        Self { head, way: Way::Narrow(head.narrow_kernel()) }
+    }
+
+    /// The format in which gradients of logits are multiplied. [`HeadGradients::add`] casts those of another one.
+    pub(super) fn gradient_kind(&self) -> Kind {
+        match &self.way {
+            Way::Wide(_) | Way::TensorFloat(_) => Kind::Float,
+            Way::Narrow(kernel) => kernel.kind(),
+        }
     }
 
     /// The logits of `rows` rows from `start` on: `[rows, vocab]`.
@@ -97,7 +122,7 @@ impl<'a> HeadProducts<'a> {
         match &self.way {
             Way::Wide(hidden) => hidden.narrow(0, start, rows).matmul(kernel),
             Way::TensorFloat(hidden) => with_tf32(|| hidden.narrow(0, start, rows).matmul(kernel)),
-            Way::Narrow => {
+            Way::Narrow(kernel) => {
                 let size = [rows, kernel.size()[1]];
                 let logits = Tensor::empty(size, (Kind::Float, hidden.device()));
                 let first = &hidden.narrow(0, start, rows);
@@ -152,7 +177,8 @@ impl HeadGradients {
         match &products.way {
             Way::Wide(hidden) => multiply(hidden),
             Way::TensorFloat(hidden) => with_tf32(|| multiply(hidden)),
-            Way::Narrow => {
+            Way::Narrow(kernel) => {
+                let logits = &logits.to_kind(products.gradient_kind());
                 let scale = products.head.scale;
                 let write = |first: &Tensor, second: &Tensor, result: &Tensor, add: bool| {
                     NarrowProduct { first, second, scale, halves: false }.write(result, add);
@@ -176,7 +202,7 @@ impl HeadGradients {
         let scalar = Tensor::zeros([], (Kind::Float, head.hidden.device()));
         let (kind, scale) = match products.way {
             Way::Wide(_) | Way::TensorFloat(_) => (head.hidden.kind(), head.scale),
-            Way::Narrow => (head.hidden.kind(), 1.0),
+            Way::Narrow(_) => (head.hidden.kind(), 1.0),
         };
         let Self { mut hidden, mut kernel, mut bias } = self;
         let scaled = move |gradients: Vec<Tensor>| {

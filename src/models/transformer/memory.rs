@@ -41,7 +41,8 @@ impl TransformerSpec {
             gradients == Gradients::Together || self.layer_arrays == LayerArrays::Stacked;
         // The head's gradient passes through the graph once more.
         let head = 4 * held.table;
-        let activations = activations(&self.passes(shape, device), self, shape);
+        let logits = self.logits(shape, Kernels::on(device), share);
+        let activations = activations(&self.passes(shape, device), logits);
         Estimate {
             parameters: 4 * held.params + cast as u64,
             gradients: head
@@ -55,6 +56,20 @@ impl TransformerSpec {
                 Kernels::OfCpu { .. } => PROCESS,
                 Kernels::OfCuda => 0,
             },
+        }
+    }
+
+    /// Bytes of a slice of logits. On CUDA, in bfloat16, gradients have their own, and the kernel, of which the device has that
+    /// share, is copied.
+    fn logits(&self, shape: &StepShape, kernels: Kernels, share: f64) -> f64 {
+        let vocab_size = self.tokens.vocab_size;
+        let slice_rows = self.num_predicted(shape).min(((128 << 20) / (4 * vocab_size)).max(256));
+        let numbers = (slice_rows * vocab_size) as f64;
+        match (kernels, self.last.dims.dtype) {
+            (Kernels::OfCuda, Dtype::Bfloat16) => {
+                6.0 * numbers + 2.0 * share * (vocab_size * self.tokens.stream.emb_dim) as f64
+            }
+            _ => 4.0 * numbers,
         }
     }
 
@@ -73,7 +88,7 @@ fn joined_kernels(stack: &StackSpec) -> u64 {
 }
 
 /// Returns the bytes of all passes, and of what precedes and follows them.
-fn activations(passes: &[Pass<'_>], spec: &TransformerSpec, shape: &StepShape) -> f64 {
+fn activations(passes: &[Pass<'_>], logits: f64) -> f64 {
     let layers = passes.iter().map(|pass| {
         let kinds = pass.stack.layer_kinds().into_iter();
         kinds.map(|(count, parts)| count as f64 * pass.kept(&parts)).sum::<f64>()
@@ -84,9 +99,6 @@ fn activations(passes: &[Pass<'_>], spec: &TransformerSpec, shape: &StepShape) -
     });
     let ends: f64 = passes.iter().map(Pass::ends).sum();
     // The larger of a slice of logits and the gradients inside one attention layer.
-    let row = 4 * spec.tokens.vocab_size as u64;
-    let targets = spec.num_predicted(shape) as f64;
-    let logits = targets.min(((128 << 20) / row).max(256) as f64) * row as f64;
     let passing = passes.iter().map(Pass::passing).fold(logits, f64::max);
     layers.sum::<f64>() + whole.fold(0.0, f64::max) + ends + passing
 }

@@ -35,6 +35,8 @@ pub enum Kernel {
     Fp8Cast,
     /// libtorch's products in fp8, which devices before compute capability 8.9 do not have.
     Fp8Product,
+    /// libtorch's products of bfloat16 matrices with float32 results, for logits and their gradients.
+    HeadProduct,
     /// Updates by Adafactor.
     Adafactor,
     /// cuDNN's attention over runs, with a bias.
