@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 TRAIN, FIND, DECODE, TESTS, SANITIZE, PROCESSES = "train", "find_batch", "decode", "tests", "sanitize", "processes"
 EAGER, COMPILED, CTRANSLATE2 = "transformers", "transformers compiled", "ctranslate2"
 # Gimlet without a means of speed, and the flags of `gimlet bench train_step` for it.
-WITHOUT = {f"gimlet without {means}": f"--without={means}" for means in ["cudnn", "graphs"]}
+WITHOUT = {f"gimlet without {means}": f"--without={means}" for means in ["cudnn", "graphs", "copies", "head"]}
+NO_CUDNN, NO_GRAPHS, NO_COPIES, NO_HEAD = WITHOUT
 
 
 @dataclass(frozen=True)
@@ -28,13 +29,13 @@ class Part:
 PARTS = [
     Part("kernels", TESTS, 120, words=("gpu", "--skip", "processes::", "--test-threads=1")),
     Part("T5X's runs", TESTS, 100, words=("e2e", "t5x::", "--skip", "divided", "--test-threads=4")),
-    Part("train large", TRAIN, 110, "large", (*WITHOUT, EAGER)),
-    Part("train xl", TRAIN, 90, "xl", ("gimlet fp8", EAGER)),
+    Part("train large", TRAIN, 125, "large", (NO_CUDNN, NO_GRAPHS, NO_COPIES, EAGER)),
+    Part("train xl", TRAIN, 110, "xl", ("gimlet fp8", NO_COPIES, EAGER)),
     Part("batch of large", FIND, 60, "large"),
     Part("decode large", DECODE, 150, "large", (EAGER, CTRANSLATE2)),
     Part("operations of processes", TESTS, 40, words=("gpu", "processes::", "--test-threads=1")),
     Part("two processes", PROCESSES, 70),
-    Part("train small", TRAIN, 80, "small", (*WITHOUT, EAGER)),
+    Part("train small", TRAIN, 90, "small", (NO_CUDNN, NO_GRAPHS, NO_HEAD, EAGER)),
     Part("train base", TRAIN, 60, "base", (EAGER,)),
     Part("decode small", DECODE, 80, "small", (EAGER, CTRANSLATE2)),
     Part("decode xl", DECODE, 160, "xl", (EAGER, CTRANSLATE2)),

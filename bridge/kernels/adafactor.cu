@@ -75,28 +75,21 @@ __device__ int pack_column(int pack) {
   return blockIdx.x * kTile + (pack * kWarp + static_cast<int>(threadIdx.x) % kWarp) * kSize;
 }
 
-// As many numbers in another format as a load moves of a parameter.
-template <typename T>
-struct alignas(kSize * sizeof(T)) Few {
-  T values[kSize];
-};
-
 template <typename T>
 __device__ Pack<float> load_gradient(const AdafactorMatrix& call, int64_t row, int column) {
   const T* from = static_cast<const T*>(call.gradient) + row * call.gradient_stride + column;
-  const Few<T> few = *reinterpret_cast<const Few<T>*>(from);
+  const auto pack = *reinterpret_cast<const Pack<T, kSize>*>(from);
   Pack<float> gradient;
 #pragma unroll
-  for (int i = 0; i < kSize; ++i) gradient.values[i] = wide(few.values[i]) * call.gradient_factor;
+  for (int i = 0; i < kSize; ++i) gradient.values[i] = wide(pack.values[i]) * call.gradient_factor;
   return gradient;
 }
 
 __device__ void store_copy(const AdafactorMatrix& call, int64_t row, int column, const Pack<float>& param) {
-  Few<__nv_bfloat16> few;
+  Pack<__nv_bfloat16, kSize> pack;
 #pragma unroll
-  for (int i = 0; i < kSize; ++i) few.values[i] = narrow<__nv_bfloat16>(param.values[i] * call.copy_factor);
-  __nv_bfloat16* to = static_cast<__nv_bfloat16*>(call.copy) + row * call.copy_stride + column;
-  *reinterpret_cast<Few<__nv_bfloat16>*>(to) = few;
+  for (int i = 0; i < kSize; ++i) pack.values[i] = narrow<__nv_bfloat16>(param.values[i] * call.copy_factor);
+  store(static_cast<__nv_bfloat16*>(call.copy) + row * call.copy_stride + column, pack);
 }
 
 // Sums of squared gradients over rows and over columns, and of squared parameters.

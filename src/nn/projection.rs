@@ -148,12 +148,12 @@ mod tests {
             gradients
         };
         check();
-        // What changes a parameter changes its copy.
+        // A change of a parameter is one of its copy.
         for params in [&copied, &plain] {
             let _ = tch::no_grad(|| params.get("b/kernel").shallow_clone().g_mul_scalar_(3.0));
         }
         let gradients = check();
-        // Those of parts of a batch add up in float32, where the second would be lost in bfloat16.
+        // Gradients of parts of a batch add up in float32, where the second would be lost in bfloat16.
         let small = 2f64.powi(-12);
         for factor in [1.0, small] {
             copied.backward(&(loss(with().expect("they are float32")) * factor));

@@ -73,7 +73,7 @@ pub struct Updated<'a> {
     pub grad: Tensor,
     /// Its state, to be changed in place.
     pub state: &'a mut ParamState,
-    /// What a fused update does too.
+    /// The work that a fused update does too.
     pub beside: Option<Beside>,
 }
 

@@ -94,6 +94,8 @@ pub enum Means {
     Graphs,
     /// Copies of kernels in bfloat16: kernels are cast in each forward pass, and their gradients in each backward pass.
     Copies,
+    /// Products of the head in bfloat16: TF32 takes their place.
+    Head,
 }
 
 /// More rows than memory has room for.

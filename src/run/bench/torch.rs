@@ -40,8 +40,12 @@ pub(super) fn train_step(args: &TrainStepArgs, color: bool) -> Result<(), Failur
     let (processes, device) = join(world(&flags)?.as_ref(), &flags, &AtomicBool::new(false))?;
     let (processes, mesh, axes) = laid_out(&configured.spec, processes, device)?;
     try_kernels(mesh.device());
-    if args.without.contains(&Means::Cudnn) {
-        Kernel::CudnnAttention.trust(false);
+    for (means, kernel) in
+        [(Means::Cudnn, Kernel::CudnnAttention), (Means::Head, Kernel::HeadProduct)]
+    {
+        if args.without.contains(&means) {
+            kernel.trust(false);
+        }
     }
     enable_copies(!args.without.contains(&Means::Copies));
     if let Some(most) = args.find_batch {
