@@ -31,6 +31,10 @@ char* gimlet_fused_adamw(const GimletAdamW* factors, const at::Tensor* const* pa
                       std::vector<at::Tensor>(count, *number), *learning_rate, factors->b1,
                       factors->b2, factors->weight_decay, factors->eps, /*amsgrad=*/false,
                       /*maximize=*/false);
+    // It returns nothing, and such operations do not count as changes of what they write.
+    for (const auto* tensors : {params, means, squares}) {
+      for (size_t i = 0; i < count; ++i) tensors[i]->unsafeGetTensorImpl()->bump_version();
+    }
   });
 }
 

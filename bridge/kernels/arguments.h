@@ -1,5 +1,5 @@
-// The arguments of Gimlet's kernels, as plain pointers, without headers of torch or CUDA. All matrices are dense, row
-// by row, and begin at multiples of 16 bytes.
+// The arguments of Gimlet's kernels, as plain pointers, without headers of torch or CUDA. Matrices lie row by row, densely
+// where no stride is given, and begin at multiples of 16 bytes.
 #pragma once
 
 #include <cstdint>

@@ -101,54 +101,45 @@ impl KernelCopy {
 
     /// Another handle of the same copy.
     pub fn shallow_clone(&self) -> Self {
-        let kernel = |kernel: &CopiedKernel| CopiedKernel {
-            name: kernel.name.clone(),
-            param: kernel.param.shallow_clone(),
-            columns: kernel.columns.shallow_clone(),
-            version: kernel.version,
-        };
-        let kernels = self.kernels.iter().map(kernel).collect();
-        Self { leaf: self.leaf.shallow_clone(), kernels }
+        Self { leaf: self.leaf.shallow_clone(), kernels: self.other_handles() }
     }
 
-    /// Writes the columns of parameters that were changed. `written` says which are written already.
-    pub(super) fn refresh(&mut self, written: &BTreeSet<String>) {
-        for CopiedKernel { name, param, columns, version: copied } in &mut self.kernels {
-            let current = Some(version(param));
-            let is_fresh = *copied == current || written.contains(name);
-            *copied = current;
-            if is_fresh {
-                continue;
+    fn other_handles(&self) -> Vec<CopiedKernel> {
+        self.kernels.iter().map(CopiedKernel::shallow_clone).collect()
+    }
+
+    /// Writes the columns of parameters that were changed in the meantime.
+    pub(super) fn refresh(&mut self) {
+        self.write_columns(&|kernel| kernel.version != Some(version(&kernel.param)));
+    }
+
+    /// Writes the columns of trained parameters after an update, which has `written` those of these.
+    pub(super) fn follow_update(&mut self, written: &BTreeSet<String>) {
+        // Some of libtorch's updates change parameters without counting it as a change.
+        self.write_columns(&|kernel| {
+            kernel.param.requires_grad() && !written.contains(&kernel.name)
+        });
+    }
+
+    fn write_columns(&mut self, are_old: &dyn Fn(&CopiedKernel) -> bool) {
+        for kernel in &mut self.kernels {
+            if are_old(kernel) {
+                let CopiedColumns { values, factor } = &mut kernel.columns;
+                tch::no_grad(|| match *factor {
+                    1.0 => values.copy_(&kernel.param),
+                    factor => values.copy_(&(&kernel.param * factor)),
+                });
             }
-            tch::no_grad(|| match columns.factor {
-                1.0 => columns.values.copy_(param),
-                factor => columns.values.copy_(&(&*param * factor)),
-            });
+            kernel.version = Some(version(&kernel.param));
         }
     }
 
-    /// Returns the trained parameters, each with its columns of a gradient of the copy; undefined ones of an undefined one.
-    pub fn with_gradients(
-        &self,
-        gradient: &Tensor,
-    ) -> impl Iterator<Item = (&CopiedKernel, Tensor)> {
-        let of = |(place, kernel): (i64, &CopiedKernel)| {
-            let width = kernel.param.size()[1];
-            if gradient.defined() {
-                gradient.narrow(1, place * width, width)
-            } else {
-                Tensor::new()
-            }
-        };
-        let parts: Vec<Tensor> = (0..).zip(&self.kernels).map(of).collect();
-        let all = self.kernels.iter().zip(parts);
-        all.filter(|(kernel, _)| kernel.param.requires_grad())
-    }
-
-    /// Calls `hook` when a backward pass has completed the gradient, with that gradient, which is then gone.
-    pub fn on_gradient(&self, hook: impl Fn(&Self, Tensor) + Send + 'static) {
-        let own = self.shallow_clone();
-        on_gradient(&self.leaf, move |leaf| hook(&own, take_gradient(leaf)));
+    /// Calls `hook` when a backward pass has completed the gradient, with the parameters and that gradient, which is then gone
+    /// from the copy.
+    pub fn on_gradient(&self, hook: impl Fn(&[CopiedKernel], Tensor) + Send + 'static) {
+        // No handle of the leaf, which would keep itself then.
+        let kernels = self.other_handles();
+        on_gradient(&self.leaf, move |leaf| hook(&kernels, take_gradient(leaf)));
     }
 
     /// Removes the hook, and returns a gradient that it has not seen.
@@ -156,14 +147,41 @@ impl KernelCopy {
         no_hook_on_gradient(&self.leaf);
         take_gradient(&self.leaf)
     }
+}
 
-    /// Adds the gradient of the copy to those of the parameters.
-    pub(super) fn add_gradient(&self, gradient: &Tensor) {
-        for (kernel, own) in self.with_gradients(gradient) {
-            match kernel.columns.factor {
-                1.0 => add_gradient(&kernel.param, &own),
-                _ => add_gradient(&kernel.param, &kernel.columns.widened(&own)),
-            }
+impl CopiedKernel {
+    fn shallow_clone(&self) -> Self {
+        Self {
+            name: self.name.clone(),
+            param: self.param.shallow_clone(),
+            columns: self.columns.shallow_clone(),
+            version: self.version,
+        }
+    }
+}
+
+/// Returns those of the parameters that are trained, each with its columns of a gradient of their copy; undefined ones of
+/// an undefined one.
+pub fn with_gradients<'a>(
+    kernels: &'a [CopiedKernel],
+    gradient: &Tensor,
+) -> impl Iterator<Item = (&'a CopiedKernel, Tensor)> {
+    let columns = |place: i64, width: i64| match gradient.defined() {
+        true => gradient.narrow(1, place * width, width),
+        false => Tensor::new(),
+    };
+    let all =
+        (0..).zip(kernels).map(|(place, kernel)| (kernel, columns(place, kernel.param.size()[1])));
+    let trained = all.filter(|(kernel, _)| kernel.param.requires_grad());
+    trained.collect::<Vec<_>>().into_iter()
+}
+
+/// Adds the gradient of a copy to those of its parameters.
+pub(super) fn add_gradients(kernels: &[CopiedKernel], gradient: &Tensor) {
+    for (kernel, own) in with_gradients(kernels, gradient) {
+        match kernel.columns.factor {
+            1.0 => add_gradient(&kernel.param, &own),
+            _ => add_gradient(&kernel.param, &kernel.columns.widened(&own)),
         }
     }
 }

@@ -123,6 +123,11 @@ impl Fp8Scaling {
         self.state().axes = Axes::default();
     }
 
+    /// Forgets the casts of kernels: after an update, and after work that was recorded but not done.
+    pub(super) fn forget_casts(&self) {
+        self.state().kernels.clear();
+    }
+
     /// Returns products with the kernel of that name.
     pub fn product(self: &Arc<Self>, kernel: &str) -> Fp8Product {
         let slot =

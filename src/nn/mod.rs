@@ -102,7 +102,7 @@ pub use block_attention::{BlockBias, block_attention};
 #[cfg(feature = "torch")]
 pub use block_rows::BlockRows;
 #[cfg(feature = "torch")]
-pub use copies::{CopiedColumns, CopiedKernel, KernelCopy, enable_copies};
+pub use copies::{CopiedColumns, CopiedKernel, KernelCopy, enable_copies, with_gradients};
 #[cfg(feature = "torch")]
 pub use cpu_decoding::{
     BestColumns, KeyValue, PackedKernel, Past, has_step_kernels, largest_columns, past_attention,

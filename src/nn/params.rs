@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tch::{Device, Kind, Tensor};
 
 use super::autograd::records_gradients;
-use super::copies::{self, Copies, KernelCopy};
+use super::copies::{self, Copies, KernelCopy, add_gradients, with_gradients};
 use super::division::Division;
 use super::fp8::{Fp8Product, Fp8Scaling};
 use super::init::draw;
@@ -131,7 +131,8 @@ impl Params {
         let mut found: BTreeMap<String, Tensor> = names.zip(found).collect();
         for copy in self.copies() {
             let Some(gradient) = found.remove(&copy.kernels()[0].name) else { continue };
-            let parts = copy.with_gradients(&gradient).filter(|(_, part)| part.defined());
+            let parts =
+                with_gradients(copy.kernels(), &gradient).filter(|(_, part)| part.defined());
             found.extend(
                 parts.map(|(kernel, part)| (kernel.name.clone(), kernel.columns.widened(&part))),
             );
@@ -145,9 +146,9 @@ impl Params {
     /// Adds the gradients of `loss` to those that the parameters hold, in float32. Frees the graph.
     pub fn backward(&self, loss: &Tensor) {
         let copies = self.copies();
-        copies
-            .iter()
-            .for_each(|copy| copy.on_gradient(|own, gradient| own.add_gradient(&gradient)));
+        for copy in &copies {
+            copy.on_gradient(|kernels, gradient| add_gradients(kernels, &gradient));
+        }
         loss.backward();
         copies.iter().for_each(|copy| drop(copy.no_hook()));
     }
@@ -309,7 +310,7 @@ impl Params {
             names.eq(kernels.iter().map(|(name, factor)| (name, *factor))),
             "{kernels:?} are read beside others"
         );
-        copy.refresh(&BTreeSet::new());
+        copy.refresh();
         Some(copy.leaf())
     }
 
@@ -320,12 +321,29 @@ impl Params {
         own.map(|(_, copy)| copy.shallow_clone()).collect()
     }
 
-    /// Writes the copies of parameters that were changed, but for those of `written`.
-    pub fn refresh_copies(&self, written: &BTreeSet<String>) {
-        let copies = self.held_copies();
-        copies
-            .into_iter()
-            .for_each(|mut all| all.values_mut().for_each(|copy| copy.refresh(written)));
+    /// Writes the copies of parameters that were changed in the meantime, as reading them does: for recorded work.
+    pub fn refresh_copies(&self) {
+        self.each_copy(KernelCopy::refresh);
+    }
+
+    /// Ends an update of the parameters: writes their copies, but for those that it has `written`, and forgets the casts of
+    /// kernels to fp8.
+    pub fn follow_update(&self, written: &BTreeSet<String>) {
+        self.each_copy(|copy| copy.follow_update(written));
+        self.forget_casts();
+    }
+
+    /// Forgets the casts of kernels to fp8, which another pass makes again.
+    pub fn forget_casts(&self) {
+        if let Some(scaling) = &*self.scaling() {
+            scaling.forget_casts();
+        }
+    }
+
+    fn each_copy(&self, change: impl Fn(&mut KernelCopy)) {
+        if let Some(mut copies) = self.held_copies() {
+            copies.values_mut().for_each(change);
+        }
     }
 
     fn has_copy(&self, name: &str) -> bool {

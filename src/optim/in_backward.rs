@@ -15,7 +15,9 @@ use super::update::{Beside, ParamState, Prepared, Updated, apply};
 use super::watch::Watch;
 use super::zero1::Zero1Exchange;
 use crate::nn::autograd::{no_hook_on_gradient, on_gradient, take_gradient};
-use crate::nn::{C10dError, CopiedColumns, CopiedKernel, KernelCopy, Params, kernel_names};
+use crate::nn::{
+    C10dError, CopiedColumns, CopiedKernel, KernelCopy, Params, kernel_names, with_gradients,
+};
 
 /// An update in progress.
 struct Pending {
@@ -55,8 +57,8 @@ impl Pending {
     }
 
     /// Takes the gradients of the parameters of a copy.
-    fn complete_copy(&mut self, copy: &KernelCopy, gradient: &Tensor) {
-        for (CopiedKernel { name, param, columns, .. }, own) in copy.with_gradients(gradient) {
+    fn complete_copy(&mut self, kernels: &[CopiedKernel], gradient: &Tensor) {
+        for (CopiedKernel { name, param, columns, .. }, own) in with_gradients(kernels, gradient) {
             self.complete_one(name, param, Some((columns, own)));
         }
     }
@@ -236,7 +238,9 @@ impl Optimizer {
         let copies = params.copies();
         for copy in &copies {
             let pending = Arc::clone(&pending);
-            copy.on_gradient(move |copy, gradient| locked(&pending).complete_copy(copy, &gradient));
+            copy.on_gradient(move |kernels, gradient| {
+                locked(&pending).complete_copy(kernels, &gradient);
+            });
         }
         for (name, param) in trained(params, &copies) {
             let (pending, name) = (Arc::clone(&pending), name.to_string());
@@ -248,21 +252,26 @@ impl Optimizer {
         let pending = Arc::into_inner(pending).expect("the hooks are gone");
         let mut pending = pending.into_inner().unwrap_or_else(PoisonError::into_inner);
         trained(params, &copies).for_each(|(name, param)| pending.complete(name, param));
-        copies
-            .iter()
-            .zip(&unseen)
-            .for_each(|(copy, gradient)| pending.complete_copy(copy, gradient));
+        for (copy, gradient) in copies.iter().zip(&unseen) {
+            pending.complete_copy(copy.kernels(), gradient);
+        }
         tch::no_grad(|| pending.finish());
         self.states = mem::take(&mut pending.done);
         self.states.append(&mut pending.states);
         *watch = pending.watch;
-        params.refresh_copies(&pending.written);
+        params.follow_update(&pending.written);
+        if pending.lost.is_none() {
+            let own = |kernel: &&CopiedKernel| take_gradient(&kernel.param).defined();
+            let read_twice = copies.iter().flat_map(KernelCopy::kernels).find(own);
+            assert!(read_twice.is_none(), "{read_twice:?} is read without its copy too");
+        }
         pending.lost.map_or(Ok(pending.is_made), Err)
     }
 }
 
-/// Removes hooks and gradients that an update which panicked has left at parameters.
+/// Removes hooks, gradients and casts that an update which panicked has left at parameters.
 pub(super) fn forget_gradients(params: &Params) {
+    params.forget_casts();
     params.copies().iter().for_each(|copy| drop(copy.no_hook()));
     for (_, param) in trained(params, &[]) {
         no_hook_on_gradient(param);

@@ -10,10 +10,10 @@ use crate::nn::fused::gated_gelu;
 use crate::nn::fused::kernels::Kernel;
 use crate::nn::{
     AttentionBias, AttentionDims, Dropout, Fp8Format, Heads, Joined, Params, Projection,
-    RelativePosition, RmsNorm, Runs, TransformerEngineConfig, add_and_norm, attention, causal_mask,
-    pairs, relative_position_bias, same_segment,
+    Projections, RelativePosition, RmsNorm, Runs, TransformerEngineConfig, add_and_norm, attention,
+    causal_mask, pairs, relative_position_bias, same_segment,
 };
-use crate::optim::{Adafactor, Gradient, Optimizer, OptimizerDef, ParamShape};
+use crate::optim::{Adafactor, Gradient, Incoming, Optimizer, OptimizerDef, ParamShape, Watch};
 use crate::telemetry;
 
 use super::guard::guarded;
@@ -50,6 +50,7 @@ fn try_all(device: Device) {
     let wide = Inputs { kind: Kind::Float, device };
     try_one(Kernel::EfficientAttention, || wide.attention(true, false));
     try_one(Kernel::Adafactor, || wide.adafactor());
+    try_one(Kernel::Adafactor, || wide.adafactor_of_copies());
 }
 
 /// Tries products first, with the work of the kernel beside them by plain operations: a device may have no such products.
@@ -238,6 +239,34 @@ impl Inputs {
         optimizer.apply(&gradients, 0.1, 0).expect("an update");
         tensors.iter().zip(&before).map(|(after, before)| after - before).collect()
     }
+
+    /// The update of two kernels that are read as one copy, the second times a factor: the parameters' changes, the copy, and
+    /// the norm of the gradients.
+    fn adafactor_of_copies(&self) -> Vec<Tensor> {
+        let names = ["a/kernel", "b/kernel"];
+        let before = names.map(|_| self.leaf(&[128, 136]).detach());
+        let own = names.iter().zip(&before).map(|(name, values)| (name.to_string(), values.copy()));
+        let params = Params::from_tensors(own);
+        let shapes =
+            names.map(|name| ParamShape { name, shape: &[128, 136], axes: &["embed", "mlp"] });
+        let spec = OptimizerDef::Adafactor(Adafactor::default());
+        let mut optimizer = Optimizer::new(&spec, &shapes, self.device).expect("a layout");
+        let kernels = [("a", 1.0), ("b", 0.5)];
+        let product = || {
+            let both = Projections::of_copy(&params, &kernels, Kind::BFloat16);
+            let inputs = Inputs { kind: Kind::BFloat16, ..*self }.leaf(&[24, 128]).detach();
+            both.expect("kernels are float32").forward(&inputs).wholes()[0].to_kind(Kind::Float)
+        };
+        let mut watch = Watch::default();
+        let backward = || product().sin().sum(Kind::Float).backward();
+        let made = optimizer.update(&params, 0.1, 0, &mut watch, Incoming::default(), backward);
+        made.expect("an update");
+        let changes = params.iter().zip(&before).map(|((_, after), before)| after - before);
+        let mut all: Vec<Tensor> = changes.collect();
+        all.push(tch::no_grad(product));
+        all.push(Tensor::from_slice(&watch.read().into_values().collect::<Vec<_>>()));
+        all
+    }
 }
 
 #[cfg(test)]
@@ -275,6 +304,7 @@ mod tests {
                 inputs.fp8_product(),
                 inputs.cross_entropy(),
                 wide.adafactor(),
+                wide.adafactor_of_copies(),
             ];
             for results in &all {
                 assert!(results.iter().all(Tensor::defined));

@@ -2,7 +2,7 @@
 
 use crate::models::Model;
 use crate::models::memory::{Estimate, Gradients, Held, StepShape};
-use crate::nn::{Dtype, ParamSpec, Shard};
+use crate::nn::{Dtype, MeshDim, ParamSpec, Shard};
 use crate::partition::Mesh;
 
 use super::check::UnfitSpec;
@@ -35,7 +35,12 @@ pub fn step_estimate(
     let of_state = updated.sum::<u64>() as f64 / model.num_params() as f64;
     let own = |param: &ParamSpec| count(mesh.shard(&param.axes, &param.shape));
     let state = (4.0 * numbers as f64 * of_state) as u64;
-    let held = Held::of(&params, &own, &*model.optimizer_def().choice(), state);
+    let spread =
+        |param: &ParamSpec| mesh.shard(&param.axes, &param.shape).dim(MeshDim::Data).is_some();
+    let held = Held {
+        are_spread: params.iter().any(spread),
+        ..Held::of(&params, &own, &*model.optimizer_def().choice(), state)
+    };
     let whole = model.estimate(held, gradients, &shape, mesh.local_device());
     Ok(Estimate { activations: whole.activations / mesh.model().size as u64, ..whole })
 }

@@ -1,6 +1,6 @@
 //! One update: gradients of a batch, in parts if asked, then the optimizer.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tch::Tensor;
@@ -224,7 +224,7 @@ impl Stepper {
             return Ok(None);
         }
         // Recorded work reads them as they are.
-        state.params.refresh_copies(&BTreeSet::new());
+        state.params.refresh_copies();
         let number = state.next_update();
         let rates = state.optimizer.rates(learning_rate, number);
         let rates = rates.map_err(|error| SessionError::Unfit(error.to_string()))?;

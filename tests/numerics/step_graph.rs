@@ -82,14 +82,15 @@ fn check(bindings: &[&str], failing: Option<usize>, expected_recordings: usize) 
     assert!(plain.0.iter().all(|number| !number.is_nan()), "{bindings:?}");
 }
 
-const ADAMW: [&str; 3] = [
+/// Adam, by libtorch's kernel.
+pub const ADAMW: [&str; 3] = [
     "import t5x.optimizers",
     "OPTIMIZER = @optimizers.adamw()",
     "optimizers.adamw.learning_rate = 0.003",
 ];
 
 /// Two optimizers, with rates of their own, for chosen parameters.
-const SEVERAL: [&str; 7] = [
+pub const SEVERAL: [&str; 7] = [
     "from t5x import adafactor",
     "from t5x import optimizers",
     "OPTIMIZER = @optimizers.MultiOptimizer()",

@@ -67,6 +67,8 @@ pub struct Held {
     pub experts: u64,
     /// Bytes of the optimizer's state.
     pub optimizer: u64,
+    /// Whether parameters are spread over processes, and layers gathered for their passes.
+    pub are_spread: bool,
 }
 
 impl Held {

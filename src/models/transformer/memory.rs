@@ -27,11 +27,13 @@ impl TransformerSpec {
             Dtype::Float32 => self.stacks().map(joined_kernels).sum(),
             _ => num_params - self.tokens.num_params(),
         };
-        let stays = dims.dtype == Dtype::Bfloat16 && self.layer_arrays != LayerArrays::Stacked;
+        // Copies in bfloat16 live as long as the parameters.
+        let have_copies = dims.dtype == Dtype::Bfloat16
+            && self.layer_arrays == LayerArrays::Joined
+            && !held.are_spread;
         let layers = match dims.remat_policy {
             RematPolicy::None => 1,
-            // Copies in bfloat16 belong to the parameters.
-            _ if stays => 1,
+            _ if have_copies => 1,
             _ => self.stacks().map(|stack| stack.num_layers as u64).sum::<u64>().max(1),
         };
         let share = held.params as f64 / num_params as f64;

@@ -169,9 +169,11 @@ void check_adafactor() {
       check_matrix(rule, Matrix<float>(1, 8, mean_of_rows), kEveryOrder);
       check_matrix(rule, Matrix<float>(33, 520, mean_of_rows), kEveryOrder);
     }
+    check_matrix(rule, Matrix<__nv_bfloat16>(1, 8, false), kEveryOrder);
     check_matrix(rule, Matrix<__nv_bfloat16>(33, 520, true), kEveryOrder);
     for (const int count : {1, 8, 2500}) check_vector(rule, count);
   }
   // More rows than parts of the fewest rows.
   check_matrix(kRules[0], Matrix<float>(4100, 8, true), {Order::kForward});
+  check_matrix(kRules[0], Matrix<__nv_bfloat16>(4100, 8, true), {Order::kForward});
 }

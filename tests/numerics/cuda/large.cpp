@@ -192,7 +192,9 @@ void updates() {
   constexpr int64_t kAll = 512;
   Vast<float> gradient(kAll * kColumns), param(kAll * kColumns), row_moment(kAll), column_moment(kColumns);
   Vast<float> workspace(gimlet::adafactor_workspace(kAll, kColumns));
+  Vast<Bfloat16> copy(kAll * kColumns);
   std::vector<float> gradient_end, param_end(kEnd * kTile), rows_end(kEnd), columns_end(kTile);
+  std::vector<Bfloat16> copy_end(kEnd * kTile);
   for (int row = kEnd; row > 0; --row) {
     const auto numbers = random_numbers<float>(kTile);
     std::copy(numbers.begin(), numbers.end(), gradient.end(int64_t{row - 1} * kColumns + kTile));
@@ -208,29 +210,32 @@ void updates() {
   float squares = 0;
   gimlet::AdafactorMatrix call{};
   call.rule = rule;
-  call.gradient_factor = 1;
+  call.gradient_factor = call.copy_factor = 1;
   call.squares = &squares;
   call.mean_of_rows = true;
-  const auto update = [&call](int64_t rows, int columns, auto& gradient, auto& param, auto& of_rows, auto& of_columns,
-                              auto& workspace) {
+  const auto update = [&call](int64_t rows, int columns, auto& gradient, auto& param, auto& copy, auto& of_rows,
+                              auto& of_columns, auto& workspace) {
     call.gradient = gradient.data();
     call.param = param.data();
+    call.copy = copy.data();
     call.row_moment = of_rows.data();
     call.column_moment = of_columns.data();
     call.workspace = workspace.data();
     call.rows = rows;
     call.columns = columns;
-    call.gradient_stride = columns;
+    call.gradient_stride = call.copy_stride = columns;
     succeeds("adafactor", gimlet::adafactor_matrix(call, nullptr));
   };
-  update(kAll, kColumns, gradient, param, row_moment, column_moment, workspace);
-  update(kEnd, kTile, gradient_end, param_end, rows_end, columns_end, workspace_end);
-  std::vector<double> found;
+  update(kAll, kColumns, gradient, param, copy, row_moment, column_moment, workspace);
+  update(kEnd, kTile, gradient_end, param_end, copy_end, rows_end, columns_end, workspace_end);
+  std::vector<double> found, copied;
   for (int row = kEnd; row > 0; --row) {
-    const float* numbers = param.end(int64_t{row - 1} * kColumns + kTile);
-    found.insert(found.end(), numbers, numbers + kTile);
+    const int64_t place = int64_t{row - 1} * kColumns + kTile;
+    found.insert(found.end(), param.end(place), param.end(place) + kTile);
+    for (int column = 0; column < kTile; ++column) copied.push_back(wide(copy.end(place)[column]));
   }
   compare("adafactor of the end", found, widened(param_end), 1e-5);
+  compare("the copy of the end", copied, widened(copy_end), kTolerance<Bfloat16>);
 }
 
 }  // namespace
