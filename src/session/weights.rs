@@ -7,11 +7,11 @@ use crate::models::Model;
 use crate::nn::{ParamSpec, Params, kind};
 use crate::partition::{LocalDevice, Mesh};
 use crate::storage::Path;
-use crate::telemetry;
+use crate::telemetry::{self, available_on_host};
 
 use super::error::SessionError;
 use super::guard::{TorchFailure, guarded};
-use super::memory::{available_on_host, parameter_shortage};
+use super::memory::parameter_shortage;
 use super::restored_params::RestoredParams;
 use super::state::draw_params;
 use super::state_arrays::fill_params;

@@ -29,7 +29,9 @@ pub use count::Count;
 pub use events::{EventWriter, config_markdown};
 pub use lines::MetricLines;
 pub use mlflow::{MlflowError, MlflowRun, MlflowSettings, MlflowStatus};
-pub use process::{Laps, cpu_seconds, peak_resident_bytes, read_bytes};
+pub use process::{
+    Laps, available_on_host, cpu_seconds, peak_resident_bytes, read_bytes, total_on_host,
+};
 pub use progress::{Progress, Status, duration, thousands};
 pub use read_events::{Ending, Logged, read_events};
 pub use terminal::colors;

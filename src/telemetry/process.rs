@@ -1,4 +1,4 @@
-//! The machine's resources that this process has used so far, as the system counts them.
+//! The machine's memory, and the resources that this process has used so far, as the system counts them.
 
 use std::mem::MaybeUninit;
 use std::time::Instant;
@@ -22,6 +22,29 @@ pub fn peak_resident_bytes() -> u64 {
 pub fn read_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/io").ok()?;
     text.lines().find_map(|line| line.strip_prefix("rchar: "))?.trim().parse().ok()
+}
+
+/// Returns the bytes that this machine's processes can still allocate, if the system reports them.
+pub fn available_on_host() -> Option<u64> {
+    memory_of_host(["MemAvailable:", "SwapFree:"])
+}
+
+/// Returns the bytes that this machine has, if the system reports them.
+pub fn total_on_host() -> Option<u64> {
+    memory_of_host(["MemTotal:", "SwapTotal:"])
+}
+
+/// Returns the sum of two lines of `/proc/meminfo`, or the limit of the process's group.
+fn memory_of_host(lines: [&str; 2]) -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let kilobytes = |name: &str| -> Option<u64> {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().strip_suffix("kB")?.trim().parse().ok()
+    };
+    let limit = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
+    let limit = limit.and_then(|text| text.trim().parse().ok()).unwrap_or(u64::MAX);
+    let [memory, swap] = lines.map(kilobytes);
+    Some(((memory? + swap.unwrap_or(0)) * 1024).min(limit))
 }
 
 fn usage() -> libc::rusage {

@@ -20,13 +20,12 @@ use crate::session::error::SessionError;
 use crate::session::guard::{TorchFailure, guarded};
 use crate::session::held_out::HeldOut;
 use crate::session::inference_evaluation::{INFERENCE_EVAL, InferenceEvaluation};
-use crate::session::memory::{available_on_host, total_on_host};
 use crate::session::model_dir_lock::ModelDirLock;
 use crate::session::spec::MicrobatchLoss;
 use crate::session::state::TrainState;
 use crate::session::training_evaluation::{TRAINING_EVAL, TrainingEvaluation};
 use crate::storage::{Path, StorageError, Takeover};
-use crate::telemetry;
+use crate::telemetry::{self, available_on_host, total_on_host};
 
 use super::best::BestSoFar;
 use super::checkpointing::{Checkpoints, Restored};

@@ -13,6 +13,7 @@ use crate::array::{Array, DType, num_bytes, num_elements};
 use crate::error::CheckpointError;
 use crate::parallel;
 use gimlet_storage::{Path, StorageError};
+use gimlet_telemetry::total_on_host;
 
 /// Offset and length of a missing chunk in the index of its shard.
 const ABSENT: u64 = u64::MAX;
@@ -258,10 +259,10 @@ fn read_error(checkpoint: &Path, file: &str, error: io::Error) -> CheckpointErro
     }
 }
 
-/// Whether so much memory is available. The allocation is freed at once: memory pages are only used
-/// as data are read.
+/// Whether the machine has so much memory. Allocators promise more, which the system then ends the process for.
 fn fits_memory(bytes: usize) -> bool {
-    Vec::<u8>::new().try_reserve_exact(bytes).is_ok()
+    let promised = || Vec::<u8>::new().try_reserve_exact(bytes).is_ok();
+    total_on_host().is_none_or(|total| bytes as u64 <= total) && promised()
 }
 
 /// Cuts a part of an array at the chunk boundaries of its first dimension, so that the bytes of

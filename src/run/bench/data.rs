@@ -5,8 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::data::{Batch, TaskProvider, get_dataset};
 use crate::run::failure::Failure;
 use crate::run::task::failure;
-use crate::session::memory::available_on_host;
-use crate::telemetry::{Laps, notice_once, read_bytes, thousands};
+use crate::telemetry::{Laps, available_on_host, notice_once, read_bytes, thousands};
 use crate::train::{batch_shortage, training_options, training_shape};
 
 use super::BenchArgs;

@@ -13,8 +13,8 @@ use crate::partition::{LocalDevice, Mesh, Processes};
 use crate::run::failure::Failure;
 use crate::run::output::write;
 use crate::session::error::SessionError;
-use crate::session::memory::{available_on_host, gib};
-use crate::telemetry::thousands;
+use crate::session::memory::gib;
+use crate::telemetry::{available_on_host, thousands};
 use crate::train::bench::{Plan, TrainStepFigures, bench_train_step};
 use crate::train::{Train, step_estimate};
 

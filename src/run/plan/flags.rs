@@ -2,7 +2,7 @@
 
 use anyhow::{Result, anyhow, ensure};
 
-use crate::session::memory::total_on_host;
+use crate::telemetry::total_on_host;
 
 use super::PlanArgs;
 use super::cluster::Cluster;

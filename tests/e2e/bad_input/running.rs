@@ -61,7 +61,7 @@ fn memory_that_there_is_not() {
     let words = ["a step needs about", "GiB are available", "lower network.T5Config's dimensions"];
     check(&run, USER, &words);
     // Each batch fits, but the tensors of a step do not: the system would kill the process.
-    let rows = gimlet::session::memory::total_on_host().expect("the system tells") / 20_000;
+    let rows = gimlet::telemetry::total_on_host().expect("the system tells") / 20_000;
     let run = folder.pretrain(4).bind("BATCH_SIZE", rows);
     check(&run, USER, &["a step needs about", "GiB are available", "lower BATCH_SIZE"]);
 }
