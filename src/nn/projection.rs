@@ -72,7 +72,7 @@ impl Projections {
     }
 
     /// Joins projections with the kernels at these paths, each times a factor, which have a copy side by side. `None` if
-    /// they can have none: see [`Params::copied`].
+    /// they can have none, as parts of other arrays and parameters that are spread over processes.
     pub fn of_copy(params: &Params, kernels: &[(&str, f64)], kind: Kind) -> Option<Self> {
         let named = |(path, factor): &(&str, f64)| (format!("{path}/kernel"), *factor);
         let named: Vec<(String, f64)> = kernels.iter().map(named).collect();

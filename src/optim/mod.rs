@@ -60,7 +60,7 @@ pub use reduction::Reduction;
 pub use refused::{Amos, Dpsgd, Refused};
 pub use rule::{OwnRate, Rule, TorchOptimizer};
 #[cfg(feature = "torch")]
-pub use update::{Clock, ParamState, Prepare, Prepared, Updated};
+pub use update::{Beside, Clock, ParamState, Prepare, Prepared, Updated};
 #[cfg(feature = "torch")]
 pub use watch::{Watch, Watched};
 
