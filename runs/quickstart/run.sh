@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 gimlet=${GIMLET:-${CARGO_TARGET_DIR:-target}/release/gimlet}
-out=${QUICKSTART_DIR:-runs/quickstart/out}
+out=${QUICKSTART_DIR:-target/quickstart}
 
 echo "== 1 of 2: pretraining on the text of runs/quickstart/data/botchan.train.txt"
 "$gimlet" train --gin_file=runs/quickstart/pretrain.gin --gin.MODEL_DIR="'$out/pretrain'"

@@ -16,12 +16,12 @@ fn main() -> Result<()> {
     copy_gin_files(Path::new("../../runs"), &copies)
 }
 
-/// Copies the gin files of a folder and of those within; `out` holds what a user's run has written.
+/// Copies the gin files of a folder and of those within.
 fn copy_gin_files(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
         let (path, name) = entry.map(|entry| (entry.path(), entry.file_name()))?;
-        if path.is_dir() && name != "out" {
+        if path.is_dir() {
             copy_gin_files(&path, &to.join(name))?;
         } else if path.extension().is_some_and(|extension| extension == "gin") {
             fs::copy(&path, to.join(name))?;

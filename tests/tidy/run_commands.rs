@@ -92,8 +92,7 @@ pub fn gin_files(folder: &str) -> Vec<PathBuf> {
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).expect("folders are readable") {
             let path = entry.expect("entries are readable").path();
-            // The output of `make quickstart` does not belong to the project.
-            if path.is_dir() && !path.ends_with("quickstart/out") {
+            if path.is_dir() {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "gin") {
                 files.push(path);
