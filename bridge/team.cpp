@@ -2,6 +2,7 @@
 
 #include "team.h"
 
+#include <chrono>
 #include <memory>
 #include <system_error>
 
@@ -106,7 +107,8 @@ void Team::help() {
       patience.wait();
     } else {
       std::unique_lock<std::mutex> lock(changing_);
-      changed_.wait(lock, [this] { return state_ != State::kAsleep; });
+      // With a limit, since `wait` is a symbol of GCC 12's libstdc++, which RHEL 9 does not have.
+      while (state_ == State::kAsleep) changed_.wait_for(lock, std::chrono::hours(1));
       if (state_ == State::kEnded) return;
       patience = {};
     }
