@@ -11,11 +11,6 @@ use super::head::{Head, HeadGradients, HeadProducts, Vocabulary};
 use super::spec::LossSpec;
 use crate::nn::fused::kernels::{self, Kernel};
 
-/// Bytes of logits that are computed at once; larger slices make matrix products faster.
-const SLICE_BYTES: i64 = 128 << 20;
-/// Smallest number of rows of a slice: the weight's gradient is read and written once per slice.
-const MIN_SLICE_ROWS: i64 = 256;
-
 /// Targets and their weights.
 #[derive(Debug)]
 pub struct Targets {
@@ -41,7 +36,7 @@ pub struct TokenLosses {
 /// value has no meaning.
 pub fn cross_entropy(head: &Head, targets: &Targets, spec: &LossSpec) -> (TokenLosses, Tensor) {
     let products = tch::no_grad(|| HeadProducts::new(head));
-    in_slices(&products, targets, spec, slice_rows(&head.vocabulary))
+    in_slices(&products, targets, spec, head.vocabulary.slice_rows())
 }
 
 /// Computes the losses and the scalar, `slice_rows` rows at once.
@@ -73,12 +68,6 @@ fn in_slices(
         None => Tensor::zeros([], (Kind::Float, head.hidden.device())),
     };
     (TokenLosses::concat(&losses, head.hidden.device()), scalar)
-}
-
-/// Number of rows whose logits are computed at once.
-pub(super) fn slice_rows(vocabulary: &Vocabulary) -> i64 {
-    let Vocabulary { axis, size, .. } = vocabulary;
-    (SLICE_BYTES * axis.size() as i64 / (4 * size)).max(MIN_SLICE_ROWS)
 }
 
 /// `log p(target)` of each row, detached. `[rows]`

@@ -2,6 +2,7 @@
 
 use tch::{Kind, Tensor};
 
+use super::slices::slice_rows;
 use crate::nn::autograd::{custom_function, records_gradients};
 use crate::nn::bridge::with_tf32;
 use crate::nn::fused::kernels::{self, Kernel};
@@ -38,6 +39,11 @@ impl Vocabulary {
     /// All of so many tokens.
     pub fn whole(size: i64) -> Self {
         Self { axis: Axis::default(), first: 0, size }
+    }
+
+    /// Number of rows whose logits are computed at once.
+    pub(super) fn slice_rows(&self) -> i64 {
+        slice_rows(self.size as usize, self.axis.size()) as i64
     }
 }
 

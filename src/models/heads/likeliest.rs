@@ -2,7 +2,6 @@
 
 use tch::{Kind, Tensor};
 
-use super::cross_entropy::slice_rows;
 use super::head::{Head, HeadProducts};
 
 /// The most probable tokens of each row, the first one before the others.
@@ -32,7 +31,7 @@ impl Head {
     pub fn scored(&self, given: &Tensor, count: i64) -> ScoredTokens {
         tch::no_grad(|| {
             let (products, rows) = (HeadProducts::new(self), self.hidden.size()[0]);
-            let (at_once, count) = (slice_rows(&self.vocabulary), count.min(self.vocabulary.size));
+            let (at_once, count) = (self.vocabulary.slice_rows(), count.min(self.vocabulary.size));
             let slice = |start: i64| {
                 let rows = at_once.min(rows - start);
                 let log_probs = products.logits(start, rows).log_softmax(-1, Kind::Float);
@@ -54,7 +53,7 @@ impl Head {
     pub fn likeliest(&self, num_tokens: i64, count: i64) -> Likeliest {
         tch::no_grad(|| {
             let (products, rows) = (HeadProducts::new(self), self.hidden.size()[0]);
-            let at_once = slice_rows(&self.vocabulary);
+            let at_once = self.vocabulary.slice_rows();
             let slice = |start| {
                 let logits = products.logits(start, at_once.min(rows - start));
                 let known = logits.softmax(-1, Kind::Float).narrow(-1, 0, num_tokens);

@@ -2,6 +2,7 @@
 //!
 //! Source: T5X `losses.py` and `models.py`.
 
+mod slices;
 mod spec;
 
 #[cfg(feature = "torch")]
@@ -23,6 +24,7 @@ mod token_logits;
 #[cfg(feature = "torch")]
 mod weights;
 
+pub use slices::slice_rows;
 pub use spec::{
     Divisors, LossNormalizingFactor, LossSpec, MeanOfMicrobatches, PartialBatches, RoutingLosses,
 };

@@ -7,6 +7,7 @@
 use super::layer_arrays::LayerArrays;
 use super::spec::{LayerDims, StackSpec, TransformerSpec};
 use crate::models::contract::memory::{Estimate, Gradients, Held, PROCESS, StepShape};
+use crate::models::heads::slice_rows;
 use crate::models::parts::{Attention, Kernels, LearnedBias, Pairs, Part, Tokens};
 use crate::nn::{Dtype, RematPolicy};
 use crate::partition::LocalDevice;
@@ -65,8 +66,8 @@ impl TransformerSpec {
     /// share, is copied.
     fn logits(&self, shape: &StepShape, kernels: Kernels, share: f64) -> f64 {
         let vocab_size = self.tokens.vocab_size;
-        let slice_rows = self.num_predicted(shape).min(((128 << 20) / (4 * vocab_size)).max(256));
-        let numbers = (slice_rows * vocab_size) as f64;
+        let rows = self.num_predicted(shape).min(slice_rows(vocab_size, 1));
+        let numbers = (rows * vocab_size) as f64;
         match (kernels, self.last.dims.dtype) {
             (Kernels::OfCuda, Dtype::Bfloat16) => {
                 6.0 * numbers + 2.0 * share * (vocab_size * self.tokens.stream.emb_dim) as f64
